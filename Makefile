@@ -1,0 +1,73 @@
+# Everything runs in .venv, which is made anew whenever the lock changes.
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint types lock clean
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/installed
+
+help:
+	@echo 'make demo  [EXIT=1]              run everything with a sample person; EXIT=1: verify and exit'
+	@echo 'make test  [REQUIRE_DOCKER=1]    lint, types, import contracts, tests'
+	@echo 'make bench NAME=... [JSON=path]  run benchmarks/NAME.py'
+	@echo 'make lint | types                those checks alone'
+	@echo 'make lock                        resolve requirements.lock anew (needs uv)'
+	@echo 'make clean                       remove all that make has made, the demo data included'
+
+demo: $(STAMP)
+	@$(BIN)/python -m uac_site.demo $(if $(EXIT),--exit)
+
+# The warning comes last, where it is seen, whether or not the tests passed.
+test: $(STAMP) lint types
+	@docker_note=; \
+	if ! $(BIN)/python -c 'import docker; docker.from_env(timeout=10).ping()' 2>/dev/null; then \
+		if [ -n '$(REQUIRE_DOCKER)' ]; then \
+			echo 'REQUIRE_DOCKER is set, and no Docker engine answers: the tests were not run.' >&2; \
+			exit 1; \
+		fi; \
+		docker_note=yes; \
+	fi; \
+	if [ -n "$$docker_note" ]; then $(BIN)/python -m pytest -m 'not docker'; else $(BIN)/python -m pytest; fi; \
+	status=$$?; \
+	if [ -n "$$docker_note" ]; then \
+		echo; \
+		echo '!!! NO DOCKER ENGINE ANSWERS: the tests marked "docker" DID NOT RUN.'; \
+		echo '!!! Start Docker, or set REQUIRE_DOCKER=1 to have this count as a failure.'; \
+	fi; \
+	exit $$status
+
+lint: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+bench: $(STAMP)
+	@test -n '$(NAME)' || { echo 'say which: make bench NAME=...'; ls benchmarks; exit 2; }
+	@$(BIN)/python -m benchmarks.$(NAME) $(if $(JSON),--json '$(JSON)')
+
+lock:
+	uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+		--universal --python-version 3.11 --all-extras --group dev \
+		--output-file requirements.lock pyproject.toml
+
+$(STAMP): requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "UaC needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." >&2; \
+		echo 'Name another: make PYTHON=/path/to/python3 ...' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "'$(PYTHON)' cannot make virtual environments. On Debian and Ubuntu:" >&2; \
+		echo '    apt install python3-venv' >&2; exit 1; }
+	rm -rf .venv
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--require-hashes --only-binary :all: -r requirements.lock
+	@touch $@
+
+clean:
+	@if [ -x $(BIN)/python ]; then $(BIN)/python -c 'from pathlib import Path; \
+		from uac_site.embedded.folder import remove_folder; remove_folder(Path(".demo"))'; fi
+	rm -rf .demo .venv staticfiles .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

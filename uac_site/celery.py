@@ -1,0 +1,25 @@
+"""The Celery application: configuration only; the tasks are in `workers.tasks`."""
+
+import os
+from typing import Any
+
+from celery import Celery
+from celery.signals import setup_logging, worker_init
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
+
+app = Celery("uac")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.conf.imports = ("workers.tasks",)
+
+
+@setup_logging.connect
+def _keep_django_logging(**kwargs: Any) -> None:
+    """Leave logging to Django's `LOGGING`: a connected receiver stops Celery from replacing it."""
+
+
+@worker_init.connect
+def _refuse_unsafe_start(**kwargs: Any) -> None:
+    from uac_site.checks import refuse_unsafe_start
+
+    refuse_unsafe_start()

@@ -1,0 +1,133 @@
+"""System checks that refuse an unsafe production.
+
+They run with every `manage.py` command, and at the start of the web process and of every worker;
+the one that asks the database runs at those starts and with `check --deploy --database default`.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.management import call_command
+from django.db import OperationalError, connections
+
+ENVIRONMENTS = ("development", "production")
+TAG = "uac"
+
+
+def refuse_unsafe_start() -> None:
+    """Run every check of this module; raises SystemCheckError where one finds an error."""
+    call_command("check", tags=[TAG], deploy=True, databases=["default"])
+
+
+@register(TAG)
+def check_environment(
+    *, app_configs: Sequence[AppConfig] | None, **kwargs: object
+) -> list[CheckMessage]:
+    """Settings that every deployment needs, and those that only development may have."""
+    return [*_always(), *(() if settings.DEVELOPMENT else _production())]
+
+
+def _always() -> Iterator[CheckMessage]:
+    if settings.UAC_ENVIRONMENT not in ENVIRONMENTS:
+        yield Error(
+            f"UAC_ENVIRONMENT is {settings.UAC_ENVIRONMENT!r}.",
+            hint=f"Set it to one of: {', '.join(ENVIRONMENTS)}.",
+            id="uac.E001",
+        )
+    for name, value in (
+        ("DATABASE_URL", settings.DATABASES.get("default", {}).get("ENGINE", "")),
+        ("REDIS_URL", settings.REDIS_URL),
+    ):
+        if not value or value == "django.db.backends.dummy":
+            yield Error(
+                f"{name} is not set.",
+                hint=f"Set {name}, or {name}_FILE to the path of a file that holds it.",
+                id="uac.E002",
+            )
+    engine = settings.DATABASES.get("default", {}).get("ENGINE", "")
+    if engine and engine not in ("django.db.backends.postgresql", "django.db.backends.dummy"):
+        yield Error(
+            f"DATABASE_URL selects {engine}.",
+            hint="UaC runs on PostgreSQL only: use a postgres:// URL.",
+            id="uac.E003",
+        )
+    if settings.UAC_SANDBOX_RUNNER not in ("process", "docker"):
+        yield Error(
+            f"UAC_SANDBOX_RUNNER is {settings.UAC_SANDBOX_RUNNER!r}.",
+            hint="Set it to docker, or to process on a development machine.",
+            id="uac.E004",
+        )
+
+
+def _production() -> Iterator[CheckMessage]:
+    if settings.DEBUG:
+        yield Error(
+            "DEBUG is on in production.",
+            hint="Unset DEBUG, or set UAC_ENVIRONMENT=development on a development machine.",
+            id="uac.E010",
+        )
+    if len(settings.SECRET_KEY) < 50 or len(set(settings.SECRET_KEY)) < 10:
+        yield Error(
+            "SECRET_KEY is too weak: it signs sessions and keys the hashes of API keys.",
+            hint="Use at least 50 random characters.",
+            id="uac.E011",
+        )
+    if not settings.ALLOWED_HOSTS or "*" in settings.ALLOWED_HOSTS:
+        yield Error(
+            f"ALLOWED_HOSTS is {settings.ALLOWED_HOSTS!r}.",
+            hint="List the host names that this server answers to, separated by commas.",
+            id="uac.E012",
+        )
+    if settings.UAC_SANDBOX_RUNNER == "process":
+        yield Error(
+            "UAC_SANDBOX_RUNNER=process runs people's code without a container.",
+            hint="Use docker in production; process is for development machines.",
+            id="uac.E013",
+        )
+    if not settings.SECURE_SSL_REDIRECT:
+        yield Warning(
+            "SECURE_SSL_REDIRECT is off: API keys may travel in clear text.",
+            hint="Leave it on, with UAC_BEHIND_PROXY=true behind a proxy that terminates TLS.",
+            id="uac.W014",
+        )
+
+
+# Not among the checks of `migrate`, which has to run as the owner.
+@register(TAG, deploy=True)
+def check_database_role(
+    *, app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **kwargs: object
+) -> list[CheckMessage]:
+    """The runtime role must not be able to switch the append-only triggers off."""
+    if "default" not in (databases or ()):
+        return []
+    try:
+        with connections["default"].cursor() as cursor:
+            cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
+            (superuser,) = cursor.fetchone()
+            cursor.execute(
+                "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+                " AND pg_get_userbyid(relowner) = current_user"
+            )
+            (owned,) = cursor.fetchone()
+    except OperationalError as error:
+        return [
+            Error(
+                f"The database does not answer: {str(error).strip()}",
+                hint="Check DATABASE_URL and that PostgreSQL runs.",
+                id="uac.E020",
+            )
+        ]
+    if superuser or owned:
+        power = "is a superuser" if superuser else f"owns {owned} tables or indexes"
+        return [
+            Error(
+                f"The database role of DATABASE_URL {power}: it could switch off the triggers"
+                " that keep the log append-only.",
+                hint="Create the roles of uac_site/database_roles.sql; migrate as uac_owner"
+                " and run the server as uac.",
+                id="uac.E021",
+            )
+        ]
+    return []

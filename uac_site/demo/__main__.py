@@ -1,0 +1,116 @@
+"""`python -m uac_site.demo [--exit]`: run the whole server with a sample person in it."""
+
+import argparse
+import datetime
+import json
+import sys
+import time
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from uac_site.demo import person
+from uac_site.demo.client import Client, UnexpectedAnswer
+from uac_site.demo.screen import Screen
+from uac_site.demo.story import Story
+from uac_site.embedded.folder import AlreadyRunning, kept
+from uac_site.embedded.process import ProcessFailed
+from uac_site.embedded.system import System, running_system
+
+_CHECKOUT = Path(__file__).resolve().parents[2]
+_ADMIN = "demo"
+
+
+def main() -> int:
+    """Run the demo; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m uac_site.demo", description=__doc__)
+    parser.add_argument("--exit", action="store_true", help="verify, stop, and say so by status")
+    parser.add_argument("--port", type=int, default=8000, help="first port to try (default 8000)")
+    parser.add_argument("--data", type=Path, default=_CHECKOUT / ".demo", help="data folder")
+    options = parser.parse_args()
+    screen = Screen()
+    try:
+        screen.stage("Starting the server: every part is a real process")
+        with running_system(options.data, web_port=options.port, report=screen.line) as system:
+            problems = _tell(system, screen)
+            if options.exit:
+                screen.stage("Stopping")
+            else:
+                _keep_running(system, screen)
+    except KeyboardInterrupt:
+        screen.line("Stopped. `make demo` resumes with this data.")
+        return 0
+    except (AlreadyRunning, ProcessFailed, UnexpectedAnswer, OSError) as error:
+        screen.bad(str(error))
+        return 1
+    if problems:
+        screen.bad(f"{len(problems)} thing(s) did not come out as they should:")
+        for problem in problems:
+            screen.bad(f"- {problem}")
+        return 1
+    screen.good("Exactly the expected alerts and answers came.")
+    return 0
+
+
+def _tell(system: System, screen: Screen) -> list[str]:
+    """Tell the story; returns what did not come out as it should."""
+    folder = system.data_folder
+    api_key = kept(
+        folder,
+        "api_key",
+        lambda: str(json.loads(system.manage("create_workspace", "demo"))["api_key"]),
+    )
+    password = kept(folder, "admin_password")
+    kept(folder, "admin_user", lambda: _create_admin(system, password))
+    today = str(datetime.datetime.now(ZoneInfo(person.TIME_ZONE)).date())
+    loaded_on = datetime.date.fromisoformat(kept(folder, "loaded_on", lambda: today))
+    screen.line(f"server ready     {system.base_url}")
+    screen.line(f"data and logs    {folder}")
+
+    story = Story(Client(system.base_url, api_key), screen, system.check, loaded_on)
+    try:
+        story.tell()
+    except (UnexpectedAnswer, OSError):
+        system.check()  # a process that has died explains more than the answer it left
+        raise
+
+    screen.stage("Look around")
+    screen.line(f"admin            {system.base_url}/admin/")
+    screen.line(f"log in as        {_ADMIN} / {password}")
+    screen.line("the API          (this key is the demo's own)")
+    screen.line(
+        f"  curl -H 'Authorization: Bearer {api_key}' \\\n"
+        f"    {system.base_url}/v1/users/{person.USER_ID}/manifest/"
+    )
+    screen.line("")
+    screen.line("WARNING: constraints and queries ran in the process runner. It is for development")
+    screen.line("on your own machine: it does not keep untrusted code in. Production refuses it.")
+    return story.problems
+
+
+def _create_admin(system: System, password: str) -> str:
+    try:
+        system.manage(
+            "createsuperuser",
+            "--noinput",
+            environment={
+                "DJANGO_SUPERUSER_USERNAME": _ADMIN,
+                "DJANGO_SUPERUSER_EMAIL": "demo@example.com",
+                "DJANGO_SUPERUSER_PASSWORD": password,
+            },
+        )
+    except ProcessFailed as error:
+        # An earlier start may have been interrupted between creating and noting it.
+        if "already taken" not in str(error):
+            raise
+    return _ADMIN
+
+
+def _keep_running(system: System, screen: Screen) -> None:
+    screen.stage("Running until Ctrl-C")
+    while True:
+        system.check()
+        time.sleep(0.5)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

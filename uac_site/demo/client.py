@@ -1,0 +1,46 @@
+"""The little of an HTTP client that the demo needs."""
+
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any
+
+
+class UnexpectedAnswer(RuntimeError):  # noqa: N818
+    """The server answered with a status that the demo does not expect."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """Talks to the API with one key."""
+
+    base_url: str
+    api_key: str
+
+    def call(
+        self, method: str, path: str, body: object = None, *, expect: tuple[int, ...] = (200,)
+    ) -> Any:
+        """Send a request to `/v1/` + `path`; returns the answer's JSON.
+
+        Raises UnexpectedAnswer for any status but those of `expect`, OSError if nobody answers.
+        """
+        request = urllib.request.Request(  # noqa: S310 - our own server
+            f"{self.base_url}/v1/{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={
+                "Authorization": f"Bearer {self.api_key}",
+                "Content-Type": "application/json",
+            },
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
+                status, content = response.status, response.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                status, content = error.code, error.read()
+        if status not in expect:
+            text = content.decode(errors="replace")
+            raise UnexpectedAnswer(f"{method} {path} answered {status}: {text[:2000]}")
+        return json.loads(content)

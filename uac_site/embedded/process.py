@@ -1,0 +1,196 @@
+"""Child processes that are watched while they run and that never outlive us.
+
+Every child is started with PR_SET_PDEATHSIG: the kernel signals it when the thread that started
+it ends, even by kill -9. Hence the rule that children are started from the main thread.
+"""
+
+import ctypes
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+_POLL_SECONDS = 0.05
+
+
+class ProcessFailed(RuntimeError):  # noqa: N818 - what happened, as subprocess.TimeoutExpired
+    """A child process ended, or did not become ready, when it should have been running."""
+
+
+def service_user() -> str | None:
+    """Return the unprivileged user that PostgreSQL and Redis run as, or None for ourselves.
+
+    PostgreSQL refuses to run as root. It is not "nobody" by choice: sandboxed code runs as that
+    user in development, and must not share a uid with the database.
+    """
+    if os.geteuid() != 0:
+        return None
+    known = {account.pw_name for account in pwd.getpwall()}
+    for name in ("daemon", "nobody"):
+        if name in known:
+            return name
+    raise RuntimeError("started as root, but the system has neither user 'daemon' nor 'nobody'")
+
+
+def die_with_parent(stop_signal: int) -> Callable[[], None]:
+    """Return a `preexec_fn` that has the kernel send `stop_signal` when the parent dies."""
+    parent = os.getpid()
+
+    def in_child() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, stop_signal, 0, 0, 0)
+        if os.getppid() != parent:  # it died before prctl took effect
+            os._exit(1)
+
+    return in_child
+
+
+def free_port(preferred: int = 0) -> int:
+    """Return a port of 127.0.0.1 that nothing listens on.
+
+    With `preferred`, the first free one from there upward; without, any.
+    """
+    candidates = range(preferred, min(preferred + 100, 65536)) if preferred else [0]
+    for candidate in candidates:
+        with socket.socket() as probe, suppress(OSError):
+            # Without it, a port whose connections linger in TIME_WAIT would look busy.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", candidate))
+            port: int = probe.getsockname()[1]
+            return port
+    raise RuntimeError(f"no free port of 127.0.0.1 between {preferred} and {preferred + 99}")
+
+
+@dataclass
+class ManagedProcess:
+    """One child process: how it is started, when it is ready, how it is stopped.
+
+    `ready` is asked repeatedly after a start; exceptions mean "not yet". Output is appended to
+    `log_path`. `inherited` are descriptors that the child keeps open (lock files).
+    """
+
+    name: str
+    command: Sequence[str]
+    log_path: Path
+    ready: Callable[["ManagedProcess"], bool]
+    environment: Mapping[str, str]
+    folder: Path
+    user: str | None = None
+    stop_signal: int = signal.SIGTERM
+    inherited: tuple[int, ...] = ()
+    wanted: bool = field(default=False, init=False)
+    _popen: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _log_offset: int = field(default=0, init=False)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the latest start; raises ProcessFailed if there was none."""
+        if self._popen is None:
+            raise ProcessFailed(f"{self.name} was never started")
+        return self._popen.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is alive."""
+        if self._popen is None or self._popen.returncode is not None:
+            return False
+        # WNOWAIT leaves a zombie, which keeps the process group's id from being reused.
+        look = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self._popen.pid, look) is None
+
+    @property
+    def died(self) -> bool:
+        """Whether it ended although nobody stopped it."""
+        return self.wanted and not self.running
+
+    def launch(self) -> None:
+        """Start the process without waiting until it is ready."""
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError(f"start {self.name} from the main thread: it ends with its starter")
+        self._reap()
+        group = pwd.getpwnam(self.user).pw_gid if self.user else None
+        with self.log_path.open("ab") as log:
+            self._log_offset = log.tell()
+            self._popen = subprocess.Popen(  # noqa: S603 - our own programs
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env=self.environment,
+                user=self.user,
+                group=group,
+                extra_groups=[] if self.user else None,
+                start_new_session=True,
+                pass_fds=self.inherited,
+                preexec_fn=die_with_parent(self.stop_signal),
+            )
+        self.wanted = True
+
+    def wait_until_ready(self, seconds: float = 60) -> None:
+        """Wait until it is ready; raises ProcessFailed, with the end of its log, if it is not."""
+        deadline = time.monotonic() + seconds
+        while self.running:
+            with suppress(Exception):
+                if self.ready(self):
+                    return
+            if time.monotonic() > deadline:
+                raise ProcessFailed(
+                    f"{self.name} was not ready within {seconds:g} s.\n{self.log_tail()}"
+                )
+            time.sleep(_POLL_SECONDS)
+        raise ProcessFailed(f"{self.name} ended while starting.\n{self.log_tail()}")
+
+    def start(self) -> None:
+        """Start the process and wait until it is ready; raises ProcessFailed."""
+        self.launch()
+        try:
+            self.wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def ask_to_stop(self) -> None:
+        """Send the stop signal, once; `stop` then waits."""
+        if self.wanted and self.running:
+            os.kill(self.pid, self.stop_signal)
+        self.wanted = False
+
+    def stop(self, patience: float = 20) -> None:
+        """Stop it by its signal, after `patience` seconds by SIGKILL, and end what it started."""
+        self.ask_to_stop()
+        deadline = time.monotonic() + patience
+        while self.running and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+        self._reap()
+
+    def kill(self) -> None:
+        """End it and its children by SIGKILL at once, as a lost machine would."""
+        self.wanted = False
+        self._reap()
+
+    def output(self) -> str:
+        """Return what it wrote since its latest start."""
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_offset)
+            return log.read().decode(errors="replace")
+
+    def log_tail(self, lines: int = 30) -> str:
+        """Return the last lines of its output, headed by where the whole of it is."""
+        tail = "\n".join(f"  | {line}" for line in self.output().splitlines()[-lines:])
+        return f"End of {self.log_path}:\n{tail or '  | (empty)'}"
+
+    def _reap(self) -> None:
+        if self._popen is None or self._popen.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        self._popen.wait()

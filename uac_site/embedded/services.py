@@ -1,0 +1,62 @@
+"""PostgreSQL and Redis together, and the environment variables that lead to them."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from uac_site.embedded.folder import claimed, kept, usable_folder
+from uac_site.embedded.postgres import Postgres, postgres_in
+from uac_site.embedded.redis import Redis, redis_in
+
+
+@dataclass(frozen=True)
+class Services:
+    """Running services.
+
+    `data_folder` is where they really keep their data, which is not always the folder asked for.
+    `inherited` are the descriptors that further processes on this data must inherit.
+    """
+
+    data_folder: Path
+    postgres: Postgres
+    redis: Redis
+    inherited: tuple[int, ...]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that a server on these services needs."""
+        return {
+            "UAC_ENVIRONMENT": "development",
+            "DATABASE_URL": self.postgres.runtime_url,
+            "REDIS_URL": self.redis.url,
+            "SECRET_KEY": kept(self.data_folder, "secret_key"),
+            "UAC_SANDBOX_RUNNER": "process",
+            "ALLOWED_HOSTS": "127.0.0.1,localhost",
+        }
+
+
+@contextmanager
+def running_services(data_folder: Path | None = None) -> Iterator[Services]:
+    """Run PostgreSQL and Redis until the block ends; then stop them.
+
+    With `data_folder` a later start finds the data again; without, it is thrown away. Call it from
+    the main thread. Raises AlreadyRunning if another supervisor uses the folder, ProcessFailed if
+    a service does not start.
+    """
+    with ExitStack() as stack:
+        if data_folder is None:
+            folder = Path(tempfile.mkdtemp(prefix="uac-"))
+            folder.chmod(0o711)  # PostgreSQL may run as another user than we
+            stack.callback(shutil.rmtree, folder)
+        else:
+            folder = usable_folder(data_folder)
+        inherited = (stack.enter_context(claimed(folder)),)
+        (folder / "logs").mkdir(exist_ok=True)
+        postgres = postgres_in(folder, durable=data_folder is not None, inherited=inherited)
+        stack.callback(postgres.process.stop)
+        redis = redis_in(folder, inherited=inherited)
+        stack.callback(redis.process.stop)
+        yield Services(folder, postgres, redis, inherited)

@@ -1,0 +1,234 @@
+"""The whole server as real processes under one supervisor: services, web, workers, beat."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from uac_site.embedded.process import ManagedProcess, ProcessFailed, die_with_parent, free_port
+from uac_site.embedded.services import Services, running_services
+
+_CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class System:
+    """A running server.
+
+    `environment` is what a further process needs in order to be part of it. `processes` holds, by
+    name and in the order of their start: postgres, redis, web, sandbox-1 ..., default-1 ..., beat.
+    """
+
+    services: Services
+    environment: Mapping[str, str]
+    processes: Mapping[str, ManagedProcess]
+    base_url: str
+
+    @property
+    def data_folder(self) -> Path:
+        """The folder with data, logs and secrets."""
+        return self.services.data_folder
+
+    def manage(self, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
+        """Run `manage.py` with `arguments`; returns what it printed. Raises ProcessFailed.
+
+        `environment` adds variables to those of the system.
+        """
+        finished = subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "manage.py", *arguments],
+            cwd=_CHECKOUT,
+            env={**os.environ, **self.environment, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            preexec_fn=die_with_parent(signal.SIGTERM),
+            check=False,
+        )
+        if finished.returncode != 0:
+            command = " ".join(arguments)
+            end = "\n".join((finished.stdout + finished.stderr).splitlines()[-30:])
+            raise ProcessFailed(f"manage.py {command} failed:\n{end}")
+        return finished.stdout
+
+    def start(self, name: str) -> None:
+        """Start a process that was stopped or killed, and wait until it is ready."""
+        self.processes[name].start()
+
+    def stop(self, name: str) -> None:
+        """Stop one process as an operator would."""
+        self.processes[name].stop()
+
+    def kill(self, name: str) -> None:
+        """End one process and its children by SIGKILL."""
+        self.processes[name].kill()
+
+    def check(self) -> None:
+        """Raise ProcessFailed, with the end of its log, if a process ended by itself."""
+        for process in self.processes.values():
+            if process.died:
+                raise ProcessFailed(f"{process.name} ended by itself.\n{process.log_tail()}")
+
+
+@contextmanager
+def running_system(
+    data_folder: Path | None = None,
+    *,
+    web: bool = True,
+    web_port: int = 0,
+    sandbox_workers: int = 1,
+    default_workers: int = 1,
+    beat: bool = True,
+    environment: Mapping[str, str] | None = None,
+    report: Callable[[str], None] = lambda message: None,
+) -> Iterator[System]:
+    """Run a whole server until the block ends; then stop it in reverse order.
+
+    Without `data_folder` its data is thrown away afterwards. `web_port` is the first port to try
+    (0: any). `environment` adds to or replaces the processes' variables. `report` hears of each
+    stage. SIGTERM and SIGHUP end the block as SystemExit, unless somebody else handles them.
+    Raises AlreadyRunning if another supervisor uses the folder, ProcessFailed with the end of the
+    log if a process does not get ready.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(_signals_as_exit())
+        report("PostgreSQL and Redis")
+        services = stack.enter_context(running_services(data_folder))
+        port = free_port(web_port)
+        system = System(
+            services=services,
+            environment={
+                **services.environment,
+                "DJANGO_SETTINGS_MODULE": "uac_site.settings",
+                "STATIC_ROOT": str(services.data_folder / "staticfiles"),
+                **(environment or {}),
+            },
+            processes={
+                process.name: process
+                for process in (services.postgres.process, services.redis.process)
+            },
+            base_url=f"http://127.0.0.1:{port}",
+        )
+        report("migrations and static files")
+        system.manage("migrate", environment={"DATABASE_URL": services.postgres.owner_url})
+        if web:
+            system.manage("collectstatic", "--noinput")
+
+        commands: dict[str, list[str]] = {}
+        if web:
+            commands["web"] = _web(port)
+        for number in range(1, sandbox_workers + 1):
+            commands[f"sandbox-{number}"] = _worker(f"sandbox-{number}", "sandbox", "threads", 4)
+        for number in range(1, default_workers + 1):
+            commands[f"default-{number}"] = _worker(f"default-{number}", "default", "prefork", 1)
+        if beat:
+            commands["beat"] = _beat(services.data_folder)
+        started = {
+            name: ManagedProcess(
+                name=name,
+                command=[sys.executable, "-m", *command],
+                log_path=services.data_folder / "logs" / f"{name}.log",
+                ready=_web_answers(port) if name == "web" else _celery_says_ready,
+                environment={**os.environ, **system.environment},
+                folder=_CHECKOUT,
+                inherited=services.inherited,
+            )
+            for name, command in commands.items()
+        }
+        system = System(
+            services, system.environment, {**system.processes, **started}, system.base_url
+        )
+        report(", ".join(started))
+        stack.callback(_stop_all, list(started.values()))
+        for process in started.values():
+            process.launch()
+        for process in started.values():
+            process.wait_until_ready()
+        yield system
+
+
+def _web(port: int) -> list[str]:
+    return [
+        "granian",
+        *("--interface", "wsgi"),
+        *("--host", "127.0.0.1"),
+        *("--port", str(port)),
+        *("--workers", "1"),
+        *("--blocking-threads", "16"),
+        *("--workers-kill-timeout", "10"),
+        "uac_site.wsgi:application",
+    ]
+
+
+def _worker(name: str, queue: str, pool: str, concurrency: int) -> list[str]:
+    return [
+        *("celery", "--app", "uac_site", "worker"),
+        *("--queues", queue),
+        *("--pool", pool),
+        *("--concurrency", str(concurrency)),
+        *("--hostname", f"{name}@%h"),
+        *("--loglevel", "INFO"),
+    ]
+
+
+def _beat(folder: Path) -> list[str]:
+    return [
+        *("celery", "--app", "uac_site", "beat"),
+        *("--schedule", str(folder / "celerybeat-schedule")),
+        "--pidfile=",
+        *("--loglevel", "INFO"),
+    ]
+
+
+def _web_answers(port: int) -> Callable[[ManagedProcess], bool]:
+    def answers(_: ManagedProcess) -> bool:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as response:
+            return bool(response.status == 200)
+
+    return answers
+
+
+def _celery_says_ready(process: ManagedProcess) -> bool:
+    sign = "beat: Starting" if process.name == "beat" else " ready."
+    return sign in process.output()
+
+
+def _stop_all(processes: list[ManagedProcess]) -> None:
+    """Tell all to stop, the latest started first, and only then wait: they stop side by side."""
+    for process in reversed(processes):
+        process.ask_to_stop()
+    for process in reversed(processes):
+        process.stop()
+
+
+@contextmanager
+def _signals_as_exit() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into SystemExit, so that every `finally` on the way out runs."""
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError(
+            "run the system from the main thread: its processes end with its starter"
+        )
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        # Once is enough: a second signal must not interrupt the stopping.
+        signal.signal(number, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    ours = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is signal.SIG_DFL
+    ]
+    for number in ours:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)

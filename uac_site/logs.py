@@ -1,0 +1,20 @@
+"""Structured logs: how a line is built, for our own loggers and for those of the libraries."""
+
+import structlog
+
+PROCESSORS: list[structlog.types.Processor] = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_logger_name,
+    structlog.stdlib.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.format_exc_info,
+]
+
+
+def configure() -> None:
+    """Send structlog's events through the standard library's handlers of `LOGGING`."""
+    structlog.configure(
+        processors=[*PROCESSORS, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )

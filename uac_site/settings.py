@@ -1,0 +1,207 @@
+"""Settings, every one of them from the environment.
+
+A variable `NAME` may also be given as `NAME_FILE`, the path of a file that holds its value, so that
+secrets can be mounted instead of exported. The README lists the variables; `memory/checks.py` and
+`uac_site/checks.py` refuse combinations that are unsafe in production.
+"""
+
+from pathlib import Path
+
+import django_stubs_ext
+import environ
+import structlog
+
+from uac_site.logs import PROCESSORS
+
+# Lets Django's generic classes be written with their type parameters at run time.
+django_stubs_ext.monkeypatch()
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+env = environ.FileAwareEnv()
+
+# "production" unless somebody says otherwise: forgetting a variable must never weaken a server.
+UAC_ENVIRONMENT = env.str("UAC_ENVIRONMENT", default="production")
+DEVELOPMENT = UAC_ENVIRONMENT == "development"
+
+DEBUG = env.bool("DEBUG", default=False)
+SECRET_KEY = env.str("SECRET_KEY", default="")
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=[])
+CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "django_filters",
+    "drf_spectacular",
+    "django_structlog",
+    "memory",
+    "uac_site",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_structlog.middlewares.RequestMiddleware",
+]
+
+ROOT_URLCONF = "uac_site.urls"
+WSGI_APPLICATION = "uac_site.wsgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# -- Database ----------------------------------------------------------------------------------
+# The server runs as a role that owns no table; migrations run with the owner's DATABASE_URL.
+DATABASES = {}
+if env.str("DATABASE_URL", default=""):
+    DATABASES["default"] = {
+        **env.db_url("DATABASE_URL"),
+        "CONN_MAX_AGE": env.int("DATABASE_CONN_MAX_AGE", default=60),
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {"application_name": "uac"},
+    }
+
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# -- Redis and Celery --------------------------------------------------------------------------
+REDIS_URL = env.str("REDIS_URL", default="")
+
+CELERY_BROKER_URL = REDIS_URL
+# A message is a hint (see ARCHITECTURE.md): acknowledged early, without result, never retried by
+# Celery. Work, attempts and leases live in PostgreSQL.
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = False
+CELERY_TASK_DEFAULT_QUEUE = "default"
+CELERY_TASK_ROUTES = {
+    "workers.tasks.checkpoint_records": {"queue": "sandbox"},
+    "workers.tasks.execute_run": {"queue": "sandbox"},
+}
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "socket_timeout": 10,
+    "socket_connect_timeout": 3,
+    "socket_keepalive": True,
+}
+# Publishing happens on a request's thread, after commit: fail fast, the dispatcher finds the work.
+CELERY_TASK_PUBLISH_RETRY = False
+CELERY_TIMEZONE = "UTC"
+CELERY_BEAT_SCHEDULE = {
+    "dispatch": {
+        "task": "workers.tasks.dispatch",
+        "schedule": env.float("UAC_DISPATCH_SECONDS", default=2.0),
+        # A tick that waited longer than this is worthless: the next one does its work.
+        "options": {"expires": 10},
+    },
+}
+
+# -- The product -------------------------------------------------------------------------------
+# "process" runs user code in a plain child process: development only. "docker" is the real one.
+UAC_SANDBOX_RUNNER = env.str("UAC_SANDBOX_RUNNER", default="docker")
+# Requests that may wait for a result at one time, per web process; past it they answer 202.
+UAC_WAITING_REQUESTS = env.int("UAC_WAITING_REQUESTS", default=12)
+UAC_MAX_WAIT_SECONDS = env.float("UAC_MAX_WAIT_SECONDS", default=30.0)
+# Pending typed entries compiled into one checkpoint.
+UAC_CHECKPOINT_BATCH = env.int("UAC_CHECKPOINT_BATCH", default=1000)
+# A worker that is silent for this long has lost its claim, and somebody else repeats the work.
+UAC_LEASE_SECONDS = env.int("UAC_LEASE_SECONDS", default=60)
+UAC_MAX_ATTEMPTS = env.int("UAC_MAX_ATTEMPTS", default=5)
+# Local hour at which a user's constraints run each day.
+UAC_DAILY_RUN_HOUR = env.int("UAC_DAILY_RUN_HOUR", default=6)
+
+# -- HTTP --------------------------------------------------------------------------------------
+DATA_UPLOAD_MAX_MEMORY_SIZE = env.int("UAC_MAX_REQUEST_BYTES", default=8 * 1024 * 1024)
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["memory.api.authentication.ApiKeyAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["memory.api.authentication.HasScope"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["memory.api.parsers.StrictJSONParser"],
+    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_PAGINATION_CLASS": "memory.api.pagination.Pagination",
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "memory.api.errors.exception_handler",
+    "UNAUTHENTICATED_USER": None,
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "UaC server",
+    "DESCRIPTION": "User as Code: an agent's memory of its user, kept as typed Python that runs.",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PUBLIC": True,
+    "SERVE_AUTHENTICATION": [],
+    "SERVE_PERMISSIONS": [],
+    "SCHEMA_PATH_PREFIX": "/v1/",
+    "COMPONENT_SPLIT_REQUEST": True,
+}
+
+STATIC_URL = "static/"
+STATIC_ROOT = env.path("STATIC_ROOT", default=BASE_DIR / "staticfiles")
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"},
+}
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+
+# -- Transport security: on, unless this is a development server -----------------------------------
+SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", default=not DEVELOPMENT)
+# The load balancer asks over plain HTTP.
+SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$"]
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = not DEVELOPMENT
+SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", default=0 if DEVELOPMENT else 31_536_000)
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = not DEVELOPMENT
+if env.bool("UAC_BEHIND_PROXY", default=False):
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+
+# -- Logs: one JSON object a line, with request and task ids and never a person's content ----------
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "json": {
+            "()": "structlog.stdlib.ProcessorFormatter",
+            "processor": structlog.processors.JSONRenderer(),
+            "foreign_pre_chain": PROCESSORS,
+        },
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
+    "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", default="INFO")},
+    "loggers": {"celery.worker.strategy": {"level": "WARNING"}},
+}
