@@ -1,0 +1,88 @@
+"""Who calls: an API key of a workspace, sent as `Authorization: Bearer uac_…`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from rest_framework.authentication import BaseAuthentication, get_authorization_header
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+
+from memory.models.workspaces import Scope
+from memory.workspaces import find_key
+
+if TYPE_CHECKING:
+    # `rest_framework.views` imports this module, by name of the settings.
+    from rest_framework.request import Request
+    from rest_framework.views import APIView
+
+    from memory.models import ApiKey, Workspace
+
+
+@dataclass(frozen=True)
+class Principal:
+    """The caller: a product backend, known by its key."""
+
+    key: ApiKey
+    is_authenticated: bool = True
+
+    @property
+    def workspace(self) -> Workspace:
+        """The only workspace that the caller can see."""
+        return self.key.workspace
+
+    def __str__(self) -> str:
+        return f"key:{self.key.prefix}"
+
+
+class ApiKeyAuthentication(BaseAuthentication):
+    """Reads the key from the Authorization header."""
+
+    def authenticate(self, request: Request) -> tuple[Principal, ApiKey] | None:
+        """Return the caller, None without a header; raises AuthenticationFailed for a bad key."""
+        scheme, _, text = get_authorization_header(request).decode("latin-1").partition(" ")
+        if not scheme:
+            return None
+        key = find_key(text.strip()) if scheme.lower() == "bearer" else None
+        if key is None:
+            raise AuthenticationFailed(
+                "The API key is unknown, expired or revoked; send 'Authorization: Bearer uac_…'."
+            )
+        return Principal(key), key
+
+    def authenticate_header(self, request: Request) -> str:
+        """Name the scheme, which makes the answer to a missing key 401 instead of 403."""
+        return 'Bearer realm="uac"'
+
+
+class HasScope(BasePermission):
+    """The key may read, or write, as the method demands."""
+
+    message = (
+        "This API key has not the scope that the method needs (read to look, write to change)."
+    )
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """Check the key's scopes against the request's method."""
+        if not isinstance(request.user, Principal):
+            return False
+        return scope_of(request, view) in request.user.key.scopes
+
+
+def scope_of(request: Request, view: APIView) -> Scope:
+    """Return the scope that a request needs. A view may say that its POST only reads."""
+    reads = request.method in SAFE_METHODS or getattr(view, "reads_only", False)
+    return Scope.READ if reads else Scope.WRITE
+
+
+class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """How the key appears in the OpenAPI document."""
+
+    target_class = "memory.api.authentication.ApiKeyAuthentication"
+    name = "ApiKey"
+
+    def get_security_definition(self, auto_schema: object) -> dict[str, str]:
+        """Return the OpenAPI security scheme."""
+        return {"type": "http", "scheme": "bearer", "bearerFormat": "uac_<prefix>_<secret>"}

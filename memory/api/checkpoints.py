@@ -1,0 +1,171 @@
+"""`/v1/users/{user_id}/checkpoints/`: the versions of a project, and edits proposed to it."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import Http404
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import generics, serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory import checkpoints, runs
+from memory.api import waiting
+from memory.api.runs import RunSerializer
+from memory.api.serializers import StrictSerializer
+from memory.api.users import UserScopedView
+from memory.models import Checkpoint, MemoryUser, Run
+from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.project import EditError, edit_from_json
+
+MAX_EDITS = 1000
+PROPOSAL_WAIT_SECONDS = 20.0
+
+
+class CheckpointSerializer(serializers.ModelSerializer[Checkpoint]):
+    """A version as the lists show it."""
+
+    parent = serializers.IntegerField(  # type: ignore[assignment]
+        source="parent.version", default=None, allow_null=True
+    )
+    accepted_checks = serializers.SerializerMethodField(help_text="What the gate checked.")
+
+    class Meta:
+        model = Checkpoint
+        fields = ["version", "parent", "origin", "seen_seq", "created_at", "accepted_checks"]
+
+    def get_accepted_checks(self, checkpoint: Checkpoint) -> list[str]:
+        """Name the gate's checks that this version passed."""
+        return [check["name"] for check in checkpoint.verdict.get("checks", [])]
+
+
+class CheckpointDetailSerializer(CheckpointSerializer):
+    """A version with its files, its edits and the gate's verdict."""
+
+    files = serializers.JSONField(source="tree", help_text="Path → SHA-256 of the file.")
+
+    class Meta(CheckpointSerializer.Meta):
+        fields = [*CheckpointSerializer.Meta.fields, "files", "edits", "verdict"]
+
+
+class ProposalSerializer(StrictSerializer):
+    """Edits to the project. They become the next version together, or not at all."""
+
+    edits = serializers.ListField(
+        child=serializers.DictField(),
+        min_length=1,
+        max_length=MAX_EDITS,
+        help_text="Each has `op` and the fields of that edit; see docs/edits.md.",
+    )
+
+    def validate_edits(self, edits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Check each edit's form; raises ValidationError that names the edit by its place."""
+        errors = []
+        for index, edit in enumerate(edits):
+            try:
+                edit_from_json(edit)
+            except EditError as error:
+                errors.append(f"edits[{index}]: {error}")
+        if errors:
+            raise serializers.ValidationError(errors)
+        return edits
+
+
+class DecisionSerializer(serializers.Serializer[Any]):
+    """What the gate decided on proposed edits."""
+
+    id = serializers.UUIDField(help_text="The run.")
+    accepted = serializers.BooleanField()
+    version = serializers.IntegerField(allow_null=True, help_text="The new head, if accepted.")
+    verdict = serializers.JSONField(help_text="Every check with what it found.")
+    error = serializers.JSONField()
+
+
+class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
+    """The accepted versions, newest first; or propose the next one."""
+
+    serializer_class = CheckpointSerializer
+    ordering = ["-version"]
+
+    def get_queryset(self) -> QuerySet[Checkpoint]:
+        """Return the user's versions."""
+        if getattr(self, "swagger_fake_view", False):
+            return Checkpoint.objects.none()
+        return Checkpoint.objects.filter(user=self.memory_user()).select_related("parent")
+
+    @extend_schema(
+        request=ProposalSerializer,
+        responses={200: DecisionSerializer, 202: RunSerializer, 422: DecisionSerializer},
+        parameters=[waiting.WAIT],
+    )
+    def post(self, request: Request, user_id: str) -> Response:
+        """Propose edits; the gate decides.
+
+        200 with the new version; 422 with the verdict where the gate refuses, and the head stays;
+        202 with the run where it has not decided in time.
+        """
+        limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
+        body = ProposalSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        return propose(self.memory_user(), body.validated_data["edits"], limit)
+
+
+def propose(user: MemoryUser, edits: list[dict[str, Any]], limit: float) -> Response:
+    """Queue the proposal, wait for the gate for `limit` seconds, and answer."""
+    run = runs.queue(
+        user, RunKind.PROPOSAL, RunTrigger.API, checkpoint=user.head, input={"edits": edits}
+    )
+    run = waiting.for_run(run, limit)
+    if run.status != RunStatus.DONE:
+        return Response(RunSerializer(run).data, status=status.HTTP_202_ACCEPTED)
+    accepted = run.outcome == RunOutcome.OK
+    return Response(decision(run), status=200 if accepted else 422)
+
+
+def decision(run: Run) -> dict[str, Any]:
+    """Return what a finished proposal came to."""
+    output = run.output or {}
+    return {
+        "id": run.pk,
+        "accepted": run.outcome == RunOutcome.OK,
+        "version": output.get("version"),
+        "verdict": output.get("verdict"),
+        "error": run.error,
+    }
+
+
+class OneCheckpoint(UserScopedView):
+    """One version."""
+
+    @extend_schema(responses=CheckpointDetailSerializer)
+    def get(self, request: Request, user_id: str, version: int) -> Response:
+        """Return the version with its files, edits and verdict."""
+        return Response(CheckpointDetailSerializer(self.checkpoint(version)).data)
+
+    def checkpoint(self, version: int) -> Checkpoint:
+        """Return a version of the addressed user; raises Http404."""
+        found = Checkpoint.objects.filter(user=self.memory_user(), version=version).first()
+        if found is None:
+            raise Http404(f"This user has no version {version}.")
+        return found
+
+
+class CheckpointFile(OneCheckpoint):
+    """One file of one version."""
+
+    @extend_schema(
+        responses={200: serializers.JSONField()},
+        parameters=[OpenApiParameter("path", str, OpenApiParameter.PATH)],
+    )
+    def get(self, request: Request, user_id: str, version: int, path: str = "") -> Response:
+        """Return the file's source."""
+        checkpoint = self.checkpoint(version)
+        if path not in checkpoint.tree:
+            raise Http404(f"Version {version} has no file {path!r}.")
+        return Response(
+            {
+                "path": path,
+                "hash": checkpoint.tree[path],
+                "source": checkpoints.read_file(checkpoint, path),
+            }
+        )

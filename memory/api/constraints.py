@@ -1,0 +1,121 @@
+"""`/v1/users/{user_id}/constraints/`: the rules of one user's project."""
+
+from typing import Any
+
+from django.http import Http404
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory import checkpoints
+from memory.api import waiting
+from memory.api.checkpoints import PROPOSAL_WAIT_SECONDS, DecisionSerializer, propose
+from memory.api.runs import RunSerializer
+from memory.api.serializers import StrictSerializer
+from memory.api.users import UserScopedView
+from memory.project import EditError, Outline, edit_from_json
+from memory.retrieval import outline
+
+MAX_SOURCE = 64 * 1024
+
+
+class ConstraintSerializer(serializers.Serializer[Any]):
+    """A constraint of the newest version."""
+
+    name = serializers.CharField()
+    path = serializers.CharField()
+    summary = serializers.CharField(help_text="First line of its docstring.")
+
+
+class ConstraintDetailSerializer(ConstraintSerializer):
+    """A constraint with its source and its tests."""
+
+    source = serializers.CharField()  # type: ignore[assignment]
+    tests = serializers.CharField()
+
+
+class NewConstraintSerializer(StrictSerializer):
+    """A constraint and the tests that show it speak and be silent."""
+
+    source = serializers.CharField(  # type: ignore[assignment]
+        max_length=MAX_SOURCE, trim_whitespace=False
+    )
+    tests = serializers.CharField(max_length=MAX_SOURCE, trim_whitespace=False)
+    sources = serializers.ListField(
+        child=serializers.IntegerField(min_value=1),
+        default=list,
+        help_text="The log entries that it comes from, if any.",
+    )
+
+
+class Constraints(UserScopedView):
+    """The constraints of the newest version."""
+
+    @extend_schema(responses=ConstraintSerializer(many=True))
+    def get(self, request: Request, user_id: str) -> Response:
+        """List the constraints."""
+        known = outline(self.memory_user())
+        return Response({"results": [_summary(known, name) for name in known.constraints]})
+
+
+class Constraint(UserScopedView):
+    """One constraint."""
+
+    @extend_schema(responses=ConstraintDetailSerializer)
+    def get(self, request: Request, user_id: str, name: str) -> Response:
+        """Return the constraint with its source and tests."""
+        user = self.memory_user()
+        known = outline(user)
+        if user.head is None or name not in known.constraints:
+            raise Http404(f"This user has no constraint {name!r}.")
+        path, tests = f"constraints/{name}.py", f"tests/test_{name}.py"
+        files = checkpoints.read_files(user.head, [path, tests])
+        return Response(
+            {**_summary(known, name), "source": files[path], "tests": files.get(tests, "")}
+        )
+
+    @extend_schema(
+        request=NewConstraintSerializer,
+        responses={200: DecisionSerializer, 202: RunSerializer, 422: DecisionSerializer},
+        parameters=[waiting.WAIT],
+    )
+    def put(self, request: Request, user_id: str, name: str) -> Response:
+        """Write the constraint, new or changed; the gate decides, as for any proposed edits."""
+        limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
+        body = NewConstraintSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        edit = {
+            "op": "write_constraint",
+            "name": name,
+            "source": body.validated_data["source"],
+            "tests_source": body.validated_data["tests"],
+            "sources": body.validated_data["sources"],
+        }
+        return self._propose(edit, limit)
+
+    @extend_schema(
+        responses={200: DecisionSerializer, 202: RunSerializer, 422: DecisionSerializer},
+        parameters=[waiting.WAIT],
+    )
+    def delete(self, request: Request, user_id: str, name: str) -> Response:
+        """Delete the constraint with its tests; its alerts are resolved."""
+        limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
+        if name not in outline(self.memory_user()).constraints:
+            raise Http404(f"This user has no constraint {name!r}.")
+        return self._propose({"op": "delete_constraint", "name": name, "sources": []}, limit)
+
+    def _propose(self, edit: dict[str, Any], limit: float) -> Response:
+        try:
+            edit_from_json(edit)
+        except EditError as error:
+            raise serializers.ValidationError({"name": [str(error)]}) from None
+        return propose(self.memory_user(), [edit], limit)
+
+
+def _summary(known: Outline, name: str) -> dict[str, str]:
+    return {
+        "name": name,
+        "path": f"constraints/{name}.py",
+        "summary": known.constraints[name],
+    }

@@ -1,0 +1,27 @@
+"""Lists are read page by page with an opaque cursor: stable while rows are added."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rest_framework.pagination import CursorPagination
+
+if TYPE_CHECKING:
+    # `rest_framework.generics` imports this module, by name of the settings.
+    from django.db.models import QuerySet
+    from rest_framework.generics import GenericAPIView
+    from rest_framework.request import Request
+
+
+class Pagination(CursorPagination):
+    """Pages of 50, up to 500 with `?page_size=`. A view's `ordering` must end in a unique field."""
+
+    page_size = 50
+    page_size_query_param = "page_size"
+    max_page_size = 500
+
+    def get_ordering(
+        self, request: Request, queryset: QuerySet[Any], view: GenericAPIView[Any]
+    ) -> tuple[str, ...]:
+        """Return the order that the view declares."""
+        return tuple(view.ordering)  # type: ignore[attr-defined]

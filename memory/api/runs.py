@@ -1,0 +1,178 @@
+"""`/v1/runs/`: every execution, and the queries that start one."""
+
+from typing import Any
+
+import django_filters
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics, serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory import runs
+from memory.api import waiting
+from memory.api.errors import Conflict
+from memory.api.serializers import StrictSerializer
+from memory.api.users import UserScopedView, principal_of
+from memory.models import Run
+from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+
+MAX_CODE = 20_000
+QUERY_WAIT_SECONDS = 10.0
+
+
+class RunSerializer(serializers.ModelSerializer[Run]):
+    """A run as it is now."""
+
+    user_id = serializers.CharField(source="user.user_id")
+    checkpoint = serializers.IntegerField(
+        source="checkpoint.version", default=None, allow_null=True
+    )
+
+    class Meta:
+        model = Run
+        fields = [
+            "id",
+            "user_id",
+            "kind",
+            "trigger",
+            "status",
+            "outcome",
+            "checkpoint",
+            "instant",
+            "input",
+            "output",
+            "error",
+            "stdout",
+            "runner",
+            "timings",
+            "memory_bytes",
+            "attempts",
+            "queued_at",
+            "started_at",
+            "finished_at",
+        ]
+
+
+class RunFilter(django_filters.FilterSet):
+    """How runs can be narrowed."""
+
+    class Meta:
+        model = Run
+        fields = ["kind", "status", "outcome"]
+
+
+class UserRuns(UserScopedView, generics.ListAPIView[Run]):
+    """The runs of one user, newest first."""
+
+    serializer_class = RunSerializer
+    filterset_class = RunFilter
+    ordering = ["-queued_at", "id"]
+
+    def get_queryset(self) -> QuerySet[Run]:
+        """Return the user's runs."""
+        if getattr(self, "swagger_fake_view", False):
+            return Run.objects.none()
+        return Run.objects.filter(user=self.memory_user()).select_related("user", "checkpoint")
+
+
+class OneRun(generics.RetrieveAPIView[Run]):
+    """One run, by the id that a `202` named."""
+
+    serializer_class = RunSerializer
+    lookup_url_kwarg = "run_id"
+
+    def get_queryset(self) -> QuerySet[Run]:
+        """Return the runs of the caller's workspace."""
+        if getattr(self, "swagger_fake_view", False):
+            return Run.objects.none()
+        return Run.objects.filter(
+            user__workspace=principal_of(self.request).workspace
+        ).select_related("user", "checkpoint")
+
+
+class QuerySerializer(StrictSerializer):
+    """Python over the user's state: an expression, or statements whose last is an expression."""
+
+    code = serializers.CharField(max_length=MAX_CODE, trim_whitespace=False)
+
+
+class AnswerSerializer(serializers.Serializer[Any]):
+    """The value exactly as computed, in typed JSON, with what it was computed on."""
+
+    id = serializers.UUIDField(help_text="The run.")
+    status = serializers.ChoiceField(choices=RunStatus.choices)
+    outcome = serializers.ChoiceField(choices=RunOutcome.choices)
+    value = serializers.JSONField()
+    type = serializers.CharField(help_text="Name of the value's Python type.")
+    stdout = serializers.CharField()
+    code = serializers.CharField()
+    checkpoint = serializers.IntegerField()
+    instant = serializers.DateTimeField()
+    runner = serializers.CharField()
+    warning = serializers.CharField(allow_null=True)
+    error = serializers.JSONField()
+    timings = serializers.JSONField()
+
+
+UNSAFE_RUNNER = (
+    "Computed by the process runner, which is for development: it does not keep untrusted code in."
+)
+
+
+class Query(UserScopedView):
+    """Ask the state a question in Python."""
+
+    reads_only = True
+
+    @extend_schema(
+        request=QuerySerializer,
+        responses={200: AnswerSerializer, 202: RunSerializer, 422: AnswerSerializer},
+        parameters=[waiting.WAIT],
+    )
+    def post(self, request: Request, user_id: str) -> Response:
+        """Run the code on the user's newest version and return the value.
+
+        200 with the value; 422 with the outcome and the error where the code failed or hit a
+        limit; 202 with the run where it was not done in time.
+        """
+        limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
+        body = QuerySerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        user = self.memory_user()
+        if user.head is None:
+            raise Conflict(
+                "This user has no checkpoint yet, so there is no state to ask;"
+                " append typed records first, with ?wait= to know when they are in."
+            )
+        run = runs.queue(
+            user,
+            RunKind.QUERY,
+            RunTrigger.API,
+            checkpoint=user.head,
+            input={"code": body.validated_data["code"]},
+        )
+        run = waiting.for_run(run, limit)
+        if run.status != RunStatus.DONE:
+            return Response(RunSerializer(run).data, status=status.HTTP_202_ACCEPTED)
+        return Response(answer(run), status=200 if run.outcome == RunOutcome.OK else 422)
+
+
+def answer(run: Run) -> dict[str, Any]:
+    """Return a finished query's answer."""
+    output = run.output or {}
+    return {
+        "id": run.pk,
+        "status": run.status,
+        "outcome": run.outcome,
+        "value": output.get("value"),
+        "type": output.get("type"),
+        "stdout": run.stdout,
+        "code": run.input["code"],
+        "checkpoint": run.checkpoint.version if run.checkpoint else None,
+        "instant": run.instant,
+        "runner": run.runner,
+        "warning": UNSAFE_RUNNER if run.runner == "process" else None,
+        "error": run.error,
+        "timings": run.timings,
+    }

@@ -1,0 +1,152 @@
+"""`/v1/users/`: the people remembered."""
+
+from typing import Any
+
+from django.core.exceptions import ValidationError as ModelValidationError
+from django.db.models import QuerySet
+from django.http import Http404
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import generics, serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from memory import log
+from memory.api.authentication import Principal
+from memory.api.errors import Conflict
+from memory.api.serializers import StrictSerializer
+from memory.models import MemoryUser
+from memory.models.users import validate_time_zone
+from memory.users import UserExists, change_user, create_user
+
+
+def principal_of(request: Request) -> Principal:
+    """Return the caller of an authenticated request."""
+    assert isinstance(request.user, Principal)
+    return request.user
+
+
+class UserScopedView(APIView):
+    """A view under `/v1/users/{user_id}/`."""
+
+    def memory_user(self) -> MemoryUser:
+        """Return the addressed user of the caller's workspace; raises Http404."""
+        try:
+            return MemoryUser.objects.select_related("head").get(
+                workspace=principal_of(self.request).workspace, user_id=self.kwargs["user_id"]
+            )
+        except MemoryUser.DoesNotExist:
+            raise Http404(
+                "There is no such user in this workspace; create it with POST /v1/users/."
+            ) from None
+
+
+class NewUserSerializer(StrictSerializer):
+    """A user to be created."""
+
+    user_id = serializers.CharField(
+        max_length=128,
+        trim_whitespace=False,
+        help_text="The workspace's own id: 1 to 128 of A-Z a-z 0-9 . _ : @ | + -",
+    )
+    time_zone = serializers.CharField(default="UTC", help_text="IANA name, e.g. Europe/Berlin.")
+    metadata = serializers.DictField(default=dict)
+
+
+class UserChangeSerializer(StrictSerializer):
+    """What of a user can be changed."""
+
+    time_zone = serializers.CharField(required=False)
+    metadata = serializers.DictField(required=False)
+
+    def validate_time_zone(self, value: str) -> str:
+        """Raise ValidationError for a name that is no time zone."""
+        try:
+            validate_time_zone(value)
+        except ModelValidationError as error:
+            raise serializers.ValidationError(error.messages) from None
+        return value
+
+
+class CoverageSerializer(serializers.Serializer[log.Coverage]):
+    """How many entries the log has, by what became of them."""
+
+    total = serializers.IntegerField()
+    pending = serializers.IntegerField()
+    covered = serializers.IntegerField()
+    dismissed = serializers.IntegerField()
+    rejected = serializers.IntegerField()
+
+
+class UserSerializer(serializers.ModelSerializer[MemoryUser]):
+    """A user as the lists show it."""
+
+    head = serializers.IntegerField(
+        source="head.version", default=None, allow_null=True, help_text="Newest accepted version."
+    )
+
+    class Meta:
+        model = MemoryUser
+        fields = ["user_id", "time_zone", "metadata", "created_at", "head"]
+
+
+class UserDetailSerializer(UserSerializer):
+    """A user with the state of its log."""
+
+    entries = serializers.SerializerMethodField()
+
+    class Meta(UserSerializer.Meta):
+        fields = [*UserSerializer.Meta.fields, "entries"]
+
+    @extend_schema_field(CoverageSerializer)
+    def get_entries(self, user: MemoryUser) -> dict[str, Any]:
+        """Count the log's entries."""
+        return dict(CoverageSerializer(log.coverage(user)).data)
+
+
+class Users(generics.ListAPIView[MemoryUser]):
+    """List the workspace's users, or create one."""
+
+    serializer_class = UserSerializer
+    ordering = ["user_id"]
+
+    def get_queryset(self) -> QuerySet[MemoryUser]:
+        """Return the users of the caller's workspace."""
+        if getattr(self, "swagger_fake_view", False):
+            return MemoryUser.objects.none()
+        return MemoryUser.objects.filter(
+            workspace=principal_of(self.request).workspace
+        ).select_related("head")
+
+    @extend_schema(request=NewUserSerializer, responses={201: UserDetailSerializer})
+    def post(self, request: Request) -> Response:
+        """Create a user; 409 if the workspace has one with this id."""
+        body = NewUserSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        try:
+            user = create_user(principal_of(request).workspace, **body.validated_data)
+        except ModelValidationError as error:
+            raise serializers.ValidationError(error.message_dict) from None
+        except UserExists:
+            raise Conflict(
+                f"This workspace has a user {body.validated_data['user_id']!r} already."
+            ) from None
+        return Response(UserDetailSerializer(user).data, status=status.HTTP_201_CREATED)
+
+
+class User(UserScopedView):
+    """One user."""
+
+    @extend_schema(responses=UserDetailSerializer)
+    def get(self, request: Request, user_id: str) -> Response:
+        """Return the user with its head and the counts of its log."""
+        return Response(UserDetailSerializer(self.memory_user()).data)
+
+    @extend_schema(request=UserChangeSerializer, responses=UserDetailSerializer)
+    def patch(self, request: Request, user_id: str) -> Response:
+        """Change the time zone or the metadata."""
+        body = UserChangeSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        user = self.memory_user()
+        change_user(user, **body.validated_data)
+        return Response(UserDetailSerializer(user).data)

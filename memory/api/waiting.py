@@ -1,0 +1,70 @@
+"""Requests that wait for a worker: how long, and how many at a time.
+
+A waiting request holds a thread of the web process. Their number is capped, so that a backlog of
+work cannot take the server's threads away from appends; past the cap a request is answered `202` at
+once, with the address of its result.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from django.conf import settings
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+
+from memory import hints
+from memory.models import Run
+
+WAIT = OpenApiParameter(
+    "wait", float, description="Seconds to wait for the result before answering 202."
+)
+
+_slots = threading.BoundedSemaphore(settings.UAC_WAITING_REQUESTS)
+
+
+def seconds(request: Request, default: float) -> float:
+    """Read `?wait=`; raises ValidationError unless it is a number from 0 to the configured most."""
+    text = request.query_params.get("wait")
+    if text is None:
+        return min(default, float(settings.UAC_MAX_WAIT_SECONDS))
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= settings.UAC_MAX_WAIT_SECONDS:
+        raise ValidationError(
+            {"wait": [f"Give seconds from 0 to {settings.UAC_MAX_WAIT_SECONDS:g}, not {text!r}."]}
+        )
+    return value
+
+
+def for_run(run: Run, limit: float) -> Run:
+    """Wait until the run is done, for `limit` seconds at most, and return it as it is then."""
+    with _slot() as admitted:
+        if admitted and limit > 0:
+            hints.wait_done(run.pk, limit)
+    run.refresh_from_db()
+    return run
+
+
+def until(settled: Callable[[], bool], limit: float) -> None:
+    """Ask `settled` again and again, at growing intervals, for `limit` seconds at most."""
+    deadline = time.monotonic() + limit
+    interval = 0.02
+    with _slot() as admitted:
+        while admitted and (left := deadline - time.monotonic()) > 0 and not settled():
+            time.sleep(min(interval, left))
+            interval = min(interval * 1.5, 0.25)
+
+
+@contextmanager
+def _slot() -> Iterator[bool]:
+    admitted = _slots.acquire(blocking=False)
+    try:
+        yield admitted
+    finally:
+        if admitted:
+            _slots.release()

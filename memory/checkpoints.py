@@ -1,0 +1,245 @@
+"""Checkpoints: reading a user's project, and moving its head.
+
+A head moves by compare-and-set, in one short transaction that also writes everything that follows
+from it. What takes long (compiling entries, the gate) happens before, on a candidate that nobody
+sees.
+"""
+
+import base64
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from memory import leases, runs
+from memory.canonical import sha256
+from memory.models import (
+    Alert,
+    Blob,
+    Bytecode,
+    Checkpoint,
+    EntryOutcome,
+    Lane,
+    MemoryUser,
+    RecordLocation,
+    Run,
+)
+from memory.models.alerts import AlertState
+from memory.models.checkpoints import Origin
+from memory.models.runs import RunKind, RunTrigger
+from memory.project import Change, Location, Outline, Project
+from memory.users import next_daily_run
+
+
+class HeadMoved(Exception):
+    """The head is no longer the one that the candidate was built on: build it again."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What became of one entry, to be written with the checkpoint that settles it."""
+
+    seq: int
+    outcome: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A change of the project that passed the gate and waits to become the head."""
+
+    parent: Checkpoint | None
+    change: Change
+    edits: Sequence[Mapping[str, Any]]
+    origin: Origin
+    seen_seq: int
+    verdict: Mapping[str, Any]
+    bytecode: Mapping[str, str]
+    image_digest: str
+
+
+def open_project(checkpoint: Checkpoint | None, user: MemoryUser) -> Project:
+    """Open a version of the project for editing; files are read when an edit needs them."""
+    if checkpoint is None:
+        return Project.empty()
+    return Project.open(
+        Outline.from_json(checkpoint.outline),
+        lambda path: read_file(checkpoint, path),
+        lambda domain, collection, key: _locate(user, domain, collection, key),
+    )
+
+
+def _locate(user: MemoryUser, domain: str, collection: str, key: str) -> Location | None:
+    row = RecordLocation.objects.filter(
+        user=user, domain=domain, collection=collection, key=key
+    ).first()
+    return None if row is None else Location(row.path, row.retired_version is not None)
+
+
+def read_file(checkpoint: Checkpoint, path: str) -> str:
+    """Return a file of this version; raises KeyError if the version has no such file."""
+    return Blob.objects.get(user_id=checkpoint.user_id, hash=checkpoint.tree[path]).content
+
+
+def read_files(checkpoint: Checkpoint, paths: Collection[str] | None = None) -> dict[str, str]:
+    """Return path → source for these files of the version, or for all of them."""
+    tree = {
+        path: hash_ for path, hash_ in checkpoint.tree.items() if paths is None or path in paths
+    }
+    contents = dict(
+        Blob.objects.filter(user_id=checkpoint.user_id, hash__in=set(tree.values())).values_list(
+            "hash", "content"
+        )
+    )
+    return {path: contents[hash_] for path, hash_ in tree.items()}
+
+
+@dataclass(frozen=True)
+class Modules:
+    """A version as a sandbox loads it: path → bytecode where it is known, path → source else."""
+
+    sources: Mapping[str, str]
+    bytecode: Mapping[str, str]
+
+
+def read_modules(
+    checkpoint: Checkpoint | None, image_digest: str, *, without: Collection[str] = ()
+) -> Modules:
+    """Return the version's files for this image, without those paths; bytecode is base64."""
+    if checkpoint is None:
+        return Modules({}, {})
+    tree = {path: hash_ for path, hash_ in checkpoint.tree.items() if path not in without}
+    known = Bytecode.objects.filter(
+        user_id=checkpoint.user_id,
+        image_digest=image_digest,
+        source_hash__in=set(tree.values()),
+    ).values_list("path", "source_hash", "code")
+    compiled = {(path, hash_): bytes(code) for path, hash_, code in known}
+    bytecode = {
+        path: base64.b64encode(compiled[path, hash_]).decode()
+        for path, hash_ in tree.items()
+        if (path, hash_) in compiled
+    }
+    missing = [path for path in tree if path not in bytecode]
+    return Modules(read_files(checkpoint, missing) if missing else {}, bytecode)
+
+
+def commit(
+    work: Lane | Run, user: MemoryUser, candidate: Candidate, decisions: Sequence[Decision]
+) -> Checkpoint:
+    """Make the candidate the head, with everything that follows from it, in one transaction.
+
+    `work` is what the caller has claimed. Raises HeadMoved if the head is not the candidate's
+    parent any more, LeaseLost if the claim was lost; nothing is written then.
+    """
+    change = candidate.change
+    with transaction.atomic():
+        locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        leases.check(work)
+        parent = candidate.parent
+        if locked.head_id != (parent.pk if parent else None):
+            raise HeadMoved(f"{user}: the head moved while a candidate was built on {parent}")
+
+        sources = {path: text for path, text in change.files.items() if text is not None}
+        hashes = {path: sha256(text) for path, text in sources.items()}
+        Blob.objects.bulk_create(
+            [Blob(user=locked, hash=hashes[path], content=sources[path]) for path in sources],
+            ignore_conflicts=True,
+        )
+        tree = {**(parent.tree if parent else {}), **hashes}
+        for path, text in change.files.items():
+            if text is None:
+                del tree[path]
+        checkpoint = Checkpoint.objects.create(
+            user=locked,
+            version=parent.version + 1 if parent else 1,
+            parent=parent,
+            tree=tree,
+            outline=change.outline.to_json(),
+            seen_seq=candidate.seen_seq,
+            origin=candidate.origin,
+            edits=list(candidate.edits),
+            verdict=dict(candidate.verdict),
+        )
+        Bytecode.objects.bulk_create(
+            [
+                Bytecode(
+                    user=locked,
+                    path=path,
+                    source_hash=hashes[path],
+                    image_digest=candidate.image_digest,
+                    code=base64.b64decode(code),
+                )
+                for path, code in candidate.bytecode.items()
+            ],
+            ignore_conflicts=True,
+        )
+        _move_records(locked, checkpoint, change)
+        _decide(locked, decisions, checkpoint)
+
+        locked.head = checkpoint
+        if locked.constraints_due_at is None:
+            locked.constraints_due_at = next_daily_run(locked, timezone.now())
+        locked.save(update_fields=["head", "constraints_due_at"])
+        runs.supersede_queued_constraints(locked)
+        if change.outline.constraints or _has_live_alerts(locked):
+            runs.queue(locked, RunKind.CONSTRAINTS, RunTrigger.CHECKPOINT, checkpoint=checkpoint)
+    return checkpoint
+
+
+def decide(work: Lane | Run, user: MemoryUser, decisions: Sequence[Decision]) -> None:
+    """Write what became of entries that led to no new version; raises LeaseLost."""
+    with transaction.atomic():
+        locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        leases.check(work)
+        _decide(locked, decisions, locked.head)
+
+
+def _decide(user: MemoryUser, decisions: Sequence[Decision], checkpoint: Checkpoint | None) -> None:
+    EntryOutcome.objects.bulk_create(
+        EntryOutcome(
+            user=user,
+            seq=decision.seq,
+            outcome=decision.outcome,
+            checkpoint=checkpoint,
+            reason=decision.reason,
+        )
+        for decision in decisions
+    )
+
+
+def _move_records(user: MemoryUser, checkpoint: Checkpoint, change: Change) -> None:
+    RecordLocation.objects.bulk_create(
+        RecordLocation(
+            user=user,
+            domain=record.domain,
+            collection=record.collection,
+            key=record.key,
+            path=change.records[record].path,
+            added_version=checkpoint.version,
+        )
+        for record in change.added
+    )
+    # Added and retired in one change: never in a file, and its key is used up all the same.
+    RecordLocation.objects.bulk_create(
+        RecordLocation(
+            user=user,
+            domain=record.domain,
+            collection=record.collection,
+            key=record.key,
+            path="",
+            added_version=checkpoint.version,
+            retired_version=checkpoint.version,
+        )
+        for record in change.transient
+    )
+    for record in change.retired:
+        RecordLocation.objects.filter(
+            user=user, domain=record.domain, collection=record.collection, key=record.key
+        ).update(retired_version=checkpoint.version)
+
+
+def _has_live_alerts(user: MemoryUser) -> bool:
+    return Alert.objects.filter(user=user).exclude(state=AlertState.RESOLVED).exists()

@@ -1,0 +1,165 @@
+"""Where the content of a person is, and how it is erased.
+
+Every model that reaches a user is listed, every field of it on one side or the other; a test fails
+for what is missing, so that nobody adds a column that an erasure forgets.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from django.db import models
+
+from memory.models import (
+    Alert,
+    AlertEvent,
+    Blob,
+    Bytecode,
+    Checkpoint,
+    EntryOutcome,
+    Lane,
+    LogEntry,
+    MemoryUser,
+    RecordLocation,
+    Run,
+)
+
+
+class Method(StrEnum):
+    """How a row's content goes."""
+
+    REDACT = "redact"  # empty the content, keep the row: the chain of hashes must still verify
+    DELETE = "delete"  # the row goes with the person
+    PSEUDONYMISE = "pseudonymise"  # the row stays as a tombstone without a name
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """How a model's rows are erased: `content` may tell of the person, `kept` cannot."""
+
+    method: Method
+    content: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+_LEASE = (
+    "run_after",
+    "hinted_at",
+    "lease_owner",
+    "lease_expires_at",
+    "token",
+    "attempts",
+)
+
+REGISTRY: dict[type[models.Model], Erasure] = {
+    MemoryUser: Erasure(
+        Method.PSEUDONYMISE,
+        content=("user_id", "metadata", "time_zone"),
+        kept=(
+            "id",
+            "public_id",
+            "workspace",
+            "created_at",
+            "last_seq",
+            "last_hash",
+            "head",
+            "alerts_version",
+            "alerts_instant",
+            "constraints_due_at",
+        ),
+    ),
+    LogEntry: Erasure(
+        Method.REDACT,
+        content=(
+            "content",
+            "data",
+            "metadata",
+            "session_id",
+            "role",
+            "speaker",
+            "agent_id",
+            "source",
+            "idempotency_key",
+            "salt",
+        ),
+        kept=(
+            "id",
+            "user",
+            "seq",
+            "kind",
+            "occurred_at",
+            "recorded_at",
+            "derived_from",
+            "payload_hash",
+            "hash",
+            "redacted_at",
+        ),
+    ),
+    EntryOutcome: Erasure(
+        Method.DELETE,
+        content=("reason",),
+        kept=("id", "user", "seq", "outcome", "checkpoint", "decided_at"),
+    ),
+    Lane: Erasure(
+        Method.DELETE,
+        content=("last_error",),
+        kept=("id", "user", "name", "due_at", "cursor_seq", *_LEASE),
+    ),
+    Blob: Erasure(Method.DELETE, content=("content", "hash"), kept=("id", "user")),
+    Bytecode: Erasure(
+        Method.DELETE,
+        content=("path", "source_hash", "code"),
+        kept=("id", "user", "image_digest"),
+    ),
+    Checkpoint: Erasure(
+        Method.DELETE,
+        content=("tree", "outline", "edits", "verdict"),
+        kept=("id", "user", "version", "parent", "seen_seq", "origin", "created_at"),
+    ),
+    RecordLocation: Erasure(
+        Method.DELETE,
+        content=("domain", "collection", "key", "path"),
+        kept=("id", "user", "added_version", "retired_version"),
+    ),
+    Run: Erasure(
+        Method.DELETE,
+        content=("input", "output", "error", "stdout", "last_error"),
+        kept=(
+            "id",
+            "user",
+            "kind",
+            "trigger",
+            "checkpoint",
+            "instant",
+            "status",
+            "outcome",
+            "runner",
+            "timings",
+            "memory_bytes",
+            "queued_at",
+            "started_at",
+            "finished_at",
+            *_LEASE,
+        ),
+    ),
+    Alert: Erasure(
+        Method.DELETE,
+        content=("constraint", "message", "evidence", "fingerprint"),
+        kept=(
+            "id",
+            "user",
+            "kind",
+            "severity",
+            "entries",
+            "state",
+            "opened_at",
+            "changed_at",
+            "resolved_at",
+            "last_run",
+        ),
+    ),
+    AlertEvent: Erasure(
+        Method.DELETE,
+        content=("detail", "actor"),
+        kept=("id", "alert", "kind", "at", "run"),
+    ),
+}

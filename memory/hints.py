@@ -1,0 +1,70 @@
+"""Redis: hints that work is waiting, and that a result is ready.
+
+PostgreSQL is the record and the queue of record. Everything here may be lost at any moment without
+losing work: the dispatcher finds what no hint has announced, and a waiting request that is not woken
+answers `202` with the address of the result.
+"""
+
+import functools
+import uuid
+from collections.abc import Sequence
+
+import redis
+import structlog
+from celery import current_app
+from django.conf import settings
+from django.db import transaction
+from kombu.exceptions import OperationalError
+
+logger = structlog.get_logger(__name__)
+
+# How long a signal waits for somebody who has not yet begun to wait for it.
+SIGNAL_SECONDS = 60
+
+
+@functools.cache
+def redis_client() -> redis.Redis:
+    """Return this process's client; its pool is safe to share between threads."""
+    return redis.Redis.from_url(
+        settings.REDIS_URL,
+        socket_connect_timeout=3,
+        socket_keepalive=True,
+        health_check_interval=30,
+    )
+
+
+def hint(task: str, *arguments: str | int) -> None:
+    """Tell the workers, once the current transaction has committed, that there is work to do."""
+    transaction.on_commit(lambda: send_hint(task, arguments))
+
+
+def send_hint(task: str, arguments: Sequence[str | int]) -> None:
+    """Tell the workers now. A broker that does not answer costs time and loses nothing."""
+    try:
+        current_app.send_task(task, args=list(arguments))
+    except (OperationalError, redis.RedisError, OSError) as error:
+        logger.warning("hint_not_sent", task=task, error=str(error))
+
+
+def signal_done(run_id: uuid.UUID) -> None:
+    """Wake the request that waits for this run."""
+    key = _done(run_id)
+    try:
+        with redis_client().pipeline() as pipeline:
+            pipeline.lpush(key, "1")
+            pipeline.expire(key, SIGNAL_SECONDS)
+            pipeline.execute()
+    except redis.RedisError as error:
+        logger.warning("signal_not_sent", run=str(run_id), error=str(error))
+
+
+def wait_done(run_id: uuid.UUID, seconds: float) -> None:
+    """Wait until the run is signalled as done, for `seconds` at most, or until Redis fails."""
+    try:
+        redis_client().blpop([_done(run_id)], timeout=seconds)
+    except redis.RedisError as error:
+        logger.warning("wait_failed", run=str(run_id), error=str(error))
+
+
+def _done(run_id: uuid.UUID) -> str:
+    return f"done:{run_id}"

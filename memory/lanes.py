@@ -1,0 +1,50 @@
+"""Lanes: which entries wait for a kind of work, and when none is left."""
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef
+
+from memory import leases
+from memory.models import EntryOutcome, Lane, LogEntry, MemoryUser
+from memory.models.log import EntryKind
+from memory.models.users import LaneName
+
+KINDS = {
+    LaneName.RECORDS: [EntryKind.RECORD],
+    LaneName.STRUCTURE: [EntryKind.MESSAGE, EntryKind.FACT, EntryKind.CORRECTION],
+}
+
+
+def pending(lane: Lane, limit: int) -> list[LogEntry]:
+    """Return the oldest entries of the lane's kinds that have no outcome yet, in their order."""
+    decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
+    return list(
+        LogEntry.objects.filter(
+            ~Exists(decided),
+            user_id=lane.user_id,
+            kind__in=KINDS[LaneName(lane.name)],
+            seq__gt=lane.cursor_seq,
+        ).order_by("seq")[:limit]
+    )
+
+
+def advance(lane: Lane, seq: int) -> None:
+    """Remember that every entry of the lane up to `seq` has an outcome. Only a shortcut."""
+    lane.cursor_seq = seq
+    Lane.objects.filter(pk=lane.pk, token=lane.token).update(cursor_seq=seq)
+
+
+def release(lane: Lane) -> bool:
+    """Give the lane back after success; return whether entries wait in it. Raises LeaseLost.
+
+    An append takes the user's row first, too: an entry is either seen here or finds the lane free.
+    """
+    with transaction.atomic():
+        MemoryUser.objects.select_for_update(no_key=True).get(pk=lane.user_id)
+        leases.check(lane)
+        more = bool(pending(lane, 1))
+        lane.lease_owner, lane.lease_expires_at = "", None
+        lane.attempts, lane.last_error = 0, ""
+        if not more:
+            lane.due_at = None
+        lane.save()
+    return more

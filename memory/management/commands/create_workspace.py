@@ -1,0 +1,27 @@
+"""`manage.py create_workspace NAME`: a workspace with an API key."""
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from memory.models import Workspace
+from memory.workspaces import create_key
+
+
+class Command(BaseCommand):
+    """Creates the workspace unless it exists, and a new API key for it."""
+
+    help = "Create a workspace if there is none of this name, and an API key; print both as JSON."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Take the workspace's name and the key's."""
+        parser.add_argument("name", help="name of the workspace")
+        parser.add_argument("--key-name", default="command line", help="what will use the key")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print one line: the workspace, and the key's text, which is shown only here."""
+        workspace, _ = Workspace.objects.get_or_create(name=options["name"])
+        _, text = create_key(workspace, options["key_name"])
+        self.stdout.write(json.dumps({"workspace": workspace.name, "api_key": text}))

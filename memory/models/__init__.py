@@ -1,0 +1,24 @@
+"""The data: one module per aggregate."""
+
+from memory.models.alerts import Alert, AlertEvent
+from memory.models.checkpoints import Blob, Bytecode, Checkpoint, RecordLocation
+from memory.models.log import EntryOutcome, LogEntry
+from memory.models.runs import Run
+from memory.models.users import Lane, MemoryUser
+from memory.models.workspaces import ApiKey, Workspace
+
+__all__ = [
+    "Alert",
+    "AlertEvent",
+    "ApiKey",
+    "Blob",
+    "Bytecode",
+    "Checkpoint",
+    "EntryOutcome",
+    "Lane",
+    "LogEntry",
+    "MemoryUser",
+    "RecordLocation",
+    "Run",
+    "Workspace",
+]

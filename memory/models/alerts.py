@@ -1,0 +1,103 @@
+"""What the constraints found, as long as it lives."""
+
+import uuid
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from memory.models.runs import Run
+from memory.models.users import MemoryUser
+
+
+class AlertKind(models.TextChoices):
+    """Whom it concerns: the product's user, or the staff that keep constraints working."""
+
+    FINDING = "finding", "finding"
+    CONSTRAINT_ERROR = "constraint_error", "constraint failed"
+
+
+class Severity(models.TextChoices):
+    """How bad it is, as the constraint says."""
+
+    INFO = "info", "info"
+    WARNING = "warning", "warning"
+    CRITICAL = "critical", "critical"
+
+
+def severity_rank(severity: str) -> int:
+    """Return how grave a severity is: a larger number is graver."""
+    return list(Severity).index(Severity(severity))
+
+
+class AlertState(models.TextChoices):
+    """Where it is in its life."""
+
+    OPEN = "open", "open"
+    ACKNOWLEDGED = "acknowledged", "acknowledged"
+    RESOLVED = "resolved", "resolved"
+
+
+class Alert(models.Model):
+    """A finding that lives from the run that first made it to the one that no longer does."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="alerts")
+    kind = models.CharField(max_length=20, choices=AlertKind.choices, default=AlertKind.FINDING)
+    constraint = models.CharField(max_length=300, help_text="Path of the constraint's source.")
+    fingerprint = models.CharField(max_length=64)
+    severity = models.CharField(max_length=16, choices=Severity.choices)
+    message = models.TextField()
+    evidence = models.JSONField(
+        default=list, help_text="The records it rests on, each with its key and log entries."
+    )
+    entries = ArrayField(models.BigIntegerField(), default=list)
+    state = models.CharField(max_length=16, choices=AlertState.choices, default=AlertState.OPEN)
+    opened_at = models.DateTimeField()
+    changed_at = models.DateTimeField()
+    resolved_at = models.DateTimeField(null=True)
+    last_run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="alerts")
+
+    class Meta:
+        ordering = ["-opened_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "fingerprint"],
+                condition=~models.Q(state="resolved"),
+                name="one_live_alert_per_fingerprint",
+            ),
+        ]
+        indexes = [models.Index(fields=["user", "state"], name="alert_of_user")]
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.message}"
+
+    @property
+    def rank(self) -> int:
+        """How grave it is: a larger number is graver."""
+        return severity_rank(self.severity)
+
+
+class AlertEventKind(models.TextChoices):
+    """What happened to an alert."""
+
+    OPENED = "opened", "opened"
+    CHANGED = "changed", "changed"
+    ACKNOWLEDGED = "acknowledged", "acknowledged"
+    RESOLVED = "resolved", "resolved"
+
+
+class AlertEvent(models.Model):
+    """One step in an alert's life: who, when, and by which run."""
+
+    alert = models.ForeignKey(Alert, on_delete=models.CASCADE, related_name="events")
+    kind = models.CharField(max_length=16, choices=AlertEventKind.choices)
+    at = models.DateTimeField()
+    actor = models.CharField(max_length=200, help_text="A constraint run, an API key or a person.")
+    run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="+")
+    detail = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["alert", "at", "id"]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.at:%Y-%m-%d %H:%M}"

@@ -1,0 +1,102 @@
+"""Versions of a user's project, and the files that they share."""
+
+from django.db import models
+
+from memory.models.users import MemoryUser
+
+
+class Blob(models.Model):
+    """The content of a file, addressed by its hash, shared between versions of one user only."""
+
+    user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="blobs")
+    hash = models.CharField(max_length=64, help_text="SHA-256 of the content in UTF-8.")
+    content = models.TextField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "hash"], name="blob_of_user")]
+
+    def __str__(self) -> str:
+        return self.hash[:12]
+
+
+class Bytecode(models.Model):
+    """A file compiled in a sandbox: opaque to us, never unmarshalled outside of one.
+
+    Bound to the path (it is part of the code's file name) and to the image that compiled it.
+    """
+
+    user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="bytecode")
+    path = models.CharField(max_length=300)
+    source_hash = models.CharField(max_length=64)
+    image_digest = models.CharField(max_length=80)
+    code = models.BinaryField()
+
+    class Meta:
+        verbose_name_plural = "bytecode"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "path", "source_hash", "image_digest"], name="bytecode_of_file"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.source_hash[:12]})"
+
+
+class Origin(models.TextChoices):
+    """Where a checkpoint comes from."""
+
+    RECORDS = "records", "typed records"
+    LLM = "llm", "language model"
+    PROPOSED = "proposed", "proposed edits"
+    IMPORTED = "imported", "imported"
+    RESTORED = "restored", "restored"
+
+
+class Checkpoint(models.Model):
+    """An immutable version of a user's project. It passed the gate, or it would not be here."""
+
+    user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="checkpoints")
+    version = models.IntegerField()
+    parent = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="children")
+    tree = models.JSONField(help_text="Path → hash of the file's blob.")
+    outline = models.JSONField(help_text="The project without its records: memory.project.Outline.")
+    seen_seq = models.BigIntegerField(help_text="The newest entry considered.")
+    origin = models.CharField(max_length=16, choices=Origin.choices)
+    edits = models.JSONField(help_text="What changed, each edit with the entries that it rests on.")
+    verdict = models.JSONField(help_text="What the gate checked and found.")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["user", "-version"]
+        constraints = [
+            models.UniqueConstraint(fields=["user", "version"], name="checkpoint_version"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} v{self.version}"
+
+
+class RecordLocation(models.Model):
+    """The file that holds a record, so that one record can be changed without reading the rest.
+
+    Kept for retired records too: their keys are never used again.
+    """
+
+    user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="locations")
+    domain = models.CharField(max_length=100)
+    collection = models.CharField(max_length=100)
+    key = models.CharField(max_length=200)
+    path = models.CharField(max_length=300)
+    added_version = models.IntegerField()
+    retired_version = models.IntegerField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "domain", "collection", "key"], name="location_of_record"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.domain}.{self.collection}[{self.key!r}]"

@@ -1,0 +1,31 @@
+"""Database fields of our own."""
+
+from typing import Any
+
+from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.types.json import Json
+
+from memory.canonical import canonical_json
+
+
+class ExactJSONField(models.JSONField):
+    """JSON kept as the text that was written (PostgreSQL's `json`, not `jsonb`).
+
+    `jsonb` rewrites numbers (1e16 comes back as an integer, -0.0 as 0), and what is hashed into the
+    log must come back exactly as it went in.
+    """
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str:
+        """Name the column's type."""
+        return "json"
+
+    def get_db_prep_value(
+        self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False
+    ) -> Any:
+        """Hand the driver a `json`, so that the value never passes through `jsonb`."""
+        return None if value is None else Json(value, dumps=canonical_json)
+
+    def from_db_value(self, value: Any, expression: object, connection: BaseDatabaseWrapper) -> Any:
+        """Return what the driver has parsed already (Django switches that off for `jsonb` only)."""
+        return value

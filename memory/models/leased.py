@@ -1,0 +1,23 @@
+"""What every row that stands for work has: see `memory.leases`."""
+
+from django.db import models
+from django.utils import timezone
+
+
+class LeasedWork(models.Model):
+    """Work that one worker does at a time.
+
+    `token` grows with every claim. A worker commits only while the token is its own, so a worker
+    that was thought dead cannot write over its successor.
+    """
+
+    run_after = models.DateTimeField(default=timezone.now, help_text="Not tried before.")
+    hinted_at = models.DateTimeField(null=True, help_text="When workers were last told of it.")
+    lease_owner = models.CharField(max_length=100, blank=True, default="")
+    lease_expires_at = models.DateTimeField(null=True)
+    token = models.BigIntegerField(default=0)
+    attempts = models.IntegerField(default=0, help_text="Tries since the last success.")
+    last_error = models.TextField(blank=True, default="")
+
+    class Meta:
+        abstract = True

@@ -1,0 +1,92 @@
+"""The append-only log. The database enforces it: see migration 0002."""
+
+import uuid
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from memory.models.fields import ExactJSONField
+from memory.models.users import MemoryUser
+
+
+class EntryKind(models.TextChoices):
+    """What a line of the log says."""
+
+    MESSAGE = "message", "message"
+    FACT = "fact", "fact"
+    RECORD = "record", "typed record"
+    CORRECTION = "correction", "correction"
+    REDACTION = "redaction", "redaction"
+
+
+class LogEntry(models.Model):
+    """One immutable line of a user's log.
+
+    Written by `memory.log.append` alone. Nothing has a foreign key to this table: an entry is named
+    by (user, seq), so that the table can be partitioned by user.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    user = models.ForeignKey(MemoryUser, on_delete=models.PROTECT, related_name="entries")
+    seq = models.BigIntegerField(help_text="1, 2, 3 … per user, without gaps.")
+    kind = models.CharField(max_length=16, choices=EntryKind.choices)
+    occurred_at = models.DateTimeField(help_text="When it was true or said.")
+    recorded_at = models.DateTimeField(help_text="When the log learned it.")
+    derived_from = ArrayField(models.BigIntegerField(), default=list, blank=True)
+
+    # The payload: what a redaction empties.
+    content = models.TextField(null=True)
+    data = ExactJSONField(null=True)
+    metadata = ExactJSONField(null=True)
+    session_id = models.CharField(max_length=200, null=True)
+    role = models.CharField(max_length=32, null=True)
+    speaker = models.CharField(max_length=200, null=True)
+    agent_id = models.CharField(max_length=200, null=True)
+    source = models.CharField(max_length=200, null=True, help_text="What wrote it.")
+    idempotency_key = models.CharField(max_length=255, null=True)
+    salt = models.BinaryField(max_length=16, null=True)
+
+    payload_hash = models.BinaryField(max_length=32)
+    hash = models.BinaryField(max_length=32)
+    redacted_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["user", "seq"]
+        verbose_name_plural = "log entries"
+        constraints = [
+            models.UniqueConstraint(fields=["user", "seq"], name="entry_seq"),
+            models.UniqueConstraint(
+                fields=["user", "idempotency_key"], name="entry_idempotency_key"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} #{self.seq}"
+
+
+class Outcome(models.TextChoices):
+    """What became of an entry. An entry without an outcome is pending."""
+
+    COVERED = "covered", "covered"
+    DISMISSED = "dismissed", "dismissed"
+    REJECTED = "rejected", "rejected"
+
+
+class EntryOutcome(models.Model):
+    """What became of one entry, decided together with a checkpoint or by the gate's refusal."""
+
+    user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="outcomes")
+    seq = models.BigIntegerField()
+    outcome = models.CharField(max_length=16, choices=Outcome.choices)
+    checkpoint = models.ForeignKey(
+        "Checkpoint", null=True, on_delete=models.PROTECT, related_name="outcomes"
+    )
+    reason = models.TextField(blank=True, default="")
+    decided_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["user", "seq"]
+        constraints = [models.UniqueConstraint(fields=["user", "seq"], name="outcome_of_entry")]
+
+    def __str__(self) -> str:
+        return f"{self.user} #{self.seq}: {self.outcome}"

@@ -1,0 +1,90 @@
+"""Every execution of a user's project."""
+
+import uuid
+
+from django.db import models
+
+from memory.models.checkpoints import Checkpoint
+from memory.models.leased import LeasedWork
+from memory.models.users import MemoryUser
+
+
+class RunKind(models.TextChoices):
+    """What is executed."""
+
+    CONSTRAINTS = "constraints", "constraints"
+    QUERY = "query", "query"
+    PROPOSAL = "proposal", "proposal"
+
+
+class RunTrigger(models.TextChoices):
+    """Why it is executed."""
+
+    API = "api", "API request"
+    CHECKPOINT = "checkpoint", "new checkpoint"
+    DAILY = "daily", "daily"
+
+
+class RunStatus(models.TextChoices):
+    """How far it got."""
+
+    QUEUED = "queued", "queued"
+    RUNNING = "running", "running"
+    DONE = "done", "done"
+
+
+class RunOutcome(models.TextChoices):
+    """How it ended. Those of the sandbox are the outcomes of its protocol."""
+
+    OK = "ok", "ok"
+    REJECTED = "rejected", "rejected by the gate"
+    SUPERSEDED = "superseded", "superseded by a newer version"
+    USER_ERROR = "user_error", "error in the user's code"
+    TIMEOUT = "timeout", "time limit"
+    OUT_OF_MEMORY = "out_of_memory", "memory limit"
+    OUTPUT_LIMIT = "output_limit", "output limit"
+    RESULT_LIMIT = "result_limit", "result limit"
+    KILLED = "killed", "killed"
+    PROTOCOL_ERROR = "protocol_error", "invalid answer of the sandbox"
+    ABANDONED = "abandoned", "given up after repeated failures of the server"
+
+
+class Run(LeasedWork):
+    """One execution: queue row first, history afterwards. See `memory.runs`."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="runs")
+    kind = models.CharField(max_length=16, choices=RunKind.choices)
+    trigger = models.CharField(max_length=16, choices=RunTrigger.choices)
+    checkpoint = models.ForeignKey(
+        Checkpoint, null=True, on_delete=models.PROTECT, related_name="runs"
+    )
+    instant = models.DateTimeField(help_text="What the code is told is now.")
+    input = models.JSONField(default=dict)
+
+    status = models.CharField(max_length=16, choices=RunStatus.choices, default=RunStatus.QUEUED)
+    outcome = models.CharField(max_length=16, choices=RunOutcome.choices, blank=True, default="")
+    output = models.JSONField(null=True)
+    error = models.JSONField(null=True)
+    stdout = models.TextField(blank=True, default="")
+    runner = models.CharField(max_length=32, blank=True, default="")
+    timings = models.JSONField(default=dict, help_text="Seconds by stage.")
+    memory_bytes = models.BigIntegerField(null=True)
+
+    queued_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-queued_at"]
+        indexes = [
+            models.Index(fields=["user", "-queued_at"], name="run_of_user"),
+            models.Index(
+                fields=["run_after"],
+                name="run_unfinished",
+                condition=~models.Q(status="done"),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {str(self.id)[:8]}"

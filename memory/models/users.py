@@ -1,0 +1,107 @@
+"""The people remembered, and the lanes in which their memory is worked on."""
+
+import re
+import uuid
+import zoneinfo
+
+from django.core.exceptions import ValidationError
+from django.core.validators import RegexValidator
+from django.db import models
+
+from memory.models.leased import LeasedWork
+from memory.models.workspaces import Workspace
+
+USER_ID_PATTERN = re.compile(r"[A-Za-z0-9._:@|+-]{1,128}")
+
+
+def validate_time_zone(name: str) -> None:
+    """Raise ValidationError unless `name` is an IANA time zone such as Europe/Berlin."""
+    if name not in zoneinfo.available_timezones():
+        raise ValidationError(
+            "%(name)r is not an IANA time zone; use a name such as Europe/Berlin.",
+            params={"name": name},
+        )
+
+
+class MemoryUser(models.Model):
+    """A person remembered for a workspace, addressed by the workspace's own `user_id`."""
+
+    public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
+    workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="users")
+    user_id = models.CharField(
+        max_length=128,
+        validators=[
+            RegexValidator(
+                rf"\A{USER_ID_PATTERN.pattern}\Z",
+                "Use 1 to 128 characters out of A-Z a-z 0-9 . _ : @ | + -",
+            )
+        ],
+    )
+    time_zone = models.CharField(max_length=64, default="UTC", validators=[validate_time_zone])
+    metadata = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    # The end of the log; moved only under this row's lock, in the transaction that inserts.
+    last_seq = models.BigIntegerField(default=0, editable=False)
+    last_hash = models.BinaryField(max_length=32, default=bytes(32), editable=False)
+
+    head = models.ForeignKey(
+        "Checkpoint",
+        null=True,
+        blank=True,
+        editable=False,
+        on_delete=models.PROTECT,
+        related_name="+",
+        help_text="The newest accepted version of the project.",
+    )
+    # What the open alerts rest on; results of an older version or instant are not applied.
+    alerts_version = models.IntegerField(default=0, editable=False)
+    alerts_instant = models.DateTimeField(null=True, editable=False)
+    constraints_due_at = models.DateTimeField(
+        null=True, editable=False, help_text="When the daily run of the constraints is due."
+    )
+
+    class Meta:
+        ordering = ["workspace", "user_id"]
+        verbose_name = "user"
+        constraints = [
+            models.UniqueConstraint(fields=["workspace", "user_id"], name="user_id_in_workspace"),
+        ]
+        indexes = [
+            models.Index(
+                fields=["constraints_due_at"],
+                name="user_constraints_due",
+                condition=models.Q(constraints_due_at__isnull=False),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.user_id
+
+
+class LaneName(models.TextChoices):
+    """The two kinds of work on one user that may go on at the same time."""
+
+    RECORDS = "records", "typed records"
+    STRUCTURE = "structure", "language model"
+
+
+class Lane(LeasedWork):
+    """One kind of pending work of one user, and the lease of the worker that does it."""
+
+    user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="lanes")
+    name = models.CharField(max_length=16, choices=LaneName.choices)
+    due_at = models.DateTimeField(null=True, help_text="Empty when nothing is pending.")
+    # Every entry of this lane's kinds up to here has an outcome.
+    cursor_seq = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "name"], name="lane_of_user")]
+        indexes = [
+            models.Index(
+                fields=["due_at"], name="lane_due", condition=models.Q(due_at__isnull=False)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} / {self.name}"

@@ -1,0 +1,48 @@
+"""Tenants and the keys with which their backends call us."""
+
+import uuid
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+
+class Workspace(models.Model):
+    """A tenant: owns API keys, users and limits."""
+
+    public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
+    name = models.CharField(max_length=100, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Scope(models.TextChoices):
+    """What a key may do."""
+
+    READ = "read", "read"
+    WRITE = "write", "write"
+
+
+class ApiKey(models.Model):
+    """A key of one workspace. Only a keyed hash of its secret is kept: see `memory.api_keys`."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="api_keys")
+    name = models.CharField(max_length=100, help_text="What uses this key.")
+    prefix = models.CharField(max_length=12, unique=True, editable=False)
+    digest = models.CharField(max_length=64, editable=False)
+    scopes = ArrayField(models.CharField(max_length=16, choices=Scope.choices))
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    class Meta:
+        ordering = ["workspace", "name"]
+        verbose_name = "API key"
+
+    def __str__(self) -> str:
+        return f"{self.name} (uac_{self.prefix}_…)"

@@ -1,0 +1,202 @@
+"""Applying edits to a project. Everything is checked before anything is changed."""
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from memory.project.conform import conform_fields, conform_some_fields, normal_fields
+from memory.project.edits import (
+    Add,
+    AddField,
+    DefineClass,
+    DeleteConstraint,
+    Dismiss,
+    Edit,
+    FieldSpec,
+    Note,
+    RenameField,
+    Retire,
+    Update,
+    WidenField,
+    WriteConstraint,
+    check_sources,
+)
+from memory.project.errors import EditError
+from memory.project.model import Project
+from memory.project.names import (
+    check_key,
+    check_lower_name,
+    default_collection,
+    snake,
+)
+from memory.project.outline import Domain
+from memory.project.schema_edits import (
+    add_field,
+    check_new_holder,
+    define_class,
+    existing_class,
+    existing_domain,
+    rename_field,
+    widen_field,
+)
+from memory.project.values import Record, RecordId
+
+
+def apply(project: Project, edit: Edit) -> None:
+    """Carry out an edit. Raises EditError and leaves the project as it was if it is refused."""
+    check_sources(edit)
+    _APPLY[type(edit)](project, edit)
+
+
+def free_key(project: Project, domain: str, collection: str, class_name: str, seq: int) -> str:
+    """Return the key of a record that came without one: `trip-41`, or `trip-41-2` and so on."""
+    key = base = f"{snake(class_name)}-{seq}"
+    number = 1
+    while project.find(RecordId(domain, collection, key)):
+        number += 1
+        key = f"{base}-{number}"
+    return key
+
+
+def collection_for(domain: Domain, class_name: str) -> str:
+    """Return the collection that a class's records go to unless told otherwise."""
+    existing = domain.collections_of(class_name)
+    if existing:
+        return existing[0]
+    name = default_collection(class_name)
+    while name in domain.collections or name in domain.singletons:
+        name += "_"
+    return name
+
+
+def _add(project: Project, edit: Add) -> None:
+    domain, class_ = existing_class(project, edit.domain, edit.class_name)
+    where = f"{edit.domain}.{edit.class_name}"
+    if not class_.is_record:
+        raise EditError("not_a_record", f"{where} is part of other records: add one of those")
+    name = edit.collection
+    if name is None:
+        if edit.singleton:
+            raise EditError("malformed", "add.collection is missing: it names the singleton")
+        name = collection_for(domain, class_.name)
+    held = domain.collections.get(name)
+    if edit.singleton and name in domain.singletons:
+        raise EditError(
+            "singleton_exists", f"{edit.domain}.{name} exists: change it with update, or retire it"
+        )
+    if held is None or edit.singleton:
+        check_new_holder(domain, name)
+    elif held.class_name != class_.name:
+        raise EditError(
+            "wrong_collection",
+            f"{edit.domain}.{name} holds {held.class_name}: name another collection",
+        )
+    key = edit.key
+    if key is None:
+        key = free_key(project, edit.domain, name, class_.name, max(edit.sources))
+    record_id = RecordId(edit.domain, name, key)
+    check_key(key)
+    _check_unused(project, record_id)
+    fields = conform_fields(edit.fields, class_, domain, where)
+    record = Record(class_.name, key, fields, tuple(sorted(set(edit.sources))))
+    if held is None and not edit.singleton:
+        project.add_collection(edit.domain, name, class_.name)
+    project.add(record_id, record, singleton=edit.singleton)
+
+
+def _update(project: Project, edit: Update) -> None:
+    record_id, record, domain = _existing_record(project, edit)
+    class_ = domain.classes[record.class_name]
+    where = f"{edit.domain}.{class_.name}"
+    changed = conform_some_fields(edit.fields, class_, domain, where)
+    fields = normal_fields({**record.fields, **changed}, class_)
+    sources = tuple(sorted({*record.sources, *edit.sources}))
+    project.replace(record_id, replace(record, fields=fields, sources=sources))
+
+
+def _retire(project: Project, edit: Retire) -> None:
+    record_id, _, _ = _existing_record(project, edit)
+    project.remove(record_id)
+
+
+def _write_constraint(project: Project, edit: WriteConstraint) -> None:
+    check_lower_name(edit.name, "constraint")
+    for attribute, source in (("source", edit.source), ("tests_source", edit.tests_source)):
+        try:
+            ast.parse(source)
+        except SyntaxError as error:
+            raise EditError(
+                "syntax", f"{edit.name}.{attribute}, line {error.lineno}: {error.msg}"
+            ) from None
+        except (ValueError, RecursionError, MemoryError) as error:
+            raise EditError("syntax", f"{edit.name}.{attribute} is no Python: {error}") from None
+    project.write_constraint(edit.name, edit.source, edit.tests_source)
+
+
+def _delete_constraint(project: Project, edit: DeleteConstraint) -> None:
+    if edit.name not in project.outline.constraints:
+        known = ", ".join(project.outline.constraints) or "none"
+        raise EditError("unknown_constraint", f"no constraint {edit.name!r}: there is {known}")
+    project.delete_constraint(edit.name)
+
+
+def _note(project: Project, edit: Note) -> None:
+    if not edit.text.strip():
+        raise EditError("malformed", "note.text is empty: write down what to remember")
+    domain = project.outline.domains.get("notes")
+    if domain is None or "Note" not in domain.classes:
+        define_class(project, DefineClass("notes", "Note", (FieldSpec("text", "str"),)))
+    _add(project, Add("notes", "Note", {"text": edit.text}, edit.sources))
+
+
+def _dismiss(project: Project, edit: Dismiss) -> None:
+    if not edit.reason.strip():
+        raise EditError("malformed", "dismiss.reason is empty: say why nothing is to be kept")
+
+
+def _existing_record(project: Project, edit: Update | Retire) -> tuple[RecordId, Record, Domain]:
+    domain = existing_domain(project, edit.domain)
+    record_id = RecordId(edit.domain, edit.collection, edit.key)
+    location = project.find(record_id)
+    if location and location.retired:
+        raise EditError(
+            "key_retired", f"{'.'.join(record_id)} is retired: add a new record with another key"
+        )
+    holders = [*domain.collections, *domain.singletons]
+    if edit.collection not in holders:
+        known = ", ".join(holders) or "none"
+        raise EditError(
+            "unknown_collection", f"{edit.domain} has no {edit.collection!r}: it has {known}"
+        )
+    record = project.record(record_id)
+    if record is None:
+        raise EditError(
+            "unknown_key", f"{edit.domain}.{edit.collection} has no {edit.key!r}: add it with add"
+        )
+    return record_id, record, domain
+
+
+def _check_unused(project: Project, record_id: RecordId) -> None:
+    location = project.find(record_id)
+    if location and location.retired:
+        raise EditError(
+            "key_retired", f"{'.'.join(record_id)} was retired; a key is never used again"
+        )
+    if location:
+        raise EditError("key_exists", f"{'.'.join(record_id)} exists: change it with update")
+
+
+_APPLY: Mapping[type, Callable[[Project, Any], None]] = {
+    DefineClass: define_class,
+    AddField: add_field,
+    WidenField: widen_field,
+    RenameField: rename_field,
+    Add: _add,
+    Update: _update,
+    Retire: _retire,
+    WriteConstraint: _write_constraint,
+    DeleteConstraint: _delete_constraint,
+    Note: _note,
+    Dismiss: _dismiss,
+}

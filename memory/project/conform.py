@@ -1,0 +1,294 @@
+"""Fitting JSON and values into declared types, and inferring types where none is declared."""
+
+import datetime
+import math
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import TypeVar
+
+from memory.project.errors import EditError
+from memory.project.literals import same
+from memory.project.names import check_key
+from memory.project.outline import REQUIRED, Class, Domain, Enumeration
+from memory.project.types import (
+    NONE,
+    UNKNOWN,
+    ListOf,
+    Named,
+    RefTo,
+    Scalar,
+    Type,
+    Union,
+    format_type,
+    members_of,
+    without_none,
+)
+from memory.project.values import EnumMember, PartialDate, Ref, Struct, Value
+
+_Parsed = TypeVar("_Parsed")
+
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_CLOCK = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
+_DATETIME = re.compile(rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_CLOCK}")
+_TIME = re.compile(_CLOCK)
+# Every whole number also fits a float.
+_MAX_BITS = 1000
+
+
+def conform(value: object, type_: Type, domain: Domain, where: str) -> Value:
+    """Return `value` as a value of the given type.
+
+    Takes JSON (a date as text, an object for a dataclass, a key for a reference) as well as a
+    value that is one already. Raises EditError, naming `where`, for what does not fit.
+    """
+    match type_:
+        case Scalar(name):
+            found = _SCALARS[name](value)
+            if found is not None or (value is None and type_ == NONE):
+                return found
+        case Union():
+            return _conform_union(value, type_, domain, where)
+        case ListOf(element):
+            if isinstance(value, list):
+                return [
+                    conform(item, element, domain, f"{where}[{index}]")
+                    for index, item in enumerate(value)
+                ]
+        case RefTo(class_name):
+            if isinstance(value, str):
+                check_key(value, where)
+                return Ref(class_name, value)
+            if isinstance(value, Ref) and value.class_name in (class_name, _bare(class_name)):
+                return Ref(class_name, value.key)
+        case Named(name) if name in domain.enums:
+            member = _member(value, domain.enums[name])
+            if member:
+                return member
+        case Named(name):
+            if isinstance(value, Struct) and value.class_name == name:
+                value = value.fields
+            if isinstance(value, Mapping):
+                return Struct(name, conform_fields(value, domain.classes[name], domain, where))
+    raise _clash(value, type_, domain, where)
+
+
+def conform_fields(
+    data: Mapping[str, object], class_: Class, domain: Domain, where: str
+) -> dict[str, Value]:
+    """Return all fields of a new object of a class, in order and without defaults.
+
+    Raises EditError for a field that is unknown, missing, or does not fit.
+    """
+    fields = conform_some_fields(data, class_, domain, where)
+    for field in class_.fields:
+        if field.default is REQUIRED and field.name not in fields:
+            raise EditError(
+                "missing_field",
+                f"{where}.{field.name} is missing: give a {format_type(field.type)}, or make the "
+                f"field optional with widen_field",
+            )
+    return normal_fields(fields, class_)
+
+
+def conform_some_fields(
+    data: Mapping[str, object], class_: Class, domain: Domain, where: str
+) -> dict[str, Value]:
+    """Return the given fields of a class as values of their types; defaults are kept."""
+    fields: dict[str, Value] = {}
+    for name, value in data.items():
+        field = class_.field(name)
+        if field is None:
+            known = ", ".join(field.name for field in class_.fields) or "no fields"
+            raise EditError(
+                "unknown_field",
+                f"{where} has no field {name!r}: it has {known}; add a new one with add_field",
+            )
+        fields[name] = conform(value, field.type, domain, f"{where}.{name}")
+    return fields
+
+
+def normal_fields(fields: Mapping[str, Value], class_: Class) -> dict[str, Value]:
+    """Return fields in the order of their class, without those that equal their default."""
+    return {
+        field.name: fields[field.name]
+        for field in class_.fields
+        if field.name in fields and not same(field.default, fields[field.name])
+    }
+
+
+def infer_scalar(value: object, where: str) -> Type:
+    """Return the type of a JSON scalar. EditError for a date that no calendar has."""
+    match value:
+        case None:
+            return NONE
+        case bool():
+            return Scalar("bool")
+        case int():
+            return Scalar("int")
+        case float():
+            return Scalar("float")
+        case str() if looks_like_date(value):
+            if _date(value):
+                return Scalar("datetime.date")
+            if _datetime(value):
+                return Scalar("datetime.datetime")
+            raise EditError(
+                "impossible_date",
+                f"{where}: {value!r} looks like a date but is none: correct it, or declare the "
+                "field as PartialDate if a part of it is not known",
+            )
+        case str():
+            return Scalar("str")
+    raise EditError("type_clash", f"{where}: {type(value).__name__} is no JSON value")
+
+
+def looks_like_date(text: str) -> bool:
+    """Tell whether a whole text has the form of an ISO date or datetime, possible or not."""
+    return bool(_DATE.fullmatch(text) or _DATETIME.fullmatch(text))
+
+
+def shown(value: object) -> str:
+    """Return a value as an error message shows it."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def _conform_union(value: object, type_: Union, domain: Domain, where: str) -> Value:
+    if value is None and NONE in type_.members:
+        return None
+    core = without_none(type_)
+    alternatives = members_of(core)
+    if len(alternatives) == 1:
+        return conform(value, core, domain, where)
+    # A text that can be a date, a member or a key is one; it is a plain string only otherwise.
+    for alternative in sorted(alternatives, key=lambda member: member == Scalar("str")):
+        try:
+            return conform(value, alternative, domain, where)
+        except EditError:
+            continue
+    raise _clash(value, type_, domain, where)
+
+
+def _clash(value: object, type_: Type, domain: Domain, where: str) -> EditError:
+    if type_ == UNKNOWN:
+        return EditError(
+            "type_clash",
+            f"{where} has no type yet and got {shown(value)}: give it one with widen_field",
+        )
+    expected = format_type(type_)
+    if isinstance(type_, Named) and type_.name in domain.enums:
+        members = (name for name, _ in domain.enums[type_.name].members)
+        expected += f" ({', '.join(members)})"
+    return EditError(
+        "type_clash",
+        f"{where} holds {expected} and got {shown(value)}: correct the value, use another field, "
+        "or widen the field with widen_field",
+    )
+
+
+def _bare(class_name: str) -> str:
+    return class_name.rpartition(".")[2]
+
+
+def _member(value: object, enumeration: Enumeration) -> EnumMember | None:
+    if isinstance(value, EnumMember):
+        known = value.member in dict(enumeration.members)
+        return value if known and value.class_name == enumeration.name else None
+    for name, member_value in enumeration.members:
+        if type(member_value) is type(value) and member_value == value:
+            return EnumMember(enumeration.name, name)
+    if isinstance(value, str) and value in dict(enumeration.members):
+        return EnumMember(enumeration.name, value)
+    return None
+
+
+def _none(value: object) -> None:
+    return None
+
+
+def _bool(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _int(value: object) -> int | None:
+    if type(value) is not int or value.bit_length() > _MAX_BITS:
+        return None
+    return value
+
+
+def _float(value: object) -> float | None:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return _int(value)
+
+
+def _str(value: object) -> str | None:
+    if not isinstance(value, str):
+        return None
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return None
+    return value
+
+
+def _decimal(value: object) -> Decimal | None:
+    if type(value) not in (int, float, str, Decimal):
+        return None
+    try:
+        # By way of text, so that 0.1 is not 0.1000000000000000055511151231257827...
+        found = Decimal(str(value))
+    except InvalidOperation:
+        return None
+    return found if found.is_finite() else None
+
+
+def _date(value: object) -> datetime.date | None:
+    if isinstance(value, str):
+        return _parsed(datetime.date.fromisoformat, value) if _DATE.fullmatch(value) else None
+    return value if type(value) is datetime.date else None
+
+
+def _datetime(value: object) -> datetime.datetime | None:
+    if isinstance(value, str):
+        parse = datetime.datetime.fromisoformat
+        return _parsed(parse, value) if _DATETIME.fullmatch(value) else None
+    return value if isinstance(value, datetime.datetime) else None
+
+
+def _time(value: object) -> datetime.time | None:
+    if isinstance(value, str):
+        return _parsed(datetime.time.fromisoformat, value) if _TIME.fullmatch(value) else None
+    return value if isinstance(value, datetime.time) else None
+
+
+def _partial_date(value: object) -> PartialDate | None:
+    if type(value) in (int, datetime.date):
+        value = str(value)
+    if isinstance(value, str):
+        return _parsed(PartialDate, value)
+    return value if isinstance(value, PartialDate) else None
+
+
+def _parsed(parse: Callable[[str], _Parsed], text: str) -> _Parsed | None:
+    try:
+        return parse(text)
+    except ValueError:
+        return None
+
+
+_SCALARS: Mapping[str, Callable[[object], Value]] = {
+    "None": _none,
+    "object": _none,
+    "bool": _bool,
+    "int": _int,
+    "float": _float,
+    "str": _str,
+    "decimal.Decimal": _decimal,
+    "datetime.date": _date,
+    "datetime.datetime": _datetime,
+    "datetime.time": _time,
+    "PartialDate": _partial_date,
+}

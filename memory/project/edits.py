@@ -1,0 +1,319 @@
+"""The edits: every way in which a project can change, and their strict JSON form.
+
+In JSON an edit is an object whose `op` is the class's name in snake case and whose other keys are
+the attributes below. Values are plain or typed JSON; they get their types when the edit is applied.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
+
+from memory.project.errors import EditError
+from memory.project.outline import REQUIRED
+from memory.project.typed import decode, encode
+
+Kind = Literal["record", "object", "enum"]
+
+
+@dataclass(frozen=True)
+class FieldSpec:
+    """A field of a new class; without a default it must be given, unless it may be None."""
+
+    name: str
+    type: str
+    default: object = REQUIRED
+
+
+@dataclass(frozen=True)
+class DefineClass:
+    """Define a class of records, of objects within records, or an enum.
+
+    A domain begins with its first class. `collection` creates an empty collection for the class.
+    An enum that exists is extended: give its old members and the new ones.
+    """
+
+    op: ClassVar = "define_class"
+    domain: str
+    name: str
+    fields: tuple[FieldSpec, ...] = ()
+    kind: Kind = "record"
+    members: tuple[tuple[str, str | int], ...] = ()
+    collection: str | None = None
+    doc: str = ""
+    sources: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class AddField:
+    """Add a field that may be None or has a default, so that no record has to change."""
+
+    op: ClassVar = "add_field"
+    domain: str
+    class_name: str
+    name: str
+    type: str
+    default: object = REQUIRED
+    sources: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class WidenField:
+    """Give a field a type that also holds everything it could hold before."""
+
+    op: ClassVar = "widen_field"
+    domain: str
+    class_name: str
+    name: str
+    type: str
+    sources: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class RenameField:
+    """Rename a field, in all records too."""
+
+    op: ClassVar = "rename_field"
+    domain: str
+    class_name: str
+    name: str
+    new_name: str
+    sources: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Add:
+    """Add a record.
+
+    Without `key` it gets `<class>-<newest source>[-n]`; without `collection` it goes to the first
+    one of its class, which is created if need be. With `singleton` the collection is the name of
+    this one record.
+    """
+
+    op: ClassVar = "add"
+    domain: str
+    class_name: str
+    fields: Mapping[str, object]
+    sources: tuple[int, ...]
+    key: str | None = None
+    collection: str | None = None
+    singleton: bool = False
+
+
+@dataclass(frozen=True)
+class Update:
+    """Change some fields of a record; its sources are extended."""
+
+    op: ClassVar = "update"
+    domain: str
+    collection: str
+    key: str
+    fields: Mapping[str, object]
+    sources: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Retire:
+    """Take a record out of the state; its key is never used again."""
+
+    op: ClassVar = "retire"
+    domain: str
+    collection: str
+    key: str
+    sources: tuple[int, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class WriteConstraint:
+    """Write constraints/<name>.py and tests/test_<name>.py, just as they are given."""
+
+    op: ClassVar = "write_constraint"
+    name: str
+    source: str
+    tests_source: str
+    sources: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class DeleteConstraint:
+    """Delete a constraint and its tests."""
+
+    op: ClassVar = "delete_constraint"
+    name: str
+    sources: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Note:
+    """Keep a text for which there is no class, as a record of `notes`."""
+
+    op: ClassVar = "note"
+    text: str
+    sources: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Dismiss:
+    """Say that entries hold nothing to remember, and why; the project stays as it is."""
+
+    op: ClassVar = "dismiss"
+    reason: str
+    sources: tuple[int, ...]
+
+
+Edit: TypeAlias = (
+    DefineClass
+    | AddField
+    | WidenField
+    | RenameField
+    | Add
+    | Update
+    | Retire
+    | WriteConstraint
+    | DeleteConstraint
+    | Note
+    | Dismiss
+)
+
+_EDITS: Mapping[str, type[Edit]] = {edit.op: edit for edit in get_args(Edit)}
+_NEED_SOURCES = (Add, Update, Retire, Note, Dismiss)
+
+
+def edit_from_json(data: object) -> Edit:
+    """Read an edit. Raises EditError, naming the field and the fix, for what is none."""
+    if not isinstance(data, dict):
+        raise _malformed("an edit", "an object with `op`", data)
+    op = data.get("op")
+    if not isinstance(op, str) or op not in _EDITS:
+        raise _malformed("op", f"one of {', '.join(_EDITS)}", op)
+    arguments = {name: value for name, value in data.items() if name != "op"}
+    edit: Edit = _build(_EDITS[op], arguments, op)
+    return edit
+
+
+def edit_to_json(edit: Edit) -> dict[str, Any]:
+    """Return the JSON that `edit_from_json` reads as the same edit."""
+    return {"op": edit.op, **_to_json(edit)}
+
+
+def check_sources(edit: Edit) -> None:
+    """Refuse an edit of records that does not cite an entry, or one that cites no entry's seq."""
+    _sources(list(edit.sources), f"{edit.op}.sources")
+    if isinstance(edit, _NEED_SOURCES) and not edit.sources:
+        raise EditError(
+            "no_sources", f"{edit.op}.sources is empty: cite the entries that it comes from"
+        )
+
+
+def _to_json(item: Edit | FieldSpec) -> dict[str, Any]:
+    data = {}
+    for attribute in dataclasses.fields(item):
+        value = getattr(item, attribute.name)
+        if type(value) is type(attribute.default) and value == attribute.default:
+            continue
+        match value:
+            case tuple():
+                data[attribute.name] = [
+                    _to_json(part) if isinstance(part, FieldSpec) else _plain(part)
+                    for part in value
+                ]
+            case _:
+                data[attribute.name] = encode(value)
+    return data
+
+
+def _plain(part: object) -> object:
+    return list(part) if isinstance(part, tuple) else part
+
+
+def _build(class_: type[Any], arguments: Mapping[str, object], where: str) -> Any:
+    attributes = {attribute.name: attribute for attribute in dataclasses.fields(class_)}
+    unknown = [name for name in arguments if name not in attributes]
+    if unknown:
+        raise EditError(
+            "malformed",
+            f"{where} has no {unknown[0]!r}: it takes {', '.join(attributes)}",
+        )
+    values = {}
+    for name, attribute in attributes.items():
+        if name in arguments:
+            read = _READERS[name]
+            if name == "fields" and class_ is DefineClass:
+                read = _specs
+            if arguments[name] is None and attribute.default is None:
+                continue
+            values[name] = read(arguments[name], f"{where}.{name}")
+        elif attribute.default is dataclasses.MISSING:
+            raise EditError("malformed", f"{where}.{name} is missing")
+    return class_(**values)
+
+
+def _text(value: object, where: str) -> str:
+    if not isinstance(value, str):
+        raise _malformed(where, "a text", value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise EditError("bad_text", f"{where} holds half a character: send valid Unicode") from None
+    return value
+
+
+def _boolean(value: object, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise _malformed(where, "true or false", value)
+    return value
+
+
+def _kind(value: object, where: str) -> str:
+    if value not in get_args(Kind):
+        raise _malformed(where, f"one of {', '.join(get_args(Kind))}", value)
+    return str(value)
+
+
+def _sources(value: object, where: str) -> tuple[int, ...]:
+    numbers = value if isinstance(value, list) else [None]
+    if not all(type(number) is int and number > 0 for number in numbers):
+        raise _malformed(where, "a list of the seq of entries, such as [3, 7]", value)
+    return tuple(numbers)
+
+
+def _values(value: object, where: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise _malformed(where, "an object with a value for each field", value)
+    return {str(name): decode(item, f"{where}.{name}") for name, item in value.items()}
+
+
+def _specs(value: object, where: str) -> tuple[FieldSpec, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise _malformed(where, 'a list of fields such as {"name": ..., "type": ...}', value)
+    return tuple(_build(FieldSpec, item, f"{where}[{n}]") for n, item in enumerate(value))
+
+
+def _members(value: object, where: str) -> tuple[tuple[str, str | int], ...]:
+    pairs = list(value.items()) if isinstance(value, dict) else value
+    if not isinstance(pairs, list) or not all(
+        isinstance(pair, list | tuple)
+        and len(pair) == 2
+        and isinstance(pair[0], str)
+        and type(pair[1]) in (str, int)
+        for pair in pairs
+    ):
+        raise _malformed(where, 'an object such as {"RED": "red"}', value)
+    return tuple((name, member) for name, member in pairs)
+
+
+_READERS: Mapping[str, Callable[[object, str], object]] = {
+    **dict.fromkeys(("domain", "name", "new_name", "class_name", "collection", "key"), _text),
+    **dict.fromkeys(("type", "doc", "text", "reason", "source", "tests_source"), _text),
+    "kind": _kind,
+    "members": _members,
+    "singleton": _boolean,
+    "sources": _sources,
+    "fields": _values,
+    "default": decode,
+}
+
+
+def _malformed(where: str, expected: str, value: object) -> EditError:
+    return EditError("malformed", f"{where} must be {expected}, not {value!r:.80}")

@@ -1,0 +1,23 @@
+"""What can go wrong with a project."""
+
+
+class EditError(Exception):
+    """An edit or a record that the project refuses; it names the field and the fix.
+
+    `code` is stable and meant for programs, `message` for people and models.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class ProjectError(Exception):
+    """A stored project that cannot be read: which file, which line, and why."""
+
+    def __init__(self, path: str, message: str, line: int | None = None) -> None:
+        super().__init__(f"{path}:{line}: {message}" if line else f"{path}: {message}")
+        self.path = path
+        self.line = line
+        self.message = message

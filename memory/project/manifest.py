@@ -1,0 +1,99 @@
+"""The manifest: what a project holds, small enough to stand in every prompt."""
+
+from collections.abc import Iterator, Sequence
+
+from memory.project.literals import string_literal
+from memory.project.outline import Class, Domain, Enumeration, Outline
+from memory.project.types import format_type, is_optional, without_none
+
+# Past this many classes, names and counts alone.
+MAX_CLASSES = 80
+_MAX_DOC = 100
+_LEGEND = "str unless name:type; ? may be None"
+_BRIEF_LEGEND = "fields: see schema.py"
+
+
+def render_manifest(outline: Outline) -> str:
+    """Write manifest.py: valid Python, one line for each collection, singleton and class."""
+    lines = [f'"""Generated. {_legend(outline)}"""', "DOMAINS = {"]
+    for domain, entries in _domains(outline):
+        lines.append(f"{string_literal(domain)}: [")
+        lines += [f" {string_literal(entry)}," for entry in entries]
+        lines.append("],")
+    lines.append("}")
+    if outline.constraints:
+        lines.append("CONSTRAINTS = {")
+        lines += [
+            f" {string_literal(name)}: {string_literal(_short(doc))},"
+            for name, doc in outline.constraints.items()
+        ]
+        lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def manifest_text(outline: Outline, open_alerts: Sequence[tuple[str, str]] = ()) -> str:
+    """Return the manifest as plain text, with the open alerts as (severity, message)."""
+    lines = [f"Domains ({_legend(outline)}):"]
+    for domain, entries in _domains(outline):
+        lines += [f"{domain}:", *(f"  {entry}" for entry in entries)]
+    if outline.constraints:
+        lines.append("Constraints:")
+        lines += [f"  {name}: {_short(doc)}" for name, doc in outline.constraints.items()]
+    if open_alerts:
+        lines.append("Open alerts:")
+        lines += [f"  {severity}: {message}" for severity, message in open_alerts]
+    return "\n".join(lines) + "\n"
+
+
+def _domains(outline: Outline) -> Iterator[tuple[str, list[str]]]:
+    brief = _is_brief(outline)
+    for domain in outline.domains.values():
+        yield domain.name, list(_entries(domain, brief))
+
+
+def _is_brief(outline: Outline) -> bool:
+    domains = outline.domains.values()
+    return sum(len(domain.classes) + len(domain.enums) for domain in domains) > MAX_CLASSES
+
+
+def _legend(outline: Outline) -> str:
+    return _BRIEF_LEGEND if _is_brief(outline) else _LEGEND
+
+
+def _entries(domain: Domain, brief: bool) -> Iterator[str]:
+    """Describe what can be found in a domain: `trips: 50 Trip(to, starts_on:date)`."""
+    described: set[str] = set()
+
+    def describe(class_name: str) -> str:
+        if brief or class_name in described:
+            return class_name
+        described.add(class_name)
+        return _class(domain.classes[class_name])
+
+    for collection in domain.collections.values():
+        yield f"{collection.name}: {collection.count} {describe(collection.class_name)}"
+    for singleton in domain.singletons.values():
+        yield f"{singleton.name} = {describe(singleton.class_name)}"
+    if not brief:
+        for class_ in domain.classes.values():
+            if class_.name not in described:
+                yield _class(class_)
+        yield from map(_enum, domain.enums.values())
+
+
+def _class(class_: Class) -> str:
+    fields = []
+    for field in class_.fields:
+        type_ = format_type(without_none(field.type)).replace("datetime.", "")
+        type_ = type_.replace("decimal.", "")
+        mark = "?" if is_optional(field.type) else ""
+        fields.append(f"{field.name}{mark}" if type_ == "str" else f"{field.name}:{type_}{mark}")
+    return f"{class_.name}({', '.join(fields)})"
+
+
+def _enum(enumeration: Enumeration) -> str:
+    return f"{enumeration.name} = {' | '.join(name for name, _ in enumeration.members)}"
+
+
+def _short(doc: str) -> str:
+    return doc if len(doc) <= _MAX_DOC else f"{doc[: _MAX_DOC - 3]}..."

@@ -1,0 +1,401 @@
+"""The project: a user's memory as typed records, opened lazily and changed in place.
+
+A project knows its outline and reads the files with the records only when it has to: appending to
+a collection of fifty thousand records parses and writes its last shard alone. Edits go through
+`memory.project.apply`, which sees to it that a refused edit leaves everything as it was; the
+methods here that change something trust their arguments.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from memory.project.errors import EditError, ProjectError
+from memory.project.literals import Uses, record_literal
+from memory.project.loading import load
+from memory.project.manifest import render_manifest
+from memory.project.outline import Collection, Domain, Outline, Shard, Singleton
+from memory.project.parse import documentation, parse_state, uses_of_name
+from memory.project.render import FileRecords, record_size, render_schema, render_state
+from memory.project.values import Location, Record, RecordId
+
+# No file is larger than 64 KiB: 60 for the records of a shard, the rest for its imports. In
+# state.py half is kept for the list of shards, which grows with the user's life. Two exceptions:
+# a record that is larger by itself, and one that an update makes larger where it stands.
+SHARD_BYTES = 60 * 1024
+STATE_BYTES = 32 * 1024
+
+Read: TypeAlias = Callable[[str], str]
+Locate: TypeAlias = Callable[[str, str, str], Location | None]
+
+
+@dataclass(frozen=True)
+class PlacedRecord:
+    """A record and the file that it stands in."""
+
+    path: str
+    record: Record
+
+
+@dataclass(frozen=True)
+class Change:
+    """What has become of a project since it was opened.
+
+    `files` has the new text of every file that changed, None for one that is gone. `records` has
+    every record that was added or updated. `transient` are records both added and retired since:
+    they are in no file, but their keys are used up like those of `retired`.
+    """
+
+    files: Mapping[str, str | None]
+    outline: Outline
+    added: list[RecordId]
+    updated: list[RecordId]
+    retired: list[RecordId]
+    transient: list[RecordId]
+    records: Mapping[RecordId, PlacedRecord]
+    files_parsed: int
+    files_rendered: int
+    expected: Mapping[str, FileRecords]
+    previous: Mapping[str, FileRecords]
+
+    def records_in(self, path: str) -> dict[str, list[Record]]:
+        """Return what a changed file holds now: the records of each collection and singleton."""
+        return _lists(self.expected.get(path, {}))
+
+    def previous_records_in(self, path: str) -> dict[str, list[Record]]:
+        """Return what a changed file held when the project was opened; nothing if it is new."""
+        return _lists(self.previous.get(path, {}))
+
+
+class Project:
+    """One user's project. Make it with `empty`, `from_files` or `open`."""
+
+    def __init__(
+        self, outline: Outline, read: Read, locate: Locate, stored_paths: Iterable[str]
+    ) -> None:
+        self.outline = outline
+        self.files_parsed = 0
+        self._opened = outline
+        self._paths_opened = frozenset(stored_paths)
+        self._read = read
+        self._locate = locate
+        self._records: dict[str, dict[str, dict[str, Record]]] = {}
+        self._originals: dict[str, FileRecords] = {}
+        self._places: dict[RecordId, Location | None] = {}
+        self._before: dict[RecordId, Record | None] = {}
+        self._written: dict[str, str] = {}
+        self._touched: set[str] = set()
+        self._renamed: list[tuple[str, str, str]] = []
+
+    @classmethod
+    def empty(cls) -> "Project":
+        """Return the project of somebody of whom nothing is known."""
+        return cls(Outline(), _nothing_to_read, _nowhere, ())
+
+    @classmethod
+    def from_files(cls, files: Mapping[str, str]) -> "Project":
+        """Return the project that a tree's files make up, all of it parsed.
+
+        Raises ProjectError for a file that cannot be read. Keys of records that were retired
+        before are not in the files: open the project with `locate` where they matter.
+        """
+        outline, records = load(files)
+        places = {
+            (_domain_of(path), name, key): Location(path)
+            for path, contents in records.items()
+            for name, by_key in contents.items()
+            for key in by_key
+        }
+        locate: Locate = lambda domain, name, key: places.get((domain, name, key))  # noqa: E731
+        project = cls(outline, files.__getitem__, locate, files)
+        for path, contents in records.items():
+            project._keep(path, contents)
+        return project
+
+    @classmethod
+    def open(cls, outline: Outline, read: Read, locate: Locate) -> "Project":
+        """Return a stored project of which nothing is read before it is needed.
+
+        `read(path)` returns a file's source; `locate(domain, collection, key)` tells in which
+        file a record is, or was before it was retired, and None for a key never used.
+        """
+        return cls(outline, read, locate, outline.paths())
+
+    # Reading
+
+    def find(self, record_id: RecordId) -> Location | None:
+        """Tell where a record is or was; None if the key has never been used."""
+        if record_id not in self._places:
+            known = record_id.domain in self._opened.domains
+            self._places[record_id] = self._locate(*record_id) if known else None
+        return self._places[record_id]
+
+    def record(self, record_id: RecordId) -> Record | None:
+        """Return a record; None if there is none, or none any more."""
+        location = self.find(record_id)
+        if location is None or location.retired:
+            return None
+        by_key = self.records_of(location.path).get(record_id.collection, {})
+        if record_id.key not in by_key:
+            raise ProjectError(location.path, f"does not hold {record_id}, as its index says")
+        return by_key[record_id.key]
+
+    def records(self, domain: str, name: str) -> Iterator[tuple[RecordId, Record]]:
+        """Walk over the records of a collection or singleton, reading all of its shards."""
+        collection = self.outline.domains[domain].collections.get(name)
+        paths = [self.outline.domains[domain].state_path]
+        for path in [shard.path for shard in collection.shards] if collection else paths:
+            for key, record in list(self.records_of(path).get(name, {}).items()):
+                yield RecordId(domain, name, key), record
+
+    def records_of(self, path: str) -> dict[str, dict[str, Record]]:
+        """Return the records of a state file or shard, by collection or singleton and by key."""
+        if path not in self._records:
+            contents: dict[str, dict[str, Record]] = {}
+            if path in self._paths_opened:
+                domain = self.outline.domains[_domain_of(path)]
+                contents = parse_state(path, self._read(path), domain).records
+                self.files_parsed += 1
+            self._keep(path, contents)
+        return self._records[path]
+
+    def source(self, path: str) -> str:
+        """Return the text of any file of the tree as it would be stored now."""
+        if path in self._written:
+            return self._written[path]
+        if path == "manifest.py":
+            return render_manifest(self.outline)
+        if path.endswith("/__init__.py"):
+            return ""
+        if not path.startswith("domains/"):
+            return self._read(path)
+        domain = self.outline.domains[_domain_of(path)]
+        if path == domain.schema_path:
+            return render_schema(domain)
+        return render_state(domain, path, self.records_of(path))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Project):
+            return NotImplemented
+        if self.outline != other.outline:
+            return False
+        states = self._state_paths()
+        return all(
+            self.records_of(path) == other.records_of(path)
+            if path in states
+            else self.source(path) == other.source(path)
+            for path in self.outline.paths()
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # Changing
+
+    def set_domain(self, domain: Domain) -> None:
+        """Take over a domain's schema, collections and singletons."""
+        self.outline = self.outline.with_domain(domain)
+
+    def add_collection(self, domain_name: str, name: str, class_name: str) -> None:
+        """Give a domain an empty collection."""
+        domain = self.outline.domains[domain_name]
+        shards = (Shard(domain.state_path),)
+        self.records_of(domain.state_path)[name] = {}
+        self._touched.add(domain.state_path)
+        self.set_domain(domain.with_collection(Collection(name, class_name, shards)))
+
+    def add(self, record_id: RecordId, record: Record, *, singleton: bool = False) -> None:
+        """Put a new record at the end of its collection, or under the name of a singleton."""
+        domain = self.outline.domains[record_id.domain]
+        if singleton:
+            path = domain.state_path
+            held = Singleton(record_id.collection, record.class_name)
+            self.set_domain(domain.with_singleton(held))
+        else:
+            path = self._shard_with_room(domain, record_id.collection, record_size(record))
+        self.records_of(path).setdefault(record_id.collection, {})
+        self._places[record_id] = Location(path)
+        self._put(record_id, record)
+
+    def replace(self, record_id: RecordId, record: Record) -> None:
+        """Put another record in the place of the one with that key."""
+        self._put(record_id, record)
+
+    def remove(self, record_id: RecordId) -> None:
+        """Retire a record: it leaves the state, and its key is never used again."""
+        self._put(record_id, None)
+        domain = self.outline.domains[record_id.domain]
+        if record_id.collection in domain.singletons:
+            del self.records_of(domain.state_path)[record_id.collection]
+            self.set_domain(domain.without_singleton(record_id.collection))
+
+    def write_constraint(self, name: str, source: str, tests: str) -> None:
+        """Write a constraint and its tests."""
+        self.outline = self.outline.with_constraint(name, documentation(source))
+        self._written[f"constraints/{name}.py"] = source
+        self._written[f"tests/test_{name}.py"] = tests
+
+    def delete_constraint(self, name: str) -> None:
+        """Remove a constraint and its tests."""
+        self.outline = self.outline.without_constraint(name)
+        for path in (f"constraints/{name}.py", f"tests/test_{name}.py"):
+            self._written.pop(path, None)
+
+    def note_renamed(self, domain: str, class_name: str, field: str) -> None:
+        """Remember that a field has another name now, for the check that nothing uses the old."""
+        self._renamed.append((domain, class_name, field))
+
+    def change(self) -> Change:
+        """Return what has changed since the project was opened; it may be called repeatedly.
+
+        Raises EditError if a constraint or test still uses the old name of a renamed field.
+        """
+        self._check_renamed()
+        files: dict[str, str | None] = {}
+        for path in self._suspects():
+            text = self.source(path)
+            if path not in self._paths_opened or text != self._read(path):
+                files[path] = text
+        paths = self.outline.paths()
+        files |= dict.fromkeys(sorted(self._paths_opened.difference(paths)))
+        before = self._before.items()
+        now = {record_id: self.record(record_id) for record_id in self._before}
+        added = [i for i, old in before if not old and now[i]]
+        updated = [i for i, old in before if old and now[i] and not _same(old, now[i])]
+        changed_states = self._state_paths() & files.keys()
+        return Change(
+            files=dict(sorted(files.items())),
+            outline=self.outline,
+            added=added,
+            updated=updated,
+            retired=[i for i, old in before if old and not now[i]],
+            transient=[i for i, old in before if not old and not now[i]],
+            records={i: self._placed(i) for i in (*added, *updated)},
+            files_parsed=self.files_parsed,
+            files_rendered=sum(text is not None for text in files.values()),
+            expected={path: _copy(self.records_of(path)) for path in changed_states},
+            previous={path: self._originals[path] for path in changed_states},
+        )
+
+    # Bookkeeping
+
+    def _keep(self, path: str, contents: dict[str, dict[str, Record]]) -> None:
+        self._records[path] = contents
+        self._originals[path] = _copy(contents)
+
+    def _path(self, record_id: RecordId) -> str:
+        location = self.find(record_id)
+        assert location, f"{record_id} is nowhere"
+        return location.path
+
+    def _placed(self, record_id: RecordId) -> PlacedRecord:
+        path = self._path(record_id)
+        return PlacedRecord(path, self.records_of(path)[record_id.collection][record_id.key])
+
+    def _shard_with_room(self, domain: Domain, name: str, size: int) -> str:
+        """Return the collection's last file, or a new one if a record does not fit in it."""
+        collection = domain.collections[name]
+        path = collection.shards[-1].path
+        used = domain.records_size(path)
+        limit = STATE_BYTES if path == domain.state_path else SHARD_BYTES
+        if used + size <= limit or (used == 0 and path != domain.state_path):
+            return path
+        path = domain.shard_path(name, len(collection.shards) + 1)
+        shards = (*collection.shards, Shard(path))
+        self._touched.add(domain.state_path)
+        self.set_domain(domain.with_collection(replace(collection, shards=shards)))
+        return path
+
+    def _put(self, record_id: RecordId, record: Record | None) -> None:
+        path = self._path(record_id)
+        by_key = self.records_of(path)[record_id.collection]
+        old = by_key.get(record_id.key)
+        self._before.setdefault(record_id, old)
+        self._touched.add(path)
+        if record is None:
+            del by_key[record_id.key]
+            self._places[record_id] = Location(path, retired=True)
+        else:
+            by_key[record_id.key] = record
+        size = (record_size(record) if record else 0) - (record_size(old) if old else 0)
+        self._resize(record_id, path, (record is not None) - (old is not None), size)
+
+    def _resize(self, record_id: RecordId, path: str, count: int, size: int) -> None:
+        domain = self.outline.domains[record_id.domain]
+        collection = domain.collections.get(record_id.collection)
+        if collection is None:
+            singleton = domain.singletons[record_id.collection]
+            self.set_domain(domain.with_singleton(replace(singleton, size=singleton.size + size)))
+            return
+        shards = list(collection.shards)
+        index = next(i for i in reversed(range(len(shards))) if shards[i].path == path)
+        shard = shards[index]
+        shards[index] = Shard(path, shard.count + count, shard.size + size)
+        self.set_domain(domain.with_collection(replace(collection, shards=tuple(shards))))
+
+    def _state_paths(self) -> set[str]:
+        return {path for domain in self.outline.domains.values() for path in domain.state_paths()}
+
+    def _suspects(self) -> list[str]:
+        """The files that may have changed."""
+        suspects = {*self._touched, *self._written, "manifest.py"}
+        for domain in self.outline.domains.values():
+            if domain.schema_differs(self._opened.domains.get(domain.name)):
+                suspects.add(domain.schema_path)
+        return [
+            path
+            for path in self.outline.paths()
+            if path in suspects or path not in self._paths_opened
+        ]
+
+    def _check_renamed(self) -> None:
+        renamed = {
+            (field, class_name)
+            for domain, class_name, field in self._renamed
+            if self.outline.domains[domain].classes[class_name].field(field) is None
+        }
+        if not renamed:
+            return
+        constraints = [f"constraints/{name}.py" for name in self.outline.constraints]
+        for path in [*constraints, *self.outline.tests]:
+            if path in self._written:
+                continue
+            source = self.source(path)
+            self.files_parsed += 1
+            for field, class_name in sorted(renamed):
+                line = next(uses_of_name(source, field), None)
+                if line:
+                    raise EditError(
+                        "field_in_use",
+                        f"{path}:{line} uses `.{field}`, which {class_name} has no more: rewrite "
+                        "it in the same change with write_constraint",
+                    )
+
+
+def render(project: Project) -> dict[str, str]:
+    """Return all files of a project's tree, by path."""
+    return {path: project.source(path) for path in project.outline.paths()}
+
+
+def _domain_of(path: str) -> str:
+    return path.split("/")[1]
+
+
+def _same(old: Record, new: Record | None) -> bool:
+    # By their texts, since to Python 1 equals 1.0 and True.
+    return new is not None and record_literal(old, Uses()) == record_literal(new, Uses())
+
+
+def _copy(contents: FileRecords) -> dict[str, dict[str, Record]]:
+    return {name: dict(by_key) for name, by_key in contents.items()}
+
+
+def _lists(contents: FileRecords) -> dict[str, list[Record]]:
+    return {name: list(by_key.values()) for name, by_key in contents.items()}
+
+
+def _nothing_to_read(path: str) -> str:
+    raise KeyError(path)
+
+
+def _nowhere(domain: str, collection: str, key: str) -> Location | None:
+    return None

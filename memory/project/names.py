@@ -1,0 +1,183 @@
+"""Which names a project may use, and how default names are made.
+
+Classes begin with an upper-case letter, everything else (domains, collections, constraints) is
+lower case; so the two never meet in one file. What comes from a client's data is escaped with a
+trailing underscore where it would collide; what somebody chose deliberately is refused.
+"""
+
+import builtins
+import keyword
+import re
+import unicodedata
+from collections.abc import Collection
+from functools import lru_cache
+from typing import Any
+
+from memory.project.errors import EditError
+
+# Added by `site`, hence not the same in every interpreter.
+_SITE = {"copyright", "credits", "exit", "license", "quit"}
+_BUILTINS = {name for name in dir(builtins) if not name.startswith("_")} - _SITE
+_MODULES = {"builtins", "dataclasses", "datetime", "decimal", "domains", "enum", "typing", "uac"}
+# What queries find without an import, and constraints import by name.
+_QUERY = {
+    *("now", "today", "date", "timedelta", "defaultdict", "math", "statistics", "re"),
+    *("itertools", "info", "warning", "critical"),
+}
+_LIBRARY = {
+    *("Record", "Ref", "PartialDate", "Alert", "Severity", "TYPE_CHECKING", "Iterator"),
+    *("Counter", "Decimal", "Any", "Optional", "List"),
+}
+
+RESERVED_LOWER = frozenset(_BUILTINS | _MODULES | _QUERY)
+RESERVED_CLASSES = frozenset(_BUILTINS | _LIBRARY)
+# A field may be called `list` or `date`, but not what its class's annotations are written with.
+RESERVED_FIELDS = frozenset({"key", "sources", "Ref", "PartialDate"} | _MODULES)
+
+_SHARD_SUFFIX = re.compile(r"_[0-9]{4,}$")
+_WORD_START = re.compile(r"(?<=[^\W_])(?=[A-Z][a-z])|(?<=[a-z0-9])(?=[A-Z])")
+MAX_LENGTH = 100
+
+
+def check_class_name(name: str, what: str = "class") -> None:
+    """Refuse a name that a class or enum cannot have."""
+    _check_identifier(name, what, "write it like `MedicalVisit`")
+    if name[0] != name[0].upper() or name.startswith("_"):
+        suggestion = camel(name) or "MedicalVisit"
+        raise EditError(
+            "bad_name",
+            f"{what} {name!r} must begin with an upper-case letter: write {suggestion!r}",
+        )
+    if name in RESERVED_CLASSES or keyword.iskeyword(name):
+        raise EditError("bad_name", f"{what} {name!r} is a name of Python or uac: choose another")
+
+
+def check_lower_name(name: str, what: str) -> None:
+    """Refuse a name that a domain, a collection or a constraint cannot have."""
+    _check_identifier(name, what, "write it like `medical_visits`")
+    if name != name.lower() or name.startswith("_"):
+        suggestion = snake(name).strip("_") or "medical_visits"
+        raise EditError(
+            "bad_name",
+            f"{what} {name!r} must be lower case and begin with a letter: write {suggestion!r}",
+        )
+    if name in RESERVED_LOWER or keyword.iskeyword(name):
+        raise EditError("bad_name", f"{what} {name!r} is a name of Python or uac: choose another")
+    if _SHARD_SUFFIX.search(name):
+        raise EditError(
+            "bad_name", f"{what} {name!r} ends like the name of a shard: drop the number"
+        )
+
+
+def check_field_name(name: str, where: str) -> None:
+    """Refuse a name that a field cannot have as it is (see `escape_field_name`)."""
+    _check_identifier(name, f"field of {where}", "write it like `started_on`")
+    escaped = escape_field_name(name, where)
+    if escaped != name:
+        raise EditError("bad_name", f"field {name!r} of {where} is reserved: write {escaped!r}")
+
+
+@lru_cache(maxsize=4096)
+def escape_field_name(name: str, where: str) -> str:
+    """Return the field for a key of a client's data: `class` becomes `class_`.
+
+    Leading underscores are dropped, since names that begin with one are the system's own.
+    Raises EditError for what is no identifier even after Unicode normalisation (NFKC).
+    """
+    normal = unicodedata.normalize("NFKC", name)
+    bare = normal.lstrip("_")
+    if not bare.isidentifier() or len(bare) > MAX_LENGTH:
+        raise EditError(
+            "bad_name",
+            f"{name!r} of {where} cannot name a field: use letters, digits and underscores, "
+            f"at most {MAX_LENGTH}",
+        )
+    if bare != normal:
+        return bare.rstrip("_") + "_"
+    reserved = bare in RESERVED_FIELDS or keyword.iskeyword(bare)
+    return f"{bare}_" if reserved else bare
+
+
+def check_enum_member(name: str, where: str) -> None:
+    """Refuse a name that an enum's member cannot have."""
+    _check_identifier(name, f"member of {where}", "write it like `RED`")
+    if name.startswith("_") or keyword.iskeyword(name) or name in {"mro", "name", "value"}:
+        raise EditError("bad_name", f"member {name!r} of {where} is reserved: choose another name")
+
+
+def check_key(key: str, what: str = "key") -> None:
+    """Refuse a record's key that is empty, too long, or has characters that do not print."""
+    if not key or len(key) > 200 or any(unicodedata.category(c) in {"Cc", "Cs"} for c in key):
+        raise EditError(
+            "bad_key", f"{what} {key!r} must be 1 to 200 characters, none of them a control code"
+        )
+
+
+def snake(name: str) -> str:
+    """Return `medical_visit` for `MedicalVisit`."""
+    return _WORD_START.sub("_", name).lower()
+
+
+def camel(name: str) -> str:
+    """Return `MedicalVisit` for `medical_visit`."""
+    words = (word[:1].upper() + word[1:] for word in re.split(r"[\W_]+", name))
+    return unicodedata.normalize("NFKC", "".join(words))
+
+
+@lru_cache(maxsize=1024)
+def singular(word: str) -> str:
+    """Return `flight_leg` for `flight_legs`, and a word that is no plural as it is."""
+    head, last = _split_last_word(word)
+    found = _inflect().singular_noun(last) if _looks_plural(last) else last
+    return head + str(found).lower()
+
+
+@lru_cache(maxsize=1024)
+def default_collection(class_name: str) -> str:
+    """Return `medical_visits` for `MedicalVisit`; escaped where the name is taken by Python."""
+    head, last = _split_last_word(snake(class_name))
+    plural = last if _looks_plural(last) else str(_inflect().plural_noun(last)).lower()
+    return escape_collection(head + plural)
+
+
+def escape_collection(name: str) -> str:
+    """Return a collection's name, with a trailing underscore where Python or uac has it already."""
+    return f"{name}_" if name in RESERVED_LOWER or keyword.iskeyword(name) else name
+
+
+def unused(name: str, taken: Collection[str]) -> str:
+    """Return `name`, or the first of `name2`, `name3` ... that is not taken."""
+    candidate, number = name, 1
+    while candidate in taken:
+        number += 1
+        candidate = f"{name}{number}"
+    return candidate
+
+
+def _check_identifier(name: str, what: str, fix: str) -> None:
+    if (
+        not name.isidentifier()
+        or unicodedata.normalize("NFKC", name) != name
+        or len(name) > MAX_LENGTH
+    ):
+        raise EditError("bad_name", f"{what} {name!r} is no name in Python: {fix}")
+
+
+def _split_last_word(name: str) -> tuple[str, str]:
+    head, separator, last = name.rpartition("_")
+    return head + separator, last
+
+
+def _looks_plural(word: str) -> bool:
+    # inflect takes "bus" and "analysis" for plurals of "bu" and "analysi".
+    if word.endswith(("us", "ss", "is")) or not word:
+        return False
+    found = _inflect().singular_noun(word)
+    return bool(found) and len(str(found)) > 2 and _inflect().plural_noun(found) == word
+
+
+@lru_cache(maxsize=1)
+def _inflect() -> Any:
+    import inflect  # takes a second to import, and most runs need no new name
+
+    return inflect.engine()

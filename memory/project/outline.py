@@ -1,0 +1,326 @@
+"""The outline of a project: everything but its records.
+
+It is small, immutable, and all that is needed to append a record or to write the manifest; so it
+is kept beside a checkpoint's tree, and nothing has to be parsed to know what a project holds.
+"""
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+from memory.project.literals import literal, parse_literal
+from memory.project.types import Type, format_type, is_optional, parse_type
+from memory.project.values import Value
+
+
+class Required(enum.Enum):
+    """The type of `REQUIRED`."""
+
+    REQUIRED = "required"
+
+
+REQUIRED: Final = Required.REQUIRED
+Default: TypeAlias = Value | Literal[Required.REQUIRED]
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a class. What may be None is None by default, unless told otherwise."""
+
+    name: str
+    type: Type
+    default: Default = REQUIRED
+
+    def __post_init__(self) -> None:
+        if self.default is REQUIRED and is_optional(self.type):
+            object.__setattr__(self, "default", None)
+
+
+@dataclass(frozen=True)
+class Class:
+    """A dataclass of a domain's schema: a record with key and sources, or a part of records."""
+
+    name: str
+    fields: tuple[Field, ...] = ()
+    is_record: bool = True
+    doc: str = ""
+
+    def field(self, name: str) -> Field | None:
+        """Return the field of that name."""
+        return next((field for field in self.fields if field.name == name), None)
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """An enum of a domain's schema: its members' names and values, in order."""
+
+    name: str
+    members: tuple[tuple[str, str | int], ...]
+    doc: str = ""
+
+    def value(self, member: str) -> str | int:
+        """Return a member's value; KeyError if there is no such member."""
+        return dict(self.members)[member]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file of a collection: how many records it holds and how many bytes they take in it."""
+
+    path: str
+    count: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A list of records of one class, in insertion order over its shards."""
+
+    name: str
+    class_name: str
+    shards: tuple[Shard, ...]
+
+    @property
+    def count(self) -> int:
+        """The number of records."""
+        return sum(shard.count for shard in self.shards)
+
+
+@dataclass(frozen=True)
+class Singleton:
+    """A name that holds exactly one record, always in the domain's state.py."""
+
+    name: str
+    class_name: str
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class Domain:
+    """One domain: its schema, and where its records are. Definition order counts."""
+
+    name: str
+    enums: Mapping[str, Enumeration] = field(default_factory=dict)
+    classes: Mapping[str, Class] = field(default_factory=dict)
+    collections: Mapping[str, Collection] = field(default_factory=dict)
+    singletons: Mapping[str, Singleton] = field(default_factory=dict)
+
+    @property
+    def state_path(self) -> str:
+        """The file of the singletons and of every collection's first shard."""
+        return f"domains/{self.name}/state.py"
+
+    @property
+    def schema_path(self) -> str:
+        """The file of the classes and enums."""
+        return f"domains/{self.name}/schema.py"
+
+    def shard_path(self, collection: str, number: int) -> str:
+        """The file of a collection's nth shard, counted from 1."""
+        if number == 1:
+            return self.state_path
+        return f"domains/{self.name}/{collection}_{number:04d}.py"
+
+    def class_of(self, collection: str) -> Class:
+        """Return the class of a collection's or singleton's records; KeyError if there is none."""
+        holder = self.collections.get(collection) or self.singletons[collection]
+        return self.classes[holder.class_name]
+
+    def names(self) -> set[str]:
+        """All names that are taken in the domain."""
+        return {*self.enums, *self.classes, *self.collections, *self.singletons}
+
+    def has_part(self, name: str) -> bool:
+        """Tell whether a field can hold `name`: an enum, or a class that is no record."""
+        return name in self.enums or (name in self.classes and not self.classes[name].is_record)
+
+    def collections_of(self, class_name: str) -> list[str]:
+        """Return the collections of a class, oldest first."""
+        return [c.name for c in self.collections.values() if c.class_name == class_name]
+
+    def schema_differs(self, other: "Domain | None") -> bool:
+        """Tell whether schema.py of the two domains differs, be it in the order alone."""
+        return other is None or [*self.enums.values(), *self.classes.values()] != [
+            *other.enums.values(),
+            *other.classes.values(),
+        ]
+
+    def with_enum(self, enumeration: Enumeration) -> "Domain":
+        """Return the domain with an enum added or replaced."""
+        return replace(self, enums={**self.enums, enumeration.name: enumeration})
+
+    def with_class(self, class_: Class) -> "Domain":
+        """Return the domain with a class added or replaced."""
+        return replace(self, classes={**self.classes, class_.name: class_})
+
+    def with_collection(self, collection: Collection) -> "Domain":
+        """Return the domain with a collection added or replaced."""
+        return replace(self, collections={**self.collections, collection.name: collection})
+
+    def with_singleton(self, singleton: Singleton) -> "Domain":
+        """Return the domain with a singleton added or replaced."""
+        return replace(self, singletons={**self.singletons, singleton.name: singleton})
+
+    def without_singleton(self, name: str) -> "Domain":
+        """Return the domain without a singleton."""
+        rest = {key: value for key, value in self.singletons.items() if key != name}
+        return replace(self, singletons=rest)
+
+    def state_paths(self) -> Iterator[str]:
+        """All files that hold records: state.py, then the shards."""
+        yield self.state_path
+        for collection in self.collections.values():
+            for shard in collection.shards[1:]:
+                yield shard.path
+
+    def records_size(self, path: str) -> int:
+        """The bytes that records take in a file: what decides whether another one fits."""
+        shards = (shard for c in self.collections.values() for shard in c.shards)
+        size = sum(shard.size for shard in shards if shard.path == path)
+        if path == self.state_path:
+            size += sum(singleton.size for singleton in self.singletons.values())
+        return size
+
+
+@dataclass(frozen=True)
+class Outline:
+    """Domains by name, constraints with the first line of their documentation, and test files."""
+
+    domains: Mapping[str, Domain] = field(default_factory=dict)
+    constraints: Mapping[str, str] = field(default_factory=dict)
+    tests: tuple[str, ...] = ()
+
+    def with_domain(self, domain: Domain) -> "Outline":
+        """Return the outline with a domain added or replaced; domains are sorted by name."""
+        if domain.name in self.domains:
+            return replace(self, domains={**self.domains, domain.name: domain})
+        return replace(self, domains=_sorted({**self.domains, domain.name: domain}))
+
+    def with_constraint(self, name: str, doc: str) -> "Outline":
+        """Return the outline with a constraint and its test file added or replaced."""
+        tests = sorted({*self.tests, f"tests/test_{name}.py"})
+        return replace(
+            self, constraints=_sorted({**self.constraints, name: doc}), tests=tuple(tests)
+        )
+
+    def without_constraint(self, name: str) -> "Outline":
+        """Return the outline without a constraint and its test file."""
+        rest = {key: doc for key, doc in self.constraints.items() if key != name}
+        tests = tuple(path for path in self.tests if path != f"tests/test_{name}.py")
+        return replace(self, constraints=rest, tests=tests)
+
+    def paths(self) -> list[str]:
+        """All files of the tree, sorted."""
+        paths = {"manifest.py", *self.tests, *(f"constraints/{n}.py" for n in self.constraints)}
+        for domain in self.domains.values():
+            paths |= {domain.schema_path, *domain.state_paths()}
+            paths |= {"domains/__init__.py", f"domains/{domain.name}/__init__.py"}
+        if self.constraints:
+            paths.add("constraints/__init__.py")
+        if self.tests:
+            paths.add("tests/__init__.py")
+        return sorted(paths)
+
+    def resolve(self, class_name: str, domain: str) -> tuple[Domain, Class] | None:
+        """Find the record class that "Passport" or "identity.Passport" means in a domain.
+
+        Without a domain the domain's own class comes first, then the only one of that name.
+        """
+        prefix, _, bare = class_name.rpartition(".")
+        places = [prefix] if prefix else [domain] if self._defines(domain, bare) else self.domains
+        found = [self.domains[place] for place in places if self._defines(place, bare)]
+        return (found[0], found[0].classes[bare]) if len(found) == 1 else None
+
+    def _defines(self, domain: str, class_name: str) -> bool:
+        return domain in self.domains and class_name in self.domains[domain].classes
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the outline as JSON, to be read back by `from_json`.
+
+        Lists wherever order counts (PostgreSQL's jsonb sorts the keys of objects), and types and
+        defaults as source text, which no JSON library can alter.
+        """
+        return {
+            "domains": [_domain_to_json(domain) for domain in self.domains.values()],
+            "constraints": [list(item) for item in self.constraints.items()],
+            "tests": list(self.tests),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Outline":
+        """Read what `to_json` returned."""
+        return cls(
+            domains=_by_name(_domain_from_json(item) for item in data["domains"]),
+            constraints=dict(data["constraints"]),
+            tests=tuple(data["tests"]),
+        )
+
+
+_Item = TypeVar("_Item")
+_Named = TypeVar("_Named", Enumeration, Class, Collection, Singleton, Domain)
+
+
+def _sorted(items: Mapping[str, _Item]) -> dict[str, _Item]:
+    return dict(sorted(items.items()))
+
+
+def _by_name(items: Iterable[_Named]) -> dict[str, _Named]:
+    return {item.name: item for item in items}
+
+
+def _domain_to_json(domain: Domain) -> dict[str, Any]:
+    return {
+        "name": domain.name,
+        "enums": [
+            {"name": e.name, "members": [list(member) for member in e.members], "doc": e.doc}
+            for e in domain.enums.values()
+        ],
+        "classes": [
+            {
+                "name": c.name,
+                "fields": [_field_to_json(field) for field in c.fields],
+                "is_record": c.is_record,
+                "doc": c.doc,
+            }
+            for c in domain.classes.values()
+        ],
+        "collections": [
+            {
+                "name": c.name,
+                "class_name": c.class_name,
+                "shards": [[shard.path, shard.count, shard.size] for shard in c.shards],
+            }
+            for c in domain.collections.values()
+        ],
+        "singletons": [[s.name, s.class_name, s.size] for s in domain.singletons.values()],
+    }
+
+
+def _field_to_json(field: Field) -> list[str]:
+    default = [] if field.default is REQUIRED else [literal(field.default)]
+    return [field.name, format_type(field.type), *default]
+
+
+def _domain_from_json(data: Mapping[str, Any]) -> Domain:
+    return Domain(
+        name=data["name"],
+        enums=_by_name(
+            Enumeration(e["name"], tuple((name, value) for name, value in e["members"]), e["doc"])
+            for e in data["enums"]
+        ),
+        classes=_by_name(
+            Class(c["name"], tuple(map(_field_from_json, c["fields"])), c["is_record"], c["doc"])
+            for c in data["classes"]
+        ),
+        collections=_by_name(
+            Collection(c["name"], c["class_name"], tuple(Shard(*shard) for shard in c["shards"]))
+            for c in data["collections"]
+        ),
+        singletons=_by_name(Singleton(*singleton) for singleton in data["singletons"]),
+    )
+
+
+def _field_from_json(data: list[str]) -> Field:
+    name, type_, *default = data
+    return Field(name, parse_type(type_), parse_literal(default[0]) if default else REQUIRED)

@@ -1,0 +1,237 @@
+"""Reading a project's files back: by their syntax trees alone, nothing is executed."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from memory.project.conform import normal_fields
+from memory.project.errors import EditError, ProjectError
+from memory.project.literals import LiteralError, call_fields, value_from_node
+from memory.project.outline import REQUIRED, Class, Default, Domain, Enumeration, Field
+from memory.project.types import Named, dotted_name, parts, type_from_node
+from memory.project.values import Record, Struct, Value
+
+
+@dataclass
+class StateSource:
+    """What stands in a state file or shard.
+
+    `collections` gives the class of each collection, `shards` the modules that its list goes on
+    in, `records` the records by collection or singleton, and by key.
+    """
+
+    collections: dict[str, str] = field(default_factory=dict)
+    shards: dict[str, list[str]] = field(default_factory=dict)
+    singletons: dict[str, str] = field(default_factory=dict)
+    records: dict[str, dict[str, Record]] = field(default_factory=dict)
+
+
+def parse_schema(path: str, source: str, name: str) -> Domain:
+    """Read the schema of the domain called `name`; ProjectError for what cannot be in one."""
+    body = _parse(path, source).body
+    names = _imported_names(path, body, name)
+    domain = Domain(name)
+    for node in body:
+        match node:
+            case ast.Import() | ast.ImportFrom() | ast.If():
+                continue
+            case ast.ClassDef(bases=[base]) if dotted_name(base) == "enum.Enum":
+                domain = domain.with_enum(_enumeration(path, node))
+            case ast.ClassDef():
+                domain = domain.with_class(_class(path, node, names))
+            case _ if not _is_docstring(node):
+                raise ProjectError(path, "a schema holds only imports and classes", node.lineno)
+    for class_ in domain.classes.values():
+        for field_ in class_.fields:
+            for part in parts(field_.type):
+                if isinstance(part, Named) and not domain.has_part(part.name):
+                    raise ProjectError(
+                        path, f"{class_.name}.{field_.name}: {part.name} is not defined here"
+                    )
+    return domain
+
+
+def parse_state(path: str, source: str, domain: Domain) -> StateSource:
+    """Read a state file or shard of a domain; ProjectError for what cannot be in one."""
+    body = _parse(path, source).body
+    names = _imported_names(path, body, domain.name)
+    state = StateSource()
+    for node in body:
+        try:
+            match node:
+                case ast.Import() | ast.ImportFrom():
+                    continue
+                case ast.AnnAssign(
+                    target=ast.Name(id=name),
+                    annotation=ast.Subscript(value=ast.Name(id="list"), slice=class_name),
+                    value=ast.List(elts=items),
+                ):
+                    state.collections[name] = dotted_name(class_name)
+                    state.shards[name] = []
+                    records = state.records[name] = {}
+                    for item in items:
+                        if isinstance(item, ast.Starred):
+                            state.shards[name].append(dotted_name(item.value))
+                            continue
+                        record = _record(item, names, domain)
+                        if record.key in records:
+                            raise ProjectError(path, f"key {record.key!r} is twice in {name}")
+                        records[record.key] = record
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    record = _record(value, names, domain)
+                    state.singletons[name] = record.class_name
+                    state.records[name] = {record.key: record}
+                case _ if not _is_docstring(node):
+                    raise LiteralError(node, "a list of records or a record")
+        except LiteralError as error:
+            raise ProjectError(path, str(error), error.line) from None
+    return state
+
+
+def documentation(source: str) -> str:
+    """Return the first line of a constraint's documentation: of `check`, or of the module."""
+    module = ast.parse(source)
+    checks = [n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "check"]
+    documented: list[ast.FunctionDef | ast.Module] = [*checks, module]
+    for node in documented:
+        text = ast.get_docstring(node)
+        if text:
+            return text.strip().partition("\n")[0]
+    return ""
+
+
+def uses_of_name(source: str, name: str) -> Iterator[int]:
+    """Return the lines on which source reads `.name`, or passes it by keyword."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr == name:
+            yield node.lineno
+        elif isinstance(node, ast.keyword) and node.arg == name:
+            yield node.value.lineno
+
+
+def _parse(path: str, source: str) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except SyntaxError as error:
+        raise ProjectError(path, f"no Python: {error.msg}", error.lineno) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise ProjectError(path, f"no Python: {error}") from None
+
+
+def _imported_names(path: str, body: list[ast.stmt], domain: str) -> dict[str, str]:
+    """Return what names imported from schemas stand for: "Passport", or "identity.Passport"."""
+    names: dict[str, str] = {}
+    for node in body:
+        if isinstance(node, ast.If):
+            if dotted_name(node.test) != "TYPE_CHECKING":
+                raise ProjectError(path, "a schema holds only imports and classes", node.lineno)
+            names |= _imported_names(path, node.body, domain)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            match node.module.split("."):
+                case ["domains", origin, "schema"]:
+                    prefix = "" if origin == domain else f"{origin}."
+                    names |= {a.asname or a.name: f"{prefix}{a.name}" for a in node.names}
+    return names
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _enumeration(path: str, node: ast.ClassDef) -> Enumeration:
+    members: list[tuple[str, str | int]] = []
+    for statement in node.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                constant = _value(path, value, {})
+                if not isinstance(constant, str | int):
+                    raise ProjectError(path, "an enum's value is text or a number", value.lineno)
+                members.append((name, constant))
+            case _ if not _is_docstring(statement):
+                raise ProjectError(path, "an enum holds only members", statement.lineno)
+    return Enumeration(node.name, tuple(members), ast.get_docstring(node) or "")
+
+
+def _class(path: str, node: ast.ClassDef, names: Mapping[str, str]) -> Class:
+    bases = [dotted_name(base) for base in node.bases]
+    if bases not in ([], ["Record"]):
+        raise ProjectError(path, f"class {node.name} may only extend Record", node.lineno)
+    fields = []
+    for statement in node.body:
+        match statement:
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=value):
+                try:
+                    type_ = type_from_node(annotation, names)
+                except EditError as error:
+                    raise ProjectError(path, error.message, statement.lineno) from None
+                fields.append(Field(name, type_, _default(path, value, names)))
+            case _ if not isinstance(statement, ast.Pass) and not _is_docstring(statement):
+                raise ProjectError(path, "a class holds only fields", statement.lineno)
+    return Class(node.name, tuple(fields), bool(bases), ast.get_docstring(node) or "")
+
+
+def _default(path: str, node: ast.expr | None, names: Mapping[str, str]) -> Default:
+    if node is None:
+        return REQUIRED
+    if isinstance(node, ast.Call) and dotted_name(node.func).endswith("field"):
+        return []
+    return _value(path, node, names)
+
+
+def _value(path: str, node: ast.expr, names: Mapping[str, str]) -> Value:
+    try:
+        return value_from_node(node, names)
+    except LiteralError as error:
+        raise ProjectError(path, str(error), error.line) from None
+
+
+def _record(node: ast.expr, names: Mapping[str, str], domain: Domain) -> Record:
+    class_name = dotted_name(node.func) if isinstance(node, ast.Call) else ""
+    class_ = domain.classes.get(names.get(class_name, class_name))
+    if not isinstance(node, ast.Call) or class_ is None or not class_.is_record:
+        raise LiteralError(node, f"a record of {domain.name}")
+    key = ""
+    sources: tuple[int, ...] = ()
+    arguments = []
+    for keyword in node.keywords:
+        match keyword:
+            case ast.keyword(arg="key", value=ast.Constant(value=str(key))):
+                continue
+            case ast.keyword(arg="sources", value=ast.Tuple(elts=numbers)):
+                sources = tuple(_number(number) for number in numbers)
+            case _:
+                arguments.append(keyword)
+    if not key:
+        raise LiteralError(node, "a record with its key")
+    call = ast.Call(func=node.func, args=node.args, keywords=arguments, lineno=node.lineno)
+    fields = _normal(call_fields(call, names), class_, domain, node)
+    return Record(class_.name, key, fields, sources)
+
+
+def _number(node: ast.expr) -> int:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    raise LiteralError(node, "the number of an entry")
+
+
+def _normal(
+    fields: Mapping[str, Value], class_: Class, domain: Domain, node: ast.expr
+) -> dict[str, Value]:
+    """Return fields as records keep them; LiteralError if they are not those of their class."""
+    unknown = fields.keys() - {field_.name for field_ in class_.fields}
+    missing = {f.name for f in class_.fields if f.default is REQUIRED} - fields.keys()
+    if unknown or missing:
+        raise LiteralError(node, f"the fields of {class_.name} ({', '.join(unknown | missing)})")
+    values = {name: _normal_value(value, domain, node) for name, value in fields.items()}
+    return normal_fields(values, class_)
+
+
+def _normal_value(value: Value, domain: Domain, node: ast.expr) -> Value:
+    if isinstance(value, list):
+        return [_normal_value(item, domain, node) for item in value]
+    if isinstance(value, Struct):
+        class_ = domain.classes.get(value.class_name)
+        if class_ is None or class_.is_record:
+            raise LiteralError(node, f"classes of {domain.name}, not {value.class_name}")
+        return replace(value, fields=_normal(value.fields, class_, domain, node))
+    return value

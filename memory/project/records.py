@@ -1,0 +1,297 @@
+"""Compiling a typed entry of the log into edits, without a model.
+
+The types come from the data. A field keeps the type it has; where a value does not fit, the type
+is widened if the two have a common one that loses nothing, and the entry is refused if not.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from memory.project.apply import collection_for, free_key
+from memory.project.conform import conform, infer_scalar, looks_like_date, normal_fields, shown
+from memory.project.edits import (
+    Add,
+    AddField,
+    DefineClass,
+    Edit,
+    FieldSpec,
+    Kind,
+    Retire,
+    Update,
+    WidenField,
+)
+from memory.project.errors import EditError
+from memory.project.literals import same
+from memory.project.model import Project
+from memory.project.names import (
+    MAX_LENGTH,
+    RESERVED_CLASSES,
+    camel,
+    check_class_name,
+    check_key,
+    check_lower_name,
+    escape_collection,
+    escape_field_name,
+    singular,
+    unused,
+)
+from memory.project.outline import REQUIRED, Class, Domain, Field
+from memory.project.types import (
+    MAX_DEPTH,
+    UNKNOWN,
+    ListOf,
+    Named,
+    Scalar,
+    Type,
+    format_type,
+    join,
+    members_of,
+    optional,
+    without_none,
+)
+from memory.project.values import RecordId, Struct, Value
+
+
+@dataclass(frozen=True)
+class RecordEntry:
+    """A typed entry of the log: the data of one record, or that it is no more."""
+
+    seq: int
+    domain: str
+    type: str
+    key: str | None = None
+    collection: str | None = None
+    data: Mapping[str, object] = field(default_factory=dict)
+    retired: bool = False
+
+
+def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
+    """Return the edits that bring an entry into the project, which stays as it is.
+
+    A new key becomes an Add and a known one an Update of what differs, preceded by what the
+    schema needs for it. Raises EditError for an entry that clashes with the schema, is no data,
+    or uses a key that was retired.
+    """
+    check_lower_name(entry.domain, "domain")
+    check_class_name(entry.type, "type")
+    domain = project.outline.domains.get(entry.domain) or Domain(entry.domain)
+    record_id = _record_id(project, domain, entry)
+    location = project.find(record_id)
+    if location and location.retired:
+        raise EditError(
+            "key_retired", f"{'.'.join(record_id)} was retired; a key is never used again"
+        )
+    sources = (entry.seq,)
+    if entry.retired:
+        if location is None:
+            raise EditError(
+                "unknown_key", f"{'.'.join(record_id)} does not exist: nothing to retire"
+            )
+        return [Retire(*record_id, sources)]
+    where = f"{entry.domain}.{entry.type}"
+    data = _escaped(entry.data, where)
+    draft = _Draft(domain)
+    if location is None:
+        fields = draft.fit_object(entry.type, data, is_record=True)
+        class_ = draft.domain.classes[entry.type]
+        edit = Add(
+            domain=entry.domain,
+            class_name=entry.type,
+            fields=normal_fields(fields, class_),
+            sources=sources,
+            key=record_id.key,
+            collection=record_id.collection,
+        )
+        return [*draft.edits(), edit]
+    record = project.record(record_id)
+    assert record, "it was found a moment ago"
+    if record.class_name != entry.type:
+        raise EditError(
+            "wrong_type", f"{'.'.join(record_id)} is a {record.class_name}, not a {entry.type}"
+        )
+    fields = draft.fit_fields(entry.type, data)
+    class_ = draft.domain.classes[entry.type]
+    current = {f.name: record.fields.get(f.name, f.default) for f in class_.fields}
+    changed = {name: value for name, value in fields.items() if not same(current[name], value)}
+    return [*draft.edits(), Update(*record_id, changed, sources)]
+
+
+def _record_id(project: Project, domain: Domain, entry: RecordEntry) -> RecordId:
+    if entry.collection is None:
+        collection = collection_for(domain, entry.type)
+    else:
+        collection = escape_collection(entry.collection)
+        check_lower_name(collection, "collection")
+    held = domain.collections.get(collection) or domain.singletons.get(collection)
+    if held and held.class_name != entry.type:
+        raise EditError(
+            "wrong_collection",
+            f"{domain.name}.{collection} holds {held.class_name}, not {entry.type}: name another "
+            "collection",
+        )
+    key = entry.key
+    if key is not None:
+        check_key(key)
+    elif collection in domain.singletons:
+        ((record_id, _),) = project.records(domain.name, collection)
+        return record_id
+    elif entry.retired:
+        raise EditError("unknown_key", "key is missing: it says which record is retired")
+    else:
+        key = free_key(project, domain.name, collection, entry.type, entry.seq)
+    return RecordId(domain.name, collection, key)
+
+
+def _escaped(data: object, where: str, depth: int = 0) -> dict[str, object]:
+    """Return an object with the names that fields can have, at every level of it."""
+    if not isinstance(data, Mapping):
+        raise EditError("malformed", f"{where} must be an object, not {shown(data)}")
+    fields: dict[str, object] = {}
+    for name, value in data.items():
+        field_name = escape_field_name(name, where)
+        if field_name in fields:
+            raise EditError(
+                "bad_name", f"{where} has two names that both become {field_name!r}: rename one"
+            )
+        fields[field_name] = _escaped_value(value, f"{where}.{field_name}", depth + 1)
+    return fields
+
+
+def _escaped_value(value: object, where: str, depth: int) -> object:
+    if depth > MAX_DEPTH:
+        raise EditError("too_deep", f"{where} is nested deeper than {MAX_DEPTH}: flatten it")
+    if isinstance(value, Mapping):
+        return _escaped(value, where, depth)
+    if isinstance(value, list):
+        return [_escaped_value(item, where, depth + 1) for item in value]
+    return value
+
+
+class _Draft:
+    """A domain's classes while they are being fitted to one record."""
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+        self._before = domain.classes
+
+    def fit_object(
+        self, name: str, data: Mapping[str, object], *, is_record: bool
+    ) -> dict[str, Value]:
+        """Return the fields of a new object; its class is made, or changed until it fits."""
+        if name not in self.domain.classes:
+            return self._fit_new_class(name, data, is_record=is_record)
+        fields = self.fit_fields(name, data, is_record=is_record)
+        class_ = self.domain.classes[name]
+        missing = {f.name for f in class_.fields if f.default is REQUIRED} - fields.keys()
+        for field_ in class_.fields:
+            if field_.name in missing:
+                self._set_field(name, Field(field_.name, optional(field_.type)))
+        return fields
+
+    def fit_fields(
+        self, name: str, data: Mapping[str, object], *, is_record: bool = True
+    ) -> dict[str, Value]:
+        """Return some fields of an object; its class is changed until they fit."""
+        if self.domain.classes[name].is_record != is_record:
+            kind = "part of other records" if is_record else "a class of records"
+            raise EditError(
+                "not_a_record", f"{self.domain.name}.{name} is {kind}: use another type"
+            )
+        fields = {}
+        for field_name, value in data.items():
+            old = self.domain.classes[name].field(field_name)
+            type_, fields[field_name] = self._fit(
+                value, old.type if old else UNKNOWN, name, field_name
+            )
+            if old is None:
+                self._set_field(name, Field(field_name, optional(type_)))
+            elif type_ != old.type:
+                self._set_field(name, replace(old, type=type_))
+        return fields
+
+    def edits(self) -> Iterator[Edit]:
+        """What has to be done to the schema so that it becomes this one."""
+        domain = self.domain.name
+        for class_ in self.domain.classes.values():
+            if class_.name not in self._before:
+                fields = tuple(FieldSpec(f.name, format_type(f.type)) for f in class_.fields)
+                kind: Kind = "record" if class_.is_record else "object"
+                yield DefineClass(domain, class_.name, fields, kind)
+        for old in self._before.values():
+            for field_ in self.domain.classes[old.name].fields:
+                known = old.field(field_.name)
+                if known is None:
+                    yield AddField(domain, old.name, field_.name, format_type(field_.type), None)
+                elif known.type != field_.type:
+                    yield WidenField(domain, old.name, field_.name, format_type(field_.type))
+
+    def _fit_new_class(
+        self, name: str, data: Mapping[str, object], *, is_record: bool
+    ) -> dict[str, Value]:
+        if name in self.domain.enums:
+            raise EditError(
+                "class_exists", f"{self.domain.name}.{name} is an enum: use another type"
+            )
+        fields: dict[str, Value] = {}
+        specs = []
+        for field_name, value in data.items():
+            type_, fields[field_name] = self._fit(value, UNKNOWN, name, field_name)
+            specs.append(Field(field_name, type_))
+        # After its fields, so that the classes of nested objects come first.
+        self.domain = self.domain.with_class(Class(name, tuple(specs), is_record))
+        return fields
+
+    def _set_field(self, class_name: str, new: Field) -> None:
+        class_ = self.domain.classes[class_name]
+        fields = {f.name: f for f in class_.fields} | {new.name: new}
+        self.domain = self.domain.with_class(replace(class_, fields=tuple(fields.values())))
+
+    def _fit(self, value: object, declared: Type, owner: str, name: str) -> tuple[Type, Value]:
+        """Return a value and the type it needs: the declared one, or the next wider."""
+        if value is None:
+            return optional(declared), None
+        where = f"{self.domain.name}.{owner}.{name}"
+        try:
+            return declared, conform(value, declared, self.domain, where)
+        except EditError as error:
+            refusal = error
+        core = without_none(declared)
+        if isinstance(value, Mapping):
+            type_, fitted = self._fit_nested(value, core, owner, name)
+        elif isinstance(value, list):
+            type_, fitted = self._fit_list(value, core, owner, name)
+        else:
+            type_ = infer_scalar(value, where)
+            fitted = conform(value, type_, self.domain, where)
+        joined = join(declared, type_)
+        if joined is None:
+            raise refusal
+        return joined, fitted
+
+    def _fit_nested(
+        self, value: Mapping[str, object], core: Type, owner: str, name: str
+    ) -> tuple[Type, Value]:
+        classes = self.domain.classes
+        candidates = [m.name for m in members_of(core) if isinstance(m, Named)]
+        class_name = next((c for c in candidates if c in classes), None)
+        if class_name is None:
+            taken = {*classes, *self.domain.enums, *RESERVED_CLASSES, owner}
+            class_name = unused((owner + camel(name))[: MAX_LENGTH - 10], taken)
+        fields = self.fit_object(class_name, value, is_record=False)
+        class_ = self.domain.classes[class_name]
+        return Named(class_name), Struct(class_name, normal_fields(fields, class_))
+
+    def _fit_list(
+        self, value: list[object], core: Type, owner: str, name: str
+    ) -> tuple[Type, Value]:
+        lists = [member for member in members_of(core) if isinstance(member, ListOf)]
+        element = lists[0].element if lists else UNKNOWN
+        if element == UNKNOWN and any(
+            isinstance(item, str) and not looks_like_date(item) for item in value
+        ):
+            element = Scalar("str")
+        items = []
+        for item in value:
+            element, fitted = self._fit(item, element, owner, singular(name))
+            items.append(fitted)
+        return ListOf(element), items

@@ -1,0 +1,211 @@
+"""Writing a project's files: one canonical text for one content."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from memory.project.literals import Uses, literal, record_literal, string_literal
+from memory.project.names import unused
+from memory.project.outline import REQUIRED, Class, Collection, Domain, Enumeration, Field
+from memory.project.types import ListOf, RefTo, Scalar, classes_in, format_type, parts
+from memory.project.values import Record
+
+FileRecords: TypeAlias = Mapping[str, Mapping[str, Record]]
+"""What a state or shard file holds: for each collection or singleton its records by key."""
+
+_SHADOWABLE = ("str", "int", "float", "bool", "object", "list")
+
+
+@dataclass
+class _Imports:
+    """The import lines at the top of a file."""
+
+    modules: set[str] = field(default_factory=set)
+    names: dict[str, set[str]] = field(default_factory=dict)
+
+    def add(self, module: str, name: str, alias: str = "") -> None:
+        written = f"{name} as {alias}" if alias and alias != name else name
+        self.names.setdefault(module, set()).add(written)
+
+    def lines(self) -> list[str]:
+        plain = [f"import {module}" for module in sorted(self.modules)]
+        return plain + [
+            f"from {module} import {', '.join(sorted(names))}"
+            for module, names in sorted(self.names.items())
+        ]
+
+
+def record_size(record: Record) -> int:
+    """The bytes that a record takes in its file."""
+    return len(f"    {record_literal(record, Uses())},\n".encode())
+
+
+def render_state(domain: Domain, path: str, records: FileRecords) -> str:
+    """Write a domain's state.py or one of its shards."""
+    uses = Uses()
+    body = _state_body(domain, path, records, uses)
+    aliases = _aliases(uses.classes)
+    if aliases:
+        uses = Uses(aliases=aliases)
+        body = _state_body(domain, path, records, uses)
+    imports = _Imports(modules=uses.modules)
+    for name in uses.library:
+        imports.add("uac", name)
+    for class_name in uses.classes:
+        prefix, _, bare = class_name.rpartition(".")
+        imports.add(f"domains.{prefix or domain.name}.schema", bare, uses.name_of(class_name))
+    if path == domain.state_path:
+        for collection in domain.collections.values():
+            for name in _shard_names(collection):
+                imports.add(f"domains.{domain.name}.{name}", collection.name, name)
+    return _file(imports.lines(), body)
+
+
+def _aliases(class_names: Iterable[str]) -> dict[str, str]:
+    """Other names for classes of other domains whose own name is taken in this file."""
+    taken = [_bare(name) for name in class_names]
+    return {
+        name: name.replace(".", "_")
+        for name in class_names
+        if "." in name and taken.count(_bare(name)) > 1
+    }
+
+
+def _state_body(domain: Domain, path: str, records: FileRecords, uses: Uses) -> list[str]:
+    blocks = []
+    for collection in domain.collections.values():
+        if any(shard.path == path for shard in collection.shards):
+            items = [record_literal(r, uses) for r in records.get(collection.name, {}).values()]
+            if path == domain.state_path:
+                items += [f"*{name}" for name in _shard_names(collection)]
+            annotation = f"list[{uses.name_of(collection.class_name)}]"
+            lines = "".join(f"    {item},\n" for item in items)
+            value = f"[\n{lines}]" if items else "[]"
+            blocks.append(f"{collection.name}: {annotation} = {value}\n")
+    if path == domain.state_path:
+        for singleton in domain.singletons.values():
+            (record,) = records[singleton.name].values()
+            blocks.append(f"{singleton.name} = {record_literal(record, uses)}\n")
+    return blocks
+
+
+def _shard_names(collection: Collection) -> list[str]:
+    return [shard.path.rpartition("/")[2].removesuffix(".py") for shard in collection.shards[1:]]
+
+
+def _file(imports: list[str], blocks: list[str], gap: str = "\n") -> str:
+    if not blocks:
+        return ""
+    head = "\n".join(imports)
+    return (f"{head}\n{gap}" if head else "") + gap.join(blocks)
+
+
+def render_schema(domain: Domain) -> str:
+    """Write a domain's schema.py: enums first, then classes, each in order of definition.
+
+    A class that is defined further down, or in another domain, is named in quotes, and imported
+    for the type checker alone: so no order and no circle of references can break an import.
+    """
+    imports, quoted = _Imports(), _Imports()
+    blocks = [_render_enum(enumeration) for enumeration in domain.enums.values()]
+    if domain.enums:
+        imports.modules.add("enum")
+    defined = set(domain.enums)
+    for class_ in domain.classes.values():
+        blocks.append(_render_class(class_, domain, defined, imports, quoted))
+        defined.add(class_.name)
+    lines = imports.lines()
+    if quoted.names:
+        imports.add("typing", "TYPE_CHECKING")
+        lines = [*imports.lines(), "", "if TYPE_CHECKING:"]
+        lines += [f"    {line}" for line in quoted.lines()]
+    return _file(lines, blocks, gap="\n\n")
+
+
+def _render_enum(enumeration: Enumeration) -> str:
+    lines = [f"    {name} = {literal(value)}" for name, value in enumeration.members]
+    return _class_block(f"class {enumeration.name}(enum.Enum):", enumeration.doc, lines)
+
+
+def _render_class(
+    class_: Class, domain: Domain, defined: set[str], imports: _Imports, quoted: _Imports
+) -> str:
+    imports.add("dataclasses", "dataclass")
+    if class_.is_record:
+        imports.add("uac", "Record")
+    names = _names_in_body(class_, domain)
+    lines = []
+    for field_ in class_.fields:
+        mentioned = classes_in(field_.type)
+        for class_name in mentioned & names.keys():
+            prefix, _, bare = class_name.rpartition(".")
+            module = f"domains.{prefix or domain.name}.schema"
+            quoted.add(module, bare, names[class_name])
+        _import_parts(field_, names, imports)
+        annotation = format_type(field_.type, names)
+        if mentioned - defined or mentioned & names.keys():
+            annotation = f'"{annotation}"'
+        lines.append(f"    {field_.name}: {annotation}{_default(field_, names, imports)}")
+    base = "(Record)" if class_.is_record else ""
+    head = f"@dataclass(kw_only=True)\nclass {class_.name}{base}:"
+    return _class_block(head, class_.doc, lines)
+
+
+def _class_block(head: str, doc: str, lines: list[str]) -> str:
+    parts = [head]
+    if doc:
+        parts += [f'    """{string_literal(doc)[1:-1]}"""', *([""] if lines else [])]
+    return "\n".join([*parts, *(lines or ([] if doc else ["    pass"]))]) + "\n"
+
+
+def _names_in_body(class_: Class, domain: Domain) -> dict[str, str]:
+    """What to write in a class's annotations where the plain name would mean something else.
+
+    Inside the class a field hides what has the same name outside of it.
+    """
+    fields = {field_.name for field_ in class_.fields}
+    names = {name: f"builtins.{name}" for name in _SHADOWABLE if name in fields}
+    foreign = {name for name in _mentioned(domain.classes.values()) if "." in name}
+    taken = [*domain.enums, *domain.classes, *(_bare(name) for name in foreign)]
+    for name in _mentioned([class_]):
+        prefix, _, bare = name.rpartition(".")
+        if bare in fields or (prefix and taken.count(bare) > 1):
+            names[name] = unused(f"{prefix or domain.name}_{bare}", fields)
+        elif prefix:
+            names[name] = bare
+    return names
+
+
+def _mentioned(classes: Iterable[Class]) -> set[str]:
+    return {name for c in classes for field_ in c.fields for name in classes_in(field_.type)}
+
+
+def _default(field_: Field, names: Mapping[str, str], imports: _Imports) -> str:
+    if field_.default is REQUIRED:
+        return ""
+    if isinstance(field_.default, list):
+        imports.modules.add("dataclasses")
+        return f" = dataclasses.field(default_factory={names.get('list', 'list')})"
+    uses = Uses()
+    text = literal(field_.default, uses)
+    imports.modules |= uses.modules
+    for name in uses.library:
+        imports.add("uac", name)
+    return f" = {text}"
+
+
+def _import_parts(field_: Field, names: Mapping[str, str], imports: _Imports) -> None:
+    for part in parts(field_.type):
+        match part:
+            case RefTo():
+                imports.add("uac", "Ref")
+            case Scalar("PartialDate"):
+                imports.add("uac", "PartialDate")
+            case Scalar(name) if "." in names.get(name, name):
+                imports.modules.add(names.get(name, name).partition(".")[0])
+            case ListOf() if "list" in names:
+                imports.modules.add("builtins")
+
+
+def _bare(class_name: str) -> str:
+    return class_name.rpartition(".")[2]

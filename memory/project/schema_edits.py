@@ -1,0 +1,271 @@
+"""Applying the edits of the schema: classes, enums, and their fields."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from memory.project.conform import conform
+from memory.project.edits import AddField, DefineClass, FieldSpec, RenameField, WidenField
+from memory.project.errors import EditError
+from memory.project.model import Project
+from memory.project.names import (
+    check_class_name,
+    check_enum_member,
+    check_field_name,
+    check_lower_name,
+)
+from memory.project.outline import (
+    REQUIRED,
+    Class,
+    Collection,
+    Default,
+    Domain,
+    Enumeration,
+    Field,
+    Singleton,
+)
+from memory.project.types import Named, Type, format_type, is_wider, map_names, parse_type, parts
+from memory.project.values import EnumMember, Ref, Struct, Value
+
+
+def define_class(project: Project, edit: DefineClass) -> None:
+    """Add a class or enum, or extend an enum. Raises EditError."""
+    check_lower_name(edit.domain, "domain")
+    check_class_name(edit.name)
+    domain = project.outline.domains.get(edit.domain) or Domain(edit.domain)
+    if edit.kind == "enum":
+        project.set_domain(domain.with_enum(_enumeration(edit, domain)))
+        return
+    if edit.name in domain.names():
+        raise EditError(
+            "class_exists",
+            f"{edit.domain}.{edit.name} exists: change it with add_field or widen_field",
+        )
+    if edit.members:
+        raise EditError("malformed", 'define_class.members are for the kind "enum" alone')
+    is_record = edit.kind == "record"
+    where = f"{edit.domain}.{edit.name}"
+    # The class is known to its own fields, for a reference to another one of its kind.
+    known = domain.with_class(Class(edit.name, is_record=is_record))
+    fields = tuple(_field(project, known, spec, where) for spec in edit.fields)
+    class_ = Class(edit.name, fields, is_record, " ".join(edit.doc.split()))
+    _check_class(class_, where)
+    if edit.collection is not None:
+        if not is_record:
+            raise EditError("malformed", f"{where} is no record: it cannot have a collection")
+        check_new_holder(domain, edit.collection)
+    project.set_domain(domain.with_class(class_))
+    if edit.collection is not None:
+        project.add_collection(edit.domain, edit.collection, edit.name)
+
+
+def _enumeration(edit: DefineClass, domain: Domain) -> Enumeration:
+    where = f"{edit.domain}.{edit.name}"
+    if edit.fields or edit.collection is not None:
+        raise EditError("malformed", f"{where} is an enum: it has members only")
+    existing = domain.enums.get(edit.name)
+    if existing is None and edit.name in domain.names():
+        raise EditError("class_exists", f"{where} exists and is no enum: choose another name")
+    known = existing.members if existing else ()
+    given = dict(edit.members)
+    values = [(type(value), value) for _, value in edit.members]
+    if len(given) < len(edit.members) or len(set(values)) < len(values) or not given:
+        raise EditError("bad_enum", f"{where} needs members, each name and each value once")
+    for name in given:
+        check_enum_member(name, where)
+    if any(name not in given or given[name] != value for name, value in known):
+        kept = ", ".join(f"{name}={value!r}" for name, value in known)
+        raise EditError("bad_enum", f"{where} must keep its members {kept}: records use them")
+    new = tuple((name, value) for name, value in edit.members if name not in dict(known))
+    doc = " ".join(edit.doc.split()) or (existing.doc if existing else "")
+    return Enumeration(edit.name, (*known, *new), doc)
+
+
+def _field(project: Project, domain: Domain, spec: FieldSpec | AddField, where: str) -> Field:
+    check_field_name(spec.name, where)
+    type_ = _resolved(project, domain, spec.type, f"{where}.{spec.name}")
+    default: Default = REQUIRED
+    if spec.default is not REQUIRED:
+        default = conform(spec.default, type_, domain, f"{where}.{spec.name}")
+        if default and isinstance(default, list | Ref | Struct):
+            raise EditError(
+                "bad_default",
+                f"the default of {where}.{spec.name} must be a plain value, [] or null",
+            )
+    return Field(spec.name, type_, default)
+
+
+def _resolved(project: Project, domain: Domain, text: str, where: str) -> Type:
+    """Read a type, and see that the classes in it exist and are of the right kind."""
+    outline = project.outline.with_domain(domain)
+
+    def named(name: str) -> str:
+        if domain.has_part(name):
+            return name
+        fix = f"write Ref[{name}]" if name in domain.classes else "define it first"
+        raise EditError("unknown_class", f"{where}: {name} is no type in {domain.name}: {fix}")
+
+    def ref(name: str) -> str:
+        found = outline.resolve(name, domain.name)
+        if found is None or not found[1].is_record:
+            raise EditError(
+                "unknown_class",
+                f"{where}: Ref[{name}] needs a class of records: define it first, and write "
+                "Ref[domain.Class] for one of another domain",
+            )
+        owner, class_ = found
+        return class_.name if owner.name == domain.name else f"{owner.name}.{class_.name}"
+
+    return map_names(parse_type(text), named=named, ref=ref)
+
+
+def _check_class(class_: Class, where: str) -> None:
+    names = [field.name for field in class_.fields]
+    for name in names:
+        if names.count(name) > 1:
+            raise EditError("field_exists", f"{where} has the field {name!r} twice")
+    for field in class_.fields:
+        if isinstance(field.default, EnumMember) and field.default.class_name in names:
+            raise EditError(
+                "bad_name",
+                f"{where}.{field.default.class_name} hides the enum that the default of "
+                f"{field.name!r} comes from: choose another name",
+            )
+
+
+def add_field(project: Project, edit: AddField) -> None:
+    """Add a field to a class. Raises EditError."""
+    domain, class_ = existing_class(project, edit.domain, edit.class_name)
+    where = f"{edit.domain}.{edit.class_name}"
+    if class_.field(edit.name):
+        raise EditError("field_exists", f"{where}.{edit.name} exists: change it with widen_field")
+    field = _field(project, domain, edit, where)
+    if field.default is REQUIRED:
+        raise EditError(
+            "no_default",
+            f"{where}.{edit.name} needs a default, or a type with `| None`: there may be records",
+        )
+    _set_fields(project, domain, class_, (*class_.fields, field))
+
+
+def widen_field(project: Project, edit: WidenField) -> None:
+    """Give a field a wider type. Raises EditError."""
+    domain, class_ = existing_class(project, edit.domain, edit.class_name)
+    old = _existing_field(class_, edit.name, edit.domain)
+    where = f"{edit.domain}.{edit.class_name}.{edit.name}"
+    type_ = _resolved(project, domain, edit.type, where)
+    if not is_wider(type_, old.type):
+        raise EditError(
+            "narrower",
+            f"{where} holds {format_type(old.type)}, which is not all in {format_type(type_)}: "
+            f"write {format_type(old.type)} | ...",
+        )
+    new = Field(old.name, type_, old.default)
+    _set_fields(project, domain, class_, tuple(new if f is old else f for f in class_.fields))
+
+
+def rename_field(project: Project, edit: RenameField) -> None:
+    """Rename a field of a class, in all of its records too. Raises EditError."""
+    domain, class_ = existing_class(project, edit.domain, edit.class_name)
+    old = _existing_field(class_, edit.name, edit.domain)
+    where = f"{edit.domain}.{edit.class_name}"
+    check_field_name(edit.new_name, where)
+    new = replace(old, name=edit.new_name)
+    fields = tuple(new if field is old else field for field in class_.fields)
+    _check_class(replace(class_, fields=fields), where)
+
+    def renamed(class_name: str, values: Mapping[str, Value]) -> dict[str, Value]:
+        here = class_name == class_.name
+        return {
+            new.name if here and name == old.name else name: in_value(value)
+            for name, value in values.items()
+        }
+
+    def in_value(value: Value) -> Value:
+        if isinstance(value, list):
+            return [in_value(item) for item in value]
+        if isinstance(value, Struct):
+            return Struct(value.class_name, renamed(value.class_name, value.fields))
+        return value
+
+    holders: list[Collection | Singleton] = [
+        *domain.collections.values(),
+        *domain.singletons.values(),
+    ]
+    containing = _classes_containing(domain, class_.name)
+    records = [
+        found
+        for holder in holders
+        if holder.class_name in containing
+        for found in project.records(domain.name, holder.name)
+    ]
+    for record_id, record in records:
+        values = renamed(record.class_name, record.fields)
+        if values != record.fields:
+            project.replace(record_id, replace(record, fields=values))
+    _set_fields(project, project.outline.domains[domain.name], class_, fields)
+    project.note_renamed(domain.name, class_.name, old.name)
+
+
+def _classes_containing(domain: Domain, class_name: str) -> set[str]:
+    """Return the class and all classes whose objects can contain one of it."""
+    found: set[str] = set()
+    new = {class_name}
+    while new:
+        found |= new
+        new = {
+            c.name
+            for c in domain.classes.values()
+            for field in c.fields
+            for part in parts(field.type)
+            if isinstance(part, Named) and part.name in found
+        } - found
+    return found
+
+
+def _set_fields(project: Project, domain: Domain, class_: Class, fields: tuple[Field, ...]) -> None:
+    class_ = replace(class_, fields=fields)
+    _check_class(class_, f"{domain.name}.{class_.name}")
+    project.set_domain(domain.with_class(class_))
+
+
+def existing_class(project: Project, domain_name: str, class_name: str) -> tuple[Domain, Class]:
+    """Return a class and its domain; EditError if there is none."""
+    domain = existing_domain(project, domain_name)
+    if class_name not in domain.classes:
+        known = ", ".join(domain.classes) or "none"
+        raise EditError(
+            "unknown_class",
+            f"{domain_name} has no class {class_name!r}: it has {known}; define it with "
+            "define_class",
+        )
+    return domain, domain.classes[class_name]
+
+
+def existing_domain(project: Project, name: str) -> Domain:
+    """Return a domain; EditError if there is none."""
+    if name not in project.outline.domains:
+        known = ", ".join(project.outline.domains) or "none"
+        raise EditError(
+            "unknown_domain",
+            f"no domain {name!r}: there is {known}; a new one begins with define_class",
+        )
+    return project.outline.domains[name]
+
+
+def _existing_field(class_: Class, name: str, domain: str) -> Field:
+    field = class_.field(name)
+    if field is None:
+        known = ", ".join(field.name for field in class_.fields) or "none"
+        raise EditError(
+            "unknown_field", f"{domain}.{class_.name} has no field {name!r}: it has {known}"
+        )
+    return field
+
+
+def check_new_holder(domain: Domain, name: str) -> None:
+    """Refuse the name of a new collection or singleton if it is bad or taken."""
+    check_lower_name(name, "collection")
+    if name in domain.names():
+        raise EditError(
+            "collection_exists", f"{domain.name}.{name} exists: choose another collection"
+        )

@@ -1,0 +1,127 @@
+"""Typed JSON: the one encoding of values that queries, dumps, edits and the API share."""
+
+import datetime
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from memory.project.errors import EditError
+from memory.project.outline import REQUIRED, Class, Domain
+from memory.project.types import MAX_DEPTH
+from memory.project.values import EnumMember, PartialDate, Record, Ref, Struct, Value
+
+_MAX_JSON_INT = 2**53 - 1
+
+
+def encode(value: object, domain: Domain | None = None) -> Any:
+    """Return a value as typed JSON.
+
+    With the domain whose classes it uses, it comes out as a sandbox would dump it: defaults filled
+    in, enum members with their values. Without, just as it is written, for `decode`.
+    """
+    match value:
+        case None | bool() | str() | float():
+            return value
+        case int():
+            return value if abs(value) <= _MAX_JSON_INT else {"$int": str(value)}
+        case Decimal():
+            return {"$decimal": str(value)}
+        case datetime.datetime():
+            return {"$datetime": value.isoformat()}
+        case datetime.date():
+            return {"$date": value.isoformat()}
+        case datetime.time():
+            return {"$time": value.isoformat()}
+        case PartialDate(text):
+            return {"$partial_date": text}
+        case EnumMember(class_name, member):
+            tagged = {"$enum": f"{class_name}.{member}"}
+            if domain:
+                tagged["value"] = encode(domain.enums[class_name].value(member))
+            return tagged
+        case Ref(class_name, key):
+            # A class knows its own name, not which module somebody imported it from.
+            name = class_name.rpartition(".")[2] if domain else class_name
+            return {"$ref": name, "key": key}
+        case Struct(class_name, fields):
+            return {"$object": class_name, "fields": _encode_fields(class_name, fields, domain)}
+        case Record(class_name, key, fields, sources):
+            return {
+                "$record": class_name,
+                "key": key,
+                "sources": list(sources),
+                "fields": _encode_fields(class_name, fields, domain),
+            }
+        case Mapping():
+            return {name: encode(item, domain) for name, item in value.items()}
+        case list():
+            return [encode(item, domain) for item in value]
+    raise TypeError(f"{type(value).__name__} is no value of a project")
+
+
+def _encode_fields(
+    class_name: str, fields: Mapping[str, Value], domain: Domain | None
+) -> dict[str, Any]:
+    values = all_fields(domain.classes[class_name], fields) if domain else fields
+    return {name: encode(value, domain) for name, value in values.items()}
+
+
+def all_fields(class_: Class, fields: Mapping[str, Value]) -> dict[str, Value]:
+    """Return every field of an object of a class, defaults filled in."""
+    return {
+        field.name: fields[field.name]
+        if field.default is REQUIRED or field.name in fields
+        else field.default
+        for field in class_.fields
+    }
+
+
+def decode(data: object, where: str, depth: int = 0) -> Any:
+    """Read plain or typed JSON, as edits carry it.
+
+    Objects without a `$` stay objects, to be fitted into a dataclass when its type is known.
+    Raises EditError, naming `where`.
+    """
+    if depth > MAX_DEPTH:
+        raise EditError("too_deep", f"{where} is nested deeper than {MAX_DEPTH}: flatten it")
+    if isinstance(data, list):
+        return [decode(item, where, depth + 1) for item in data]
+    if not isinstance(data, dict):
+        return data
+    tag = next((key for key in data if str(key).startswith("$")), None)
+    if tag is None:
+        return {name: decode(value, where, depth + 1) for name, value in data.items()}
+    try:
+        return _decode_tagged(tag, data, where, depth)
+    except (KeyError, ValueError, TypeError, ArithmeticError):
+        raise EditError(
+            "malformed", f"{where}: {data!r:.80} is no typed JSON value that a field can hold"
+        ) from None
+
+
+def _decode_tagged(tag: str, data: Mapping[str, Any], where: str, depth: int) -> Value:
+    content = data[tag]
+    match tag, *sorted(data.keys() - {tag}):
+        case ["$enum"] | ["$enum", "value"]:
+            class_name, member = content.split(".")
+            return EnumMember(class_name, member)
+        case ["$ref", "key"]:
+            return Ref(str(content), str(data["key"]))
+        case ["$object", "fields"]:
+            fields = data["fields"].items()
+            return Struct(
+                content, {name: decode(value, where, depth + 1) for name, value in fields}
+            )
+        case [_]:
+            return _READERS[tag](content)
+    raise KeyError(tag)
+
+
+_READERS: Mapping[str, Callable[[Any], Value]] = {
+    "$int": int,
+    "$decimal": Decimal,
+    "$date": datetime.date.fromisoformat,
+    "$datetime": datetime.datetime.fromisoformat,
+    "$time": datetime.time.fromisoformat,
+    "$partial_date": PartialDate,
+}

@@ -1,0 +1,252 @@
+"""Type expressions of fields: parsing, formatting, and what is wider than what."""
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+from memory.project.errors import EditError
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """`str`, `datetime.date` ..., `None`, or `object`: not known yet."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Named:
+    """An enum, or a dataclass that is no record, of the same domain."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class RefTo:
+    """`Ref[Passport]`; the class of another domain is written `Ref[identity.Passport]`."""
+
+    class_name: str
+
+
+@dataclass(frozen=True)
+class ListOf:
+    """`list[element]`."""
+
+    element: "Type"
+
+
+@dataclass(frozen=True)
+class Union:
+    """Two or more alternatives, `None` last. Made by `union`, which keeps this form."""
+
+    members: tuple["Type", ...]
+
+
+Type: TypeAlias = Scalar | Named | RefTo | ListOf | Union
+
+NONE = Scalar("None")
+# A field of which only null, or a list of which no element has been seen. It holds no value, so
+# that the first value can still settle what it is.
+UNKNOWN = Scalar("object")
+
+_BUILTIN = ("str", "int", "float", "bool", "object")
+_SCALARS = {
+    **{name: name for name in (*_BUILTIN, "PartialDate", "None")},
+    **{f"builtins.{name}": name for name in _BUILTIN},
+    **{f"datetime.{name}": f"datetime.{name}" for name in ("date", "datetime", "time")},
+    **{name: f"datetime.{name}" for name in ("date", "datetime", "time")},
+    **dict.fromkeys(("decimal.Decimal", "Decimal"), "decimal.Decimal"),
+}
+_LISTS = {"list", "builtins.list", "List", "typing.List"}
+_OPTIONALS = {"Optional", "typing.Optional"}
+MAX_DEPTH = 10
+MAX_LENGTH = 500
+
+
+def union(*alternatives: Type) -> Type:
+    """Return the type of a value that has one of the given types."""
+    members: list[Type] = []
+    for alternative in alternatives:
+        inner = alternative.members if isinstance(alternative, Union) else (alternative,)
+        members += [member for member in inner if member not in members]
+    if any(member not in (NONE, UNKNOWN) for member in members):
+        members = [member for member in members if member != UNKNOWN]
+    if NONE in members:
+        members.remove(NONE)
+        members.append(NONE)
+    return members[0] if len(members) == 1 else Union(tuple(members))
+
+
+def optional(type_: Type) -> Type:
+    """Return the type that also allows None."""
+    return union(type_, NONE)
+
+
+def is_optional(type_: Type) -> bool:
+    """Tell whether a type allows None."""
+    return type_ == NONE or (isinstance(type_, Union) and NONE in type_.members)
+
+
+def without_none(type_: Type) -> Type:
+    """Return what a type allows besides None."""
+    if not isinstance(type_, Union):
+        return type_
+    return union(*(member for member in type_.members if member != NONE))
+
+
+def members_of(type_: Type) -> tuple[Type, ...]:
+    """Return the alternatives of a union, or the type itself."""
+    return type_.members if isinstance(type_, Union) else (type_,)
+
+
+def is_wider(new: Type, old: Type) -> bool:
+    """Tell whether every value of `old` is also one of `new`."""
+    if old == UNKNOWN or new == old:
+        return True
+    if isinstance(old, Union) or isinstance(new, Union):
+        return all(
+            any(
+                is_wider(alternative, member)
+                for alternative in members_of(new)
+                if not isinstance(alternative, Union)
+            )
+            for member in members_of(old)
+        )
+    if isinstance(new, ListOf) and isinstance(old, ListOf):
+        return is_wider(new.element, old.element)
+    return new == Scalar("float") and old == Scalar("int")
+
+
+def join(left: Type, right: Type) -> Type | None:
+    """Return the type that holds both a value of `left` and one of `right`.
+
+    None if there is none but a union of unlike types: that is a decision for somebody, not a
+    thing to infer.
+    """
+    if is_optional(left) or is_optional(right):
+        core = join(without_none(left), without_none(right))
+        return core and optional(core)
+    if is_wider(left, right):
+        return left
+    if is_wider(right, left):
+        return right
+    if isinstance(left, ListOf) and isinstance(right, ListOf):
+        element = join(left.element, right.element)
+        return element and ListOf(element)
+    return None
+
+
+def parts(type_: Type) -> Iterator[Type]:
+    """Walk over a type and everything that it is made of."""
+    yield type_
+    if isinstance(type_, ListOf):
+        yield from parts(type_.element)
+    elif isinstance(type_, Union):
+        for member in type_.members:
+            yield from parts(member)
+
+
+def classes_in(type_: Type) -> set[str]:
+    """Return the classes and enums that a type mentions, as values or as targets of references."""
+    names = {part.name for part in parts(type_) if isinstance(part, Named)}
+    return names | {part.class_name for part in parts(type_) if isinstance(part, RefTo)}
+
+
+def map_names(
+    type_: Type, *, named: Callable[[str], str] = str, ref: Callable[[str], str] = str
+) -> Type:
+    """Return the type with every name of a class replaced."""
+    match type_:
+        case Named(name):
+            return Named(named(name))
+        case RefTo(name):
+            return RefTo(ref(name))
+        case ListOf(element):
+            return ListOf(map_names(element, named=named, ref=ref))
+        case Union(members):
+            return union(*(map_names(member, named=named, ref=ref) for member in members))
+    return type_
+
+
+def format_type(type_: Type, names: Mapping[str, str] | None = None) -> str:
+    """Write a type as Python does; `names` says what to write for a class or builtin instead."""
+    say = names or {}
+    match type_:
+        case Scalar(name) | Named(name):
+            return say.get(name, name)
+        case RefTo(name):
+            return f"Ref[{say.get(name, name)}]"
+        case ListOf(element):
+            return f"{say.get('list', 'list')}[{format_type(element, say)}]"
+        case Union(members):
+            return " | ".join(format_type(member, say) for member in members)
+
+
+@lru_cache(maxsize=4096)
+def parse_type(text: str) -> Type:
+    """Read a type expression such as `list[Ref[Passport]] | None`; EditError if it is none."""
+    return type_from_node(_expression(text))
+
+
+def type_from_node(node: ast.expr, names: Mapping[str, str] | None = None, depth: int = 0) -> Type:
+    """Read a type expression from its syntax tree.
+
+    `names` maps the names of imported classes to what they stand for ("identity.Passport").
+    """
+    if depth > MAX_DEPTH:
+        raise EditError("bad_type", f"a type may be nested {MAX_DEPTH} deep: define a class")
+    match node:
+        case ast.Constant(value=None):
+            return NONE
+        case ast.Constant(value=str(quoted)):
+            return type_from_node(_expression(quoted), names, depth + 1)
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            # A chain of alternatives nests on the left; only the right side is one level deeper.
+            return union(
+                type_from_node(left, names, depth), type_from_node(right, names, depth + 1)
+            )
+        case ast.Subscript(value=base, slice=parameter):
+            generic = dotted_name(base)
+            if generic in _LISTS:
+                return ListOf(type_from_node(parameter, names, depth + 1))
+            if generic in _OPTIONALS:
+                return optional(type_from_node(parameter, names, depth + 1))
+            target = dotted_name(parameter)
+            if generic in {"Ref", "uac.Ref"} and target:
+                return RefTo((names or {}).get(target, target))
+    name = dotted_name(node)
+    if name in _SCALARS:
+        return Scalar(_SCALARS[name])
+    if name and "." not in name and name not in _LISTS | _OPTIONALS | {"Ref"}:
+        return Named((names or {}).get(name, name))
+    raise _refused(ast.unparse(node))
+
+
+def dotted_name(node: ast.expr) -> str:
+    """Return `a.b.c` for such an expression, and an empty string for any other."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        base = dotted_name(node.value)
+        return f"{base}.{node.attr}" if base else ""
+    return ""
+
+
+def _expression(text: str) -> ast.expr:
+    try:
+        if len(text) <= MAX_LENGTH:
+            return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        pass
+    raise _refused(text[:MAX_LENGTH])
+
+
+def _refused(text: str) -> EditError:
+    return EditError(
+        "bad_type",
+        f"{text!r} is no type of a field: use str, int, float, bool, datetime.date, "
+        "datetime.datetime, datetime.time, decimal.Decimal, PartialDate, an enum or dataclass of "
+        "the domain, Ref[Class], list[...], or alternatives joined with |",
+    )

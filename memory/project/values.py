@@ -1,0 +1,102 @@
+"""The values that a field can hold, and the records that they make up.
+
+A value is what stands in a state file, read but never executed: Python's own scalars and dates
+where they say everything, and a small frozen class where the user's code has a class of its own.
+"""
+
+import datetime
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import NamedTuple, TypeAlias
+
+PARTIAL_DATE = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
+
+
+@dataclass(frozen=True)
+class PartialDate:
+    """A date of which perhaps only the year, or year and month, is known: "2021", "2021-11"."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        match = PARTIAL_DATE.fullmatch(self.text)
+        if not match:
+            raise ValueError(f"{self.text!r} is no partial date: write YYYY, YYYY-MM or YYYY-MM-DD")
+        year, month, day = (int(part) if part else 1 for part in match.groups())
+        datetime.date(year, month, day)
+
+
+@dataclass(frozen=True)
+class EnumMember:
+    """A member of an enum of the record's own domain."""
+
+    class_name: str
+    member: str
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A reference to a record: its class ("Passport", in another domain "identity.Passport")."""
+
+    class_name: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Struct:
+    """An instance of a dataclass that is no record.
+
+    As in a record, `fields` are in the order of the class and without those that equal their
+    default.
+    """
+
+    class_name: str
+    fields: Mapping[str, "Value"]
+
+
+Scalar: TypeAlias = (
+    bool
+    | int
+    | float
+    | str
+    | Decimal
+    | datetime.date
+    | datetime.datetime
+    | datetime.time
+    | PartialDate
+    | EnumMember
+    | Ref
+    | None
+)
+Value: TypeAlias = Scalar | Struct | list["Value"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One typed object of the state.
+
+    `fields` are in the order of the class and without those that equal their default: so a class
+    can gain a field without touching one record of it.
+    """
+
+    class_name: str
+    key: str
+    fields: Mapping[str, Value]
+    sources: tuple[int, ...] = ()
+
+
+class RecordId(NamedTuple):
+    """Where a record is found; `collection` may be the name of a singleton."""
+
+    domain: str
+    collection: str
+    key: str
+
+
+class Location(NamedTuple):
+    """The file that holds a record, or held it before it was retired."""
+
+    path: str
+    retired: bool = False

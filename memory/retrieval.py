@@ -1,0 +1,87 @@
+"""Reading what the newest version of a project knows, without running it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memory import checkpoints
+from memory.models import Alert, MemoryUser
+from memory.models.alerts import AlertKind, AlertState
+from memory.project import Outline, manifest_text
+from memory.project.parse import parse_state
+from memory.project.typed import encode
+from memory.project.types import format_type
+
+
+def outline(user: MemoryUser) -> Outline:
+    """Return the outline of the newest version; empty where there is none."""
+    return Outline.from_json(user.head.outline) if user.head else Outline()
+
+
+def manifest(user: MemoryUser) -> str:
+    """Return the manifest with the open alerts, the gravest first."""
+    live = Alert.objects.filter(user=user, kind=AlertKind.FINDING).exclude(
+        state=AlertState.RESOLVED
+    )
+    ranked = sorted(live, key=lambda alert: (-alert.rank, alert.opened_at))
+    return manifest_text(outline(user), [(alert.severity, alert.message) for alert in ranked])
+
+
+def schema(user: MemoryUser) -> dict[str, Any]:
+    """Return domain → classes with their fields, enums, collections and singletons."""
+    return {
+        name: {
+            "classes": {
+                class_.name: {field.name: format_type(field.type) for field in class_.fields}
+                for class_ in domain.classes.values()
+            },
+            "enums": {
+                enumeration.name: dict(enumeration.members) for enumeration in domain.enums.values()
+            },
+            "collections": {
+                collection.name: {"class": collection.class_name, "count": collection.count}
+                for collection in domain.collections.values()
+            },
+            "singletons": {
+                singleton.name: singleton.class_name for singleton in domain.singletons.values()
+            },
+        }
+        for name, domain in outline(user).domains.items()
+    }
+
+
+@dataclass(frozen=True)
+class Page:
+    """Some records of a collection in typed JSON; `next` is the number of the page after it."""
+
+    version: int
+    count: int
+    records: Sequence[Any]
+    next: int | None
+
+
+def records(user: MemoryUser, domain_name: str, name: str, page: int) -> Page:
+    """Return a page (from 1) of a collection, or a singleton; a page is one file of the project.
+
+    Raises LookupError that says what there is not.
+    """
+    domain = outline(user).domains.get(domain_name)
+    if domain is None or user.head is None:
+        raise LookupError(f"There is no domain {domain_name!r}.")
+    if name in domain.singletons:
+        paths, count = [domain.state_path], 1
+    elif name in domain.collections:
+        collection = domain.collections[name]
+        paths, count = [shard.path for shard in collection.shards], collection.count
+    else:
+        raise LookupError(f"The domain {domain_name!r} has no collection {name!r}.")
+    if not 1 <= page <= len(paths):
+        raise LookupError(f"{domain_name}.{name} has {len(paths)} pages, no page {page}.")
+    path = paths[page - 1]
+    state = parse_state(path, checkpoints.read_file(user.head, path), domain)
+    return Page(
+        version=user.head.version,
+        count=count,
+        records=[encode(record, domain) for record in state.records[name].values()],
+        next=page + 1 if page < len(paths) else None,
+    )

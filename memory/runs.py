@@ -1,0 +1,93 @@
+"""Runs: every execution is a row before it starts and stays one afterwards."""
+
+import datetime
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from memory import leases
+from memory.hints import hint, signal_done
+from memory.models import Checkpoint, MemoryUser, Run
+from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What an execution came to. `error` has a type, a message, a path and a line."""
+
+    outcome: RunOutcome
+    output: Any = None
+    error: dict[str, Any] | None = None
+    stdout: str = ""
+    runner: str = ""
+    timings: dict[str, float] = field(default_factory=dict)
+    memory_bytes: int | None = None
+
+
+def queue(
+    user: MemoryUser,
+    kind: RunKind,
+    trigger: RunTrigger,
+    *,
+    checkpoint: Checkpoint | None,
+    instant: datetime.datetime | None = None,
+    input: dict[str, Any] | None = None,
+) -> Run:
+    """Queue a run and, once committed, tell the workers. `instant` defaults to now."""
+    now = timezone.now()
+    run = Run.objects.create(
+        user=user,
+        kind=kind,
+        trigger=trigger,
+        checkpoint=checkpoint,
+        instant=instant or now,
+        input=input or {},
+        hinted_at=now,
+    )
+    hint("workers.tasks.execute_run", str(run.pk))
+    return run
+
+
+def supersede_queued_constraints(user: MemoryUser) -> None:
+    """Close the constraint runs that nobody has started: a newer version makes them pointless."""
+    Run.objects.filter(
+        user=user,
+        kind=RunKind.CONSTRAINTS,
+        trigger=RunTrigger.CHECKPOINT,
+        status=RunStatus.QUEUED,
+    ).update(status=RunStatus.DONE, outcome=RunOutcome.SUPERSEDED, finished_at=timezone.now())
+
+
+def claim(run_id: str) -> Run | None:
+    """Claim the run if it still waits and nobody holds it."""
+    with transaction.atomic():
+        run = leases.claim(Run.objects.filter(pk=run_id).exclude(status=RunStatus.DONE))
+        if run is not None:
+            run.status = RunStatus.RUNNING
+            run.started_at = timezone.now()
+            run.save(update_fields=["status", "started_at"])
+    return run
+
+
+def finish(run: Run, result: Result) -> None:
+    """Store what the run came to and wake who waits for it; raises LeaseLost if it lost its claim.
+
+    Call it in the transaction that writes the run's effects, so that both happen or neither.
+    """
+    with transaction.atomic():
+        leases.check(run)
+        run.status = RunStatus.DONE
+        run.outcome = result.outcome
+        run.output = result.output
+        run.error = result.error
+        run.stdout = result.stdout
+        run.runner = result.runner
+        run.timings = result.timings
+        run.memory_bytes = result.memory_bytes
+        run.finished_at = timezone.now()
+        run.lease_owner = ""
+        run.lease_expires_at = None
+        run.save()
+        transaction.on_commit(lambda: signal_done(run.pk))

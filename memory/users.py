@@ -1,0 +1,59 @@
+"""The people remembered."""
+
+import datetime
+import zoneinfo
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from memory.models import Lane, MemoryUser, Workspace
+from memory.models.users import LaneName
+
+
+class UserExists(Exception):
+    """The workspace already has a user with this `user_id`."""
+
+
+def create_user(
+    workspace: Workspace, user_id: str, *, time_zone: str = "UTC", metadata: dict[str, Any] | None
+) -> MemoryUser:
+    """Create a user with an empty log and no project; raises UserExists, or ValidationError."""
+    user = MemoryUser(
+        workspace=workspace, user_id=user_id, time_zone=time_zone, metadata=metadata or {}
+    )
+    user.full_clean(validate_unique=False, validate_constraints=False)
+    try:
+        with transaction.atomic():
+            user.save()
+            Lane.objects.bulk_create(Lane(user=user, name=name) for name in LaneName)
+    except IntegrityError as error:
+        raise UserExists(user_id) from error
+    return user
+
+
+def change_user(
+    user: MemoryUser, *, time_zone: str | None = None, metadata: dict[str, Any] | None = None
+) -> None:
+    """Change what is given. The daily run of the constraints follows the time zone."""
+    if metadata is not None:
+        user.metadata = metadata
+    if time_zone is not None:
+        user.time_zone = time_zone
+        if user.constraints_due_at is not None:
+            user.constraints_due_at = next_daily_run(user, timezone.now())
+    user.save(update_fields=["metadata", "time_zone", "constraints_due_at"])
+
+
+def next_daily_run(user: MemoryUser, after: datetime.datetime) -> datetime.datetime:
+    """Return the next instant at which the daily hour strikes where the user lives."""
+    zone = zoneinfo.ZoneInfo(user.time_zone)
+    day = after.astimezone(zone).date()
+    while True:
+        due = datetime.datetime.combine(
+            day, datetime.time(hour=settings.UAC_DAILY_RUN_HOUR), tzinfo=zone
+        )
+        if due > after:
+            return due.astimezone(datetime.UTC)
+        day += datetime.timedelta(days=1)

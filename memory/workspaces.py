@@ -1,0 +1,64 @@
+"""Workspaces and their API keys.
+
+A key reads `uac_<prefix>_<secret>`. The prefix finds the row; of the secret only an HMAC is kept,
+keyed with the server's SECRET_KEY, so that a copy of the database lets nobody in.
+"""
+
+import datetime
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+
+from django.conf import settings
+from django.db.models import Q
+from django.utils import timezone
+
+from memory.models import ApiKey, Workspace
+from memory.models.workspaces import Scope
+
+LAST_USED_RESOLUTION = datetime.timedelta(minutes=1)
+
+
+def create_key(
+    workspace: Workspace,
+    name: str,
+    scopes: Sequence[Scope] = (Scope.READ, Scope.WRITE),
+    *,
+    expires_at: datetime.datetime | None = None,
+) -> tuple[ApiKey, str]:
+    """Create a key and return it with its text, which cannot be had again."""
+    prefix = secrets.token_hex(6)
+    secret = secrets.token_urlsafe(32)
+    key = ApiKey.objects.create(
+        workspace=workspace,
+        name=name,
+        prefix=prefix,
+        digest=_digest(secret),
+        scopes=list(scopes),
+        expires_at=expires_at,
+    )
+    return key, f"uac_{prefix}_{secret}"
+
+
+def find_key(text: str) -> ApiKey | None:
+    """Return the valid key with this text; None if it is unknown, expired or revoked."""
+    kind, _, rest = text.partition("_")
+    prefix, _, secret = rest.partition("_")
+    if kind != "uac" or not prefix or not secret:
+        return None
+    now = timezone.now()
+    key = (
+        ApiKey.objects.select_related("workspace")
+        .filter(Q(expires_at=None) | Q(expires_at__gt=now), prefix=prefix, revoked_at=None)
+        .first()
+    )
+    if key is None or not hmac.compare_digest(key.digest, _digest(secret)):
+        return None
+    if key.last_used_at is None or now - key.last_used_at > LAST_USED_RESOLUTION:
+        ApiKey.objects.filter(pk=key.pk).update(last_used_at=now)
+    return key
+
+
+def _digest(secret: str) -> str:
+    return hmac.new(settings.SECRET_KEY.encode(), secret.encode(), hashlib.sha256).hexdigest()
