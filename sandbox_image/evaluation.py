@@ -1,0 +1,263 @@
+"""What one evaluation does with the loaded project: queries, constraints, tests, dumps.
+
+Everything here runs in the forked child, beside the user's code.
+"""
+
+import ast
+import collections
+import dataclasses
+import datetime
+import decimal
+import enum
+import inspect
+import itertools
+import math
+import re
+import statistics
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from .child import Limits
+from .errors import QUERY, describe
+from .loader import Project, collections_of, remember_source
+from .uac import PartialDate, Record, protocol, records
+from .uac.alerts import Alert
+from .uac.testing import call_check
+from .values import NotAValueError, encode
+
+HELPERS = {
+    "datetime": datetime,
+    "date": datetime.date,
+    "timedelta": datetime.timedelta,
+    "Decimal": decimal.Decimal,
+    "Counter": collections.Counter,
+    "defaultdict": collections.defaultdict,
+    "math": math,
+    "statistics": statistics,
+    "re": re,
+    "itertools": itertools,
+    "PartialDate": PartialDate,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Instant:
+    """The moment that user code is told it is, in the user's time zone."""
+
+    now: datetime.datetime
+
+    @classmethod
+    def of(cls, now: str, time_zone: str) -> "Instant":
+        """Of an ISO text with its offset and a zone's name; ValueError or KeyError if not."""
+        moment = datetime.datetime.fromisoformat(now)
+        if moment.tzinfo is None:
+            raise ValueError("now has no UTC offset")
+        return cls(moment.astimezone(ZoneInfo(time_zone)))
+
+    @property
+    def today(self) -> datetime.date:
+        """The user's date."""
+        return self.now.date()
+
+
+class Evaluation:
+    """The loaded project as user code and the host see it."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        # Built when something first asks: most evaluations never do.
+        self._by_key: dict[str, list[Record]] | None = None
+        self._places: dict[int, tuple[str, str]] = {}
+        records.resolve_references_with(self._records_with_key)
+
+    def evaluate(self, code: str, instant: Instant, limits: Limits) -> dict[str, Any]:
+        """The value of an expression, or of the last statement of a block if it is one."""
+        remember_source(QUERY, code)
+        tree = ast.parse(code, QUERY)
+        names = self._namespace()
+        names |= {"today": instant.today, "now": instant.now, "__name__": "__query__"}
+        *block, last = tree.body or [ast.Pass()]
+        if not isinstance(last, ast.Expr):
+            exec(compile(tree, QUERY, "exec"), names)
+            return {"value": None, "type": "NoneType"}
+        tree.body = block
+        first_part = compile(tree, QUERY, "exec")
+        expression = compile(ast.Expression(last.value), QUERY, "eval")
+        exec(first_part, names)
+        value = eval(expression, names)  # noqa: S307
+        try:
+            encoded = encode(value, max_bytes=limits.result_bytes, max_depth=limits.result_depth)
+        except NotAValueError as error:
+            error.line = last.lineno
+            raise
+        return {"value": encoded, "type": protocol.storable(type(value).__name__)}
+
+    def run_constraint(self, path: str, instant: Instant) -> dict[str, Any]:
+        """The alerts of one constraint."""
+        started = time.perf_counter()
+        found = call_check(self.project.module(path), today=instant.today, now=instant.now)
+        return {
+            "alerts": [self._alert(alert) for alert in found],
+            "seconds": time.perf_counter() - started,
+        }
+
+    def run_test_file(self, path: str) -> list[dict[str, Any]]:
+        """The results of the tests of one file, in the order of the file."""
+        module = self.project.module(path)
+        tests = [
+            (name, value)
+            for name, value in vars(module).items()
+            if name.startswith("test_")
+            and inspect.isfunction(value)
+            and value.__module__ == module.__name__
+        ]
+        results = []
+        for name, test in tests:
+            error = None
+            try:
+                test()
+            except (Exception, KeyboardInterrupt) as raised:
+                if isinstance(raised, MemoryError):
+                    raise
+                error = describe(raised, self.project.files)
+            results.append({"name": f"{path}::{name}", "error": error})
+        return results
+
+    def dump(self, paths: Sequence[str] | None, limits: Limits) -> dict[str, Any]:
+        """How many records there are, and those that some files contribute."""
+        counts = {
+            domain: {name: len(found) for name, found in self._state(module).items()}
+            for domain, module in self._state_modules()
+        }
+        wanted = {
+            path: self._own_records(path)
+            for path in (self.project.files if paths is None else paths)
+            if _is_state(path) or paths is not None
+        }
+        encoded = encode(wanted, max_bytes=limits.result_bytes, max_depth=limits.result_depth + 3)
+        return {"counts": counts, "records": encoded}
+
+    def _own_records(self, path: str) -> dict[str, list[object]]:
+        """The records written in a state or shard file itself, by collection."""
+        module = self.project.module(path)
+        package = module.__name__.rpartition(".")[0]
+        elsewhere = {
+            id(record)
+            for file in self.project.in_domains()
+            if _is_shard(file.path) and file.path != path and file.module.startswith(package + ".")
+            for found in collections_of(self.project.module(file.path)).values()
+            for record in found
+        }
+        return {
+            name: [record for record in found if id(record) not in elsewhere]
+            for name, found in self._state(module).items()
+        }
+
+    def _state_modules(self) -> Iterator[tuple[str, ModuleType]]:
+        for file in self.project.in_domains():
+            if file.path.count("/") == 2 and file.path.endswith("/state.py"):
+                yield file.path.split("/")[1], self.project.module(file.path)
+
+    def _state(self, module: ModuleType) -> dict[str, list[object]]:
+        """The collections of a module, and its single records as collections of one."""
+        singles: dict[str, list[object]] = {
+            name: [value]
+            for name, value in vars(module).items()
+            if dataclasses.is_dataclass(value) and not isinstance(value, type)
+        }
+        return {**collections_of(module), **singles}
+
+    def _namespace(self) -> dict[str, Any]:
+        """The names that a query sees: a name that two domains share is found in them alone."""
+        domains: dict[str, dict[str, object]] = {}
+        for file in self.project.in_domains():
+            if file.path.count("/") == 2:
+                names = domains.setdefault(file.path.split("/")[1], {})
+                module = self.project.module(file.path)
+                if file.path.endswith("/schema.py"):
+                    names |= _classes(module)
+                elif file.path.endswith("/state.py"):
+                    singles = self._state(module).keys() - collections_of(module).keys()
+                    names |= {name: getattr(module, name) for name in singles}
+                    names |= collections_of(module)
+        uses = collections.Counter(name for names in domains.values() for name in names)
+        unique = {
+            name: value
+            for names in domains.values()
+            for name, value in names.items()
+            if uses[name] == 1
+        }
+        return {**HELPERS, **unique, **{name: _domain(name, domains[name]) for name in domains}}
+
+    def _records_with_key(self, key: str) -> Iterable[Record]:
+        return self._index().get(key, ())
+
+    def _index(self) -> dict[str, list[Record]]:
+        if self._by_key is None:
+            self._by_key = {}
+            for domain, module in self._state_modules():
+                for collection, found in self._state(module).items():
+                    for record in found:
+                        if isinstance(record, Record):
+                            self._by_key.setdefault(record.key, []).append(record)
+                            self._places[id(record)] = (domain, collection)
+        return self._by_key
+
+    def _alert(self, alert: Alert) -> dict[str, Any]:
+        self._index()
+        evidence = []
+        for record in alert.evidence:
+            if id(record) not in self._places:
+                raise NotAValueError(
+                    f"the evidence {type(record).__name__} {record.key!r} is no record of the"
+                    " state: name the records themselves, not copies of them"
+                )
+            domain, collection = self._places[id(record)]
+            evidence.append(
+                {
+                    "class": type(record).__name__,
+                    "domain": domain,
+                    "collection": collection,
+                    "key": record.key,
+                    "sources": list(record.sources),
+                }
+            )
+        return {
+            "severity": str(alert.severity),
+            "message": protocol.storable(alert.message),
+            "key": alert.key if alert.key is None else protocol.storable(alert.key),
+            "evidence": evidence,
+        }
+
+
+class _DomainAndCollection(list[Any]):
+    """A domain with a collection of the same name is both: `notes`, and `notes.notes`."""
+
+
+def _domain(name: str, names: dict[str, object]) -> object:
+    same = names.get(name)
+    domain = _DomainAndCollection(same) if isinstance(same, list) else SimpleNamespace()
+    vars(domain).update(names)
+    return domain
+
+
+def _classes(module: ModuleType) -> dict[str, object]:
+    """The record classes, structures and enums that a schema defines."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, type)
+        and value.__module__ == module.__name__
+        and (dataclasses.is_dataclass(value) or issubclass(value, enum.Enum))
+    }
+
+
+def _is_shard(path: str) -> bool:
+    return re.fullmatch(r"domains/\w+/\w+_[0-9]{4,}\.py", path) is not None
+
+
+def _is_state(path: str) -> bool:
+    return _is_shard(path) or re.fullmatch(r"domains/\w+/state\.py", path) is not None

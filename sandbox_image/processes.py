@@ -1,0 +1,60 @@
+"""What this process asks of the kernel about itself and the processes that it started."""
+
+import ctypes
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+
+SWEEP_SECONDS = 5.0
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def prctl(option: int, value: int) -> None:
+    """Set an attribute of this process; OSError if the kernel refuses."""
+    if _libc.prctl(option, value, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl({option}): {os.strerror(number)}")
+
+
+def kill_descendants() -> None:
+    """Kill and reap all that descends from this process, which is their subreaper.
+
+    Orphans become children of this process when their parent dies, so that this ends with none.
+    TimeoutError if something cannot be killed.
+    """
+    deadline = time.monotonic() + SWEEP_SECONDS
+    while True:
+        try:
+            reaped, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if reaped:
+            continue
+        if time.monotonic() > deadline:
+            raise TimeoutError("a process of the sandbox cannot be killed")
+        for pid in _children():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.001)
+
+
+def _children() -> list[int]:
+    if os.getpid() == 1:
+        return [-1]  # all of this namespace; its /proc may be that of another one
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            with suppress(OSError):
+                # The name, in parentheses, may hold anything; the parent is two fields after it.
+                fields = (process / "stat").read_bytes().rpartition(b")")[2].split()
+                if int(fields[1]) == os.getpid():
+                    found.append(int(process.name))
+    return found

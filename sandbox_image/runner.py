@@ -1,0 +1,302 @@
+"""The process in a sandbox that holds one user's project and answers a host's requests.
+
+Started as `python -s -S -B -m sandbox_image.runner`, it speaks frames (see uac/protocol.py) on
+its standard input and output, and ends when its input does. The project is loaded into this
+process and stays; every evaluation runs in a fork of it.
+"""
+
+import fcntl
+import importlib
+import os
+import platform
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from .child import Limits
+from .errors import QUERY, describe
+from .evaluation import Evaluation, Instant
+from .loader import BadRequestError, Project, compile_source, to_bytecode
+from .processes import kill_descendants
+from .supervision import HostGoneError, Report, Supervisor
+from .uac import protocol, testing
+
+# What user code may import, and what those modules import late: once confined, a process may not
+# reach the standard library's files any more.
+PRELOADED = (
+    "_strptime",
+    "bisect",
+    "calendar",
+    "collections.abc",
+    "copy",
+    "dataclasses",
+    "decimal",
+    "encodings.idna",
+    "enum",
+    "fractions",
+    "functools",
+    "heapq",
+    "itertools",
+    "math",
+    "operator",
+    "random",
+    "re",
+    "statistics",
+    "string",
+    "textwrap",
+    "typing",
+    "unicodedata",
+    "zoneinfo",
+)
+
+# Above the descriptors that a child uses, so that it cannot keep them by accident.
+PRIVATE_DESCRIPTORS = 10
+
+
+def main() -> None:
+    """Serve the host on standard input and output until it leaves."""
+    prepare()
+    serve(*take_descriptors())
+
+
+def prepare() -> None:
+    """Import all that user code may need, and make this package known to it as `uac`."""
+    for name in PRELOADED:
+        importlib.import_module(name)
+    for name, module in list(sys.modules.items()):
+        if name.startswith(f"{__package__}.uac"):
+            sys.modules[name.removeprefix(f"{__package__}.")] = module
+    assert sys.modules["uac.testing"] is testing
+
+
+def take_descriptors() -> tuple[int, int]:
+    """Move standard input and output out of user code's reach; return where they are now."""
+    requests = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, PRIVATE_DESCRIPTORS)
+    answers = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, PRIVATE_DESCRIPTORS)
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    os.close(null)
+    return requests, answers
+
+
+def serve(requests: int, answers: int) -> None:
+    """Answer requests until the stream of them ends or breaks."""
+    runner = Runner(requests)
+    stream = os.fdopen(requests, "rb", closefd=False)
+    try:
+        send(
+            answers,
+            {
+                "hello": protocol.VERSION,
+                "python": platform.python_version(),
+                "hash_seed": os.environ.get("PYTHONHASHSEED", "random"),
+            },
+        )
+        while (request := protocol.read_frame(stream.read)) is not None:
+            send(answers, {**runner.answer(request), "id": request.get("id")})
+    except (BrokenPipeError, HostGoneError, protocol.ProtocolError):
+        return
+
+
+class Runner:
+    """The requests that the protocol knows, one method each."""
+
+    def __init__(self, host_descriptor: int) -> None:
+        self.project = Project()
+        self.supervisor = Supervisor(host_descriptor)
+        self.operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "compile": self.compile,
+            "load": self.load,
+            "evaluate": self.evaluate,
+            "constraints": self.constraints,
+            "tests": self.tests,
+            "dump": self.dump,
+        }
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a request, without its id."""
+        operation = self.operations.get(str(request.get("op")))
+        try:
+            if operation is None:
+                raise BadRequestError("unknown op")
+            return operation(request)
+        except (BadRequestError, KeyError, TypeError, ValueError) as error:
+            message = protocol.storable(f"bad request: {type(error).__name__}: {error}"[:1000])
+            return {"outcome": "protocol_error", "message": message}
+
+    def compile(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Turn sources into bytecode, in a child: a compiler can be made to run out of memory."""
+        files = _texts(request["files"])
+        report = self._run(
+            sorted(files),
+            lambda path: to_bytecode(compile_source(path, files[path])),
+            Limits.of(request["limits"]),
+            files.keys(),
+        )
+        bytecode = {result["item"]: result.get("result") for result in report.results}
+        failed = [result for result in report.results if result["outcome"] != "ok"]
+        return _answer(report, failed[0] if failed else {"result": {"bytecode": bytecode}})
+
+    def load(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Load files into this process; the host watches the time that it takes."""
+        limits = Limits.of(request["limits"])
+        sources, bytecode = _texts(request["sources"]), _texts(request["bytecode"])
+        removed = _paths(request["removed"])
+        started, cpu = time.monotonic(), time.process_time()
+        outcome: dict[str, Any]
+        try:
+            with _limited_load(limits.memory_bytes):
+                executed = self.project.update(sources, bytecode, removed)
+            modules = sum(1 for _ in self.project.in_domains())
+            outcome = {"result": {"modules": modules, "executed": executed}}
+        except BadRequestError:
+            raise
+        except MemoryError:
+            message = f"the project needs more than {limits.memory_bytes} bytes of memory"
+            outcome = {"outcome": "out_of_memory", "message": message}
+        except BaseException as error:
+            told = describe(error, {*self.project.files, *sources, *bytecode})
+            outcome = {"outcome": "user_error", "message": told["message"], "error": told}
+        finally:
+            kill_descendants()
+        report = Report(
+            seconds=time.monotonic() - started,
+            cpu_seconds=time.process_time() - cpu,
+            memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        )
+        return _answer(report, outcome)
+
+    def evaluate(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Run a query."""
+        code, limits, instant = (
+            str(request["code"]),
+            Limits.of(request["limits"]),
+            _instant(request),
+        )
+        report = self._run(
+            [QUERY],
+            lambda item: Evaluation(self.project).evaluate(code, instant, limits),
+            limits,
+        )
+        return _answer(report, report.results[0])
+
+    def constraints(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Run constraints; an error of one is in its own result."""
+        limits, instant = Limits.of(request["limits"]), _instant(request)
+        paths = self._selected("constraints", request)
+        evaluation = Evaluation(self.project)
+        report = self._run(paths, lambda path: evaluation.run_constraint(path, instant), limits)
+        results = [
+            {
+                "path": result["item"],
+                "error": _error(result),
+                **(result.get("result") or {"alerts": [], "seconds": 0.0}),
+            }
+            for result in report.results
+        ]
+        return _answer(report, {"result": results})
+
+    def tests(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Run tests; an error of one is in its own result."""
+        paths = self._selected("tests", request)
+        evaluation = Evaluation(self.project)
+        report = self._run(paths, evaluation.run_test_file, Limits.of(request["limits"]))
+        results = []
+        for result in report.results:
+            if result["outcome"] == "ok":
+                results.extend(result["result"])
+            else:
+                results.append({"name": result["item"], "error": _error(result)})
+        return _answer(report, {"result": results})
+
+    def dump(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Tell what is loaded."""
+        limits = Limits.of(request["limits"])
+        paths = None if request["paths"] is None else self._selected("domains", request)
+        report = self._run(
+            ["dump"], lambda item: Evaluation(self.project).dump(paths, limits), limits
+        )
+        return _answer(report, report.results[0])
+
+    def _selected(self, folder: str, request: dict[str, Any]) -> list[str]:
+        paths = request["paths"]
+        return self.project.select(folder, None if paths is None else _paths(paths))
+
+    def _run(
+        self,
+        items: Sequence[str],
+        work: Callable[[str], Any],
+        limits: Limits,
+        user_files: Iterable[str] = (),
+    ) -> Report:
+        names = {QUERY, *self.project.files, *user_files}
+        return self.supervisor.run(items, work, limits, names)
+
+
+def _answer(report: Report, outcome: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "outcome": outcome.get("outcome", "ok"),
+        "message": outcome.get("message", ""),
+        "error": outcome.get("error"),
+        "result": outcome.get("result"),
+        **report.usage(),
+    }
+
+
+def _error(result: dict[str, Any]) -> dict[str, Any] | None:
+    """What went wrong with one of several items, as the error object; None if nothing did."""
+    if result["outcome"] == "ok":
+        return None
+    return result.get("error") or {
+        "type": result["outcome"],
+        "message": result["message"],
+        "path": result["item"],
+        "line": None,
+        "traceback": "",
+    }
+
+
+def _instant(request: dict[str, Any]) -> Instant:
+    return Instant.of(request["now"], request["time_zone"])
+
+
+def _texts(value: object) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise BadRequestError("files are an object of texts")
+    return value
+
+
+def _paths(value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(path, str) for path in value):
+        raise BadRequestError("paths are a list of texts")
+    return value
+
+
+@contextmanager
+def _limited_load(memory_bytes: int) -> Iterator[None]:
+    """Let what is executed here take so much memory and start no process, until it is over."""
+    before = {
+        kind: resource.getrlimit(kind) for kind in (resource.RLIMIT_AS, resource.RLIMIT_NPROC)
+    }
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, before[resource.RLIMIT_AS][1]))
+    resource.setrlimit(resource.RLIMIT_NPROC, (0, before[resource.RLIMIT_NPROC][1]))
+    try:
+        yield
+    finally:
+        for kind, limits in before.items():
+            resource.setrlimit(kind, limits)
+
+
+def send(descriptor: int, message: dict[str, Any]) -> None:
+    """Write one frame."""
+    view = memoryview(protocol.encode_frame(message))
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+if __name__ == "__main__":
+    main()

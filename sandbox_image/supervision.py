@@ -1,0 +1,239 @@
+"""Running user code in a forked child: limited, watched from outside, and gone afterwards."""
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .child import (
+    CHILD_OUT_OF_MEMORY,
+    RESULT_SLACK,
+    Limits,
+    failure,
+    fork,
+    out_of_memory,
+    too_large,
+)
+from .processes import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, kill_descendants, prctl
+from .uac import protocol
+
+READ_BYTES = 64 * 1024  # what a pipe holds
+
+
+class HostGoneError(Exception):
+    """The host closed its end: there is nobody left to work for."""
+
+
+@dataclass
+class Report:
+    """What came of a request's items, and what they consumed together."""
+
+    results: list[dict[str, Any]] = field(default_factory=list)
+    stdout: bytes = b""
+    result_bytes: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    memory_bytes: int = 0
+
+    def add(self, answer: dict[str, Any], size: int, limits: Limits) -> None:
+        """Add the answer for the next item unless all together became too large with it."""
+        if self.result_bytes + size > limits.result_bytes + RESULT_SLACK:
+            answer = {**failure("result_limit", too_large(limits)), "item": answer["item"]}
+        else:
+            self.result_bytes += size
+        self.results.append(answer)
+
+    def usage(self) -> dict[str, Any]:
+        """The part of an answer that tells what was printed and consumed."""
+        return {
+            "stdout": protocol.storable(self.stdout.decode(errors="replace")),
+            "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "memory_bytes": self.memory_bytes,
+        }
+
+
+class Supervisor:
+    """Runs items of work in forked children, one child for as many as it survives."""
+
+    def __init__(self, host_descriptor: int) -> None:
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        prctl(PR_SET_DUMPABLE, 0)  # children, which inherit it, could read this process otherwise
+        self._host = host_descriptor
+        self._wakeup, write = os.pipe()
+        os.set_blocking(self._wakeup, False)
+        os.set_blocking(write, False)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+
+    def run(
+        self,
+        items: Sequence[str],
+        work: Callable[[str], Any],
+        limits: Limits,
+        user_files: Container[str],
+    ) -> Report:
+        """The outcome of `work(item)` for every item, in order: {"item", "outcome", …}.
+
+        An item that takes its child along has the outcome of that; the items after it run in
+        another child. HostGoneError when the host left meanwhile.
+        """
+        report = Report()
+        started = time.monotonic()
+        deadline = started + limits.total_seconds
+        while len(report.results) < len(items):
+            remaining = items[len(report.results) :]
+            if time.monotonic() < deadline:
+                pid, *pipes = fork(remaining, work, limits, user_files)
+                results, stdout = map(_Pipe, pipes)
+                try:
+                    failed = self._watch(pid, results, stdout, remaining, report, limits, deadline)
+                finally:
+                    results.close()
+                    stdout.close()
+                    kill_descendants()
+            else:
+                failed = failure(
+                    "timeout", f"not run: the {limits.total_seconds:g} s of the request were over"
+                )
+            if failed is not None:
+                # Whatever follows the last item's answer makes that answer doubtful.
+                item = min(len(report.results), len(items) - 1)
+                report.results[item:] = [{**failed, "item": items[item]}]
+        report.seconds = time.monotonic() - started
+        return report
+
+    def _watch(
+        self,
+        pid: int,
+        results: "_Pipe",
+        stdout: "_Pipe",
+        items: Sequence[str],
+        report: Report,
+        limits: Limits,
+        deadline: float,
+    ) -> dict[str, Any] | None:
+        """Collect a child's answers until it ends, or exceeds a limit and is killed.
+
+        Returns the failure that left an item without an answer, if any.
+        """
+        poller = select.poll()
+        poller.register(self._host, 0)  # tells only that it hung up
+        poller.register(self._wakeup, select.POLLIN)
+        failed: dict[str, Any] | None = None
+        answered = produced = 0
+        allowed = min(limits.wall_seconds, limits.total_seconds)
+        item_deadline = min(deadline, time.monotonic() + limits.wall_seconds)
+        ended = False
+        while failed is None and not ended:
+            for pipe in (results, stdout):
+                pipe.watch_with(poller)
+            wait = max(0.0, item_deadline - time.monotonic())
+            if any(descriptor == self._host for descriptor, _ in poller.poll(wait * 1000)):
+                os.kill(pid, signal.SIGKILL)
+                raise HostGoneError
+            _read_available(self._wakeup)
+            # Asked before its pipes are read, which then hold all that it ever wrote.
+            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            printed = stdout.read()
+            produced += len(printed)
+            report.stdout = (report.stdout + printed)[-limits.stdout_kept_bytes :]
+            try:
+                for line in results.read_lines():
+                    if answered == len(items):
+                        raise protocol.ProtocolError("more answers than questions")
+                    report.add(_checked(line, items[answered]), len(line), limits)
+                    answered += 1
+                    produced = 0
+                    item_deadline = min(deadline, time.monotonic() + limits.wall_seconds)
+            except protocol.ProtocolError as error:
+                failed = failure("protocol_error", f"the child's answer: {error}")
+            if produced > limits.stdout_produced_bytes:
+                failed = failure(
+                    "output_limit", f"printed more than {limits.stdout_produced_bytes} bytes"
+                )
+            elif len(results.rest) > limits.result_bytes + RESULT_SLACK:
+                failed = failure("result_limit", too_large(limits))
+            elif not ended and time.monotonic() >= item_deadline:
+                failed = failure("timeout", f"took longer than {allowed:g} s")
+        if not ended:
+            os.kill(pid, signal.SIGKILL)
+        _, status, used = os.wait4(pid, 0)
+        report.cpu_seconds += used.ru_utime + used.ru_stime
+        report.memory_bytes = max(report.memory_bytes, used.ru_maxrss * 1024)
+        if failed is None and answered < len(items):
+            failed = _ended_early(status, limits)
+        if failed is None and results.rest:
+            failed = failure("protocol_error", "the child's answer: it wrote more than that")
+        return failed
+
+
+class _Pipe:
+    """The reading end of a pipe from a child, which may close or flood its own end."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self.descriptor = descriptor
+        self.rest = bytearray()  # an incomplete line
+        self._at_end = False
+        self._watched = False
+
+    def watch_with(self, poller: select.poll) -> None:
+        """Be polled until the end: a pipe at its end would make every poll return at once."""
+        if self._watched and self._at_end:
+            poller.unregister(self.descriptor)
+            self._watched = False
+        elif not self._watched and not self._at_end:
+            poller.register(self.descriptor, select.POLLIN)
+            self._watched = True
+
+    def read(self) -> bytes:
+        """What is there, at most READ_BYTES."""
+        data = _read_available(self.descriptor)
+        self._at_end = data == b""
+        return data or b""
+
+    def read_lines(self) -> list[bytes]:
+        """The lines that what is there completes; the incomplete one stays in `rest`."""
+        data = self.read()
+        self.rest += data
+        if b"\n" not in data:  # a long line must not be searched again with every piece
+            return []
+        *lines, rest = bytes(self.rest).split(b"\n")
+        self.rest = bytearray(rest)
+        return lines
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self.descriptor)
+
+
+def _read_available(descriptor: int) -> bytes | None:
+    """What can be read without waiting; None when nothing can, b"" at the end."""
+    try:
+        return os.read(descriptor, READ_BYTES)
+    except BlockingIOError:
+        return None
+
+
+def _checked(line: bytes, item: str) -> dict[str, Any]:
+    """A child's answer for an item; ProtocolError if the line is none."""
+    answer = protocol.decode(line)
+    if answer.get("outcome") not in protocol.OUTCOMES or answer.get("item") != item:
+        raise protocol.ProtocolError("not an answer to what was asked")
+    return answer
+
+
+def _ended_early(status: int, limits: Limits) -> dict[str, Any]:
+    if os.WIFEXITED(status):
+        code = os.WEXITSTATUS(status)
+        if code == CHILD_OUT_OF_MEMORY:
+            return out_of_memory(limits)
+        return failure("killed", f"the code ended its process with status {code}")
+    number = os.WTERMSIG(status)
+    if number == signal.SIGXCPU:
+        return failure("timeout", f"used more than {limits.cpu_seconds} s of CPU")
+    return failure("killed", f"the process was ended by {signal.Signals(number).name}")

@@ -1,0 +1,270 @@
+"""The protocol between a host and the runner in a sandbox: frames, outcomes, and their limits.
+
+Both sides import this file. A frame is a four-byte big-endian length and that many bytes of JSON,
+always one object. The runner begins with a hello frame; then every request {"id", "op", …} has
+one answer {"id", "outcome", …}. Nothing that a runner sends is trusted: `decode` and
+`check_typed_json` refuse whatever the host could stumble over.
+"""
+
+import datetime
+import decimal
+import json
+import math
+import re
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+VERSION = 1
+
+OUTCOMES = (
+    "ok",
+    "user_error",  # the user's code raised, or does not compile
+    "timeout",  # wall clock or CPU
+    "out_of_memory",
+    "output_limit",  # printed too much
+    "result_limit",  # the result is too large or too deep
+    "killed",  # the process ended without an answer
+    "protocol_error",  # an answer, or a request, that makes no sense
+)
+
+HEADER_BYTES = 4
+MAX_FRAME_BYTES = 64 * 1024 * 1024
+MAX_DEPTH = 160  # of JSON; typed JSON needs up to three levels for one of the user's
+MAX_SAFE_INTEGER = 2**53 - 1
+
+# Text that a database or a UTF-8 stream cannot hold: half a surrogate pair, and the null character.
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+class ProtocolError(ValueError):
+    """A frame or a value that the protocol does not allow."""
+
+
+def encode_frame(message: Mapping[str, Any]) -> bytes:
+    """A message as one frame; ProtocolError if it is too large or no JSON."""
+    try:
+        text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        body = text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"not a message: {error}") from None
+    if len(body) > MAX_FRAME_BYTES:
+        raise ProtocolError(f"a frame of {len(body)} bytes: at most {MAX_FRAME_BYTES} are allowed")
+    return struct.pack(">I", len(body)) + body
+
+
+def read_frame(
+    read: Callable[[int], bytes], max_bytes: int = MAX_FRAME_BYTES
+) -> dict[str, Any] | None:
+    """The next message from `read`, which returns exactly as many bytes as asked, fewer at the end.
+
+    None at the end of the stream; ProtocolError for anything that is not a frame. The length is
+    checked before anything of that length is read.
+    """
+    header = read(HEADER_BYTES)
+    if not header:
+        return None
+    if len(header) < HEADER_BYTES:
+        raise ProtocolError("the stream ended within a frame")
+    (length,) = struct.unpack(">I", header)
+    if length > max_bytes:
+        raise ProtocolError(f"a frame of {length} bytes: at most {max_bytes} are allowed")
+    body = read(length)
+    if len(body) < length:
+        raise ProtocolError("the stream ended within a frame")
+    return decode(body)
+
+
+def decode(body: bytes) -> dict[str, Any]:
+    """A frame's body as a message; ProtocolError unless it is one sane JSON object."""
+    try:
+        message = json.loads(
+            body.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite_float
+        )
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"not JSON: {str(error)[:200]}") from None
+    if not isinstance(message, dict):
+        raise ProtocolError("not a JSON object")
+    _check_depth(message)
+    return message
+
+
+def is_storable(text: str) -> bool:
+    """Whether a text can be written to a database: no lone surrogate, no null character."""
+    return _UNSTORABLE.search(text) is None
+
+
+def storable(text: str) -> str:
+    """The text with a replacement mark for every character that cannot be stored."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _finite_float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is no number")
+    return number
+
+
+def _check_depth(message: dict[str, Any]) -> None:
+    """Refuse what is nested too deeply, and text that cannot be stored, without recursion."""
+    level: list[Any] = [message]
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                if not all(map(is_storable, value)):
+                    raise ProtocolError("a name with characters that cannot be stored")
+                below.extend(value.values())
+            elif isinstance(value, list):
+                below.extend(value)
+            elif isinstance(value, str) and not is_storable(value):
+                raise ProtocolError("a text with characters that cannot be stored")
+        level = below
+        if not level:
+            return
+    raise ProtocolError(f"nested more than {MAX_DEPTH} deep")
+
+
+def check_typed_json(value: Any) -> None:
+    """Raise ProtocolError unless `value` is typed JSON, the encoding of values of user code.
+
+    An object with a key that begins with "$" is one of the forms below, exactly; everything else
+    is plain JSON.
+    """
+    # With a list of what is left to look at, hostile nesting cannot exhaust the stack.
+    pending = [value]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, list):
+            pending.extend(value)
+        elif isinstance(value, dict):
+            tag = next((name for name in value if name.startswith("$")), None)
+            if tag is None:
+                pending.extend(value.values())
+            elif tag not in _FORMS:
+                raise ProtocolError(f"{tag[:40]!r} is no form of typed JSON")
+            else:
+                try:
+                    pending.extend(_FORMS[tag](value))
+                except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
+                    raise ProtocolError(f"not a valid {tag}: {str(value)[:80]}") from None
+        elif isinstance(value, int) and abs(value) > MAX_SAFE_INTEGER:
+            raise ProtocolError("an integer too large for JSON")
+
+
+def _scalar(tag: str, parse: Callable[[str], object]) -> Callable[[dict[str, Any]], list[Any]]:
+    def check(form: dict[str, Any]) -> list[Any]:
+        _exactly(form, tag)
+        if not isinstance(form[tag], str):
+            raise TypeError
+        parse(form[tag])
+        return []
+
+    return check
+
+
+def _sequence(tag: str) -> Callable[[dict[str, Any]], list[Any]]:
+    def check(form: dict[str, Any]) -> list[Any]:
+        _exactly(form, tag)
+        if not isinstance(form[tag], list):
+            raise TypeError
+        return list(form[tag])
+
+    return check
+
+
+def _exactly(form: dict[str, Any], *names: str) -> None:
+    if form.keys() != set(names):
+        raise KeyError
+
+
+def _texts(form: dict[str, Any], *names: str) -> None:
+    if not all(isinstance(form[name], str) for name in names):
+        raise TypeError
+
+
+def _duration(form: dict[str, Any]) -> list[Any]:
+    _exactly(form, "$duration")
+    if isinstance(form["$duration"], bool) or not isinstance(form["$duration"], (int, float)):
+        raise TypeError
+    return []
+
+
+def _dict(form: dict[str, Any]) -> list[Any]:
+    _exactly(form, "$dict")
+    if not isinstance(form["$dict"], list):
+        raise TypeError
+    return [part for key, value in form["$dict"] for part in (key, value)]
+
+
+def _enum(form: dict[str, Any]) -> list[Any]:
+    _exactly(form, "$enum", "value")
+    _texts(form, "$enum")
+    return [form["value"]]
+
+
+def _ref(form: dict[str, Any]) -> list[Any]:
+    _exactly(form, "$ref", "key")
+    _texts(form, "$ref", "key")
+    return []
+
+
+def _object(form: dict[str, Any]) -> list[Any]:
+    _exactly(form, "$object", "fields")
+    _texts(form, "$object")
+    return list(form["fields"].values())
+
+
+def _record(form: dict[str, Any]) -> list[Any]:
+    _exactly(form, "$record", "key", "sources", "fields")
+    _texts(form, "$record", "key")
+    if not isinstance(form["sources"], list) or not all(
+        type(source) is int for source in form["sources"]
+    ):
+        raise TypeError
+    return list(form["fields"].values())
+
+
+def _iso(
+    kind: type[datetime.date] | type[datetime.time],
+) -> Callable[[str], object]:
+    def parse(text: str) -> object:
+        if kind.fromisoformat(text).isoformat() != text:
+            raise ValueError
+        return text
+
+    return parse
+
+
+def _matching(pattern: str) -> Callable[[str], object]:
+    def parse(text: str) -> object:
+        if not re.fullmatch(pattern, text):
+            raise ValueError
+        return text
+
+    return parse
+
+
+_FORMS: dict[str, Callable[[dict[str, Any]], list[Any]]] = {
+    "$int": _scalar("$int", _matching("-?[0-9]{16,}")),
+    "$float": _scalar("$float", _matching("nan|inf|-inf")),
+    "$decimal": _scalar("$decimal", decimal.Decimal),
+    "$date": _scalar("$date", _iso(datetime.date)),
+    "$datetime": _scalar("$datetime", _iso(datetime.datetime)),
+    "$time": _scalar("$time", _iso(datetime.time)),
+    "$duration": _duration,
+    "$partial_date": _scalar("$partial_date", _matching("[0-9]{4}(-[0-9]{2}(-[0-9]{2})?)?")),
+    "$bytes": _scalar("$bytes", _matching("[A-Za-z0-9+/]*={0,2}")),
+    "$enum": _enum,
+    "$ref": _ref,
+    "$record": _record,
+    "$object": _object,
+    "$tuple": _sequence("$tuple"),
+    "$set": _sequence("$set"),
+    "$dict": _dict,
+}

@@ -1,0 +1,77 @@
+"""Records, the typed objects of a user's state, and references between them."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast, get_args
+
+
+@dataclass(kw_only=True)
+class Record:
+    """One typed object of the state; subclasses are `@dataclass(kw_only=True)`.
+
+    `key` names the record for ever, `sources` are the numbers of the log entries it rests on.
+    """
+
+    key: str
+    sources: tuple[int, ...] = ()
+
+
+RecordType = TypeVar("RecordType", bound=Record)
+
+
+class Ref(Generic[RecordType]):
+    """A reference to a record by its key, written with its class: `Ref[Passport]("passport-2")`."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    @property
+    def class_name(self) -> str:
+        """The name of the class referred to; TypeError if the reference names none."""
+        name = self._class_name()
+        if name is None:
+            raise TypeError(f"Ref({self.key!r}) names no class: write Ref[ClassName]({self.key!r})")
+        return name
+
+    def get(self) -> RecordType:
+        """The record referred to; LookupError if no such record is loaded."""
+        name = self.class_name
+        for record in _records_with_key(self.key):
+            if name in [one.__name__ for one in type(record).__mro__]:
+                return cast("RecordType", record)
+        raise LookupError(f"no {name} with the key {self.key!r} is loaded")
+
+    def _class_name(self) -> str | None:
+        # typing leaves here what `Ref[Passport](…)` was called on.
+        (target,) = get_args(getattr(self, "__orig_class__", None)) or (None,)
+        name: str | None = getattr(target, "__name__", None) or getattr(
+            target, "__forward_arg__", None
+        )
+        return name
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ref):
+            return NotImplemented
+        return (self.key, self._class_name()) == (other.key, other._class_name())
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __repr__(self) -> str:
+        return f"Ref[{self._class_name() or ''}]({self.key!r})".replace("[]", "")
+
+
+def _nothing_loaded(key: str) -> Iterable[Record]:
+    return ()
+
+
+_records_with_key: Callable[[str], Iterable[Record]] = _nothing_loaded
+
+
+def resolve_references_with(
+    records_with_key: Callable[[str], Iterable[Record]],
+) -> Callable[[str], Iterable[Record]]:
+    """Set where Ref.get() looks, a function from a key to its records; return the previous one."""
+    global _records_with_key
+    previous, _records_with_key = _records_with_key, records_with_key
+    return previous

@@ -1,0 +1,189 @@
+"""Typed JSON, the encoding of the values of user code; `check_typed_json` is its mirror."""
+
+import base64
+import dataclasses
+import datetime
+import decimal
+import enum
+import json
+import math
+import types
+from collections.abc import ItemsView, KeysView, ValuesView
+from typing import Any
+
+from .uac import PartialDate, Record, Ref, protocol
+
+
+class ResultLimitError(Exception):
+    """The value is too large or too deep for a result."""
+
+
+class NotAValueError(Exception):
+    """The value is of a kind that is no data; the message says what to return instead.
+
+    `line` is where it was returned, if the one who asked for the encoding knows.
+    """
+
+    line: int | None = None
+
+
+def encode(value: object, *, max_bytes: int, max_depth: int) -> Any:
+    """A value as typed JSON of about `max_bytes` at most.
+
+    Raises ResultLimitError, also for what contains itself, and NotAValueError.
+    """
+    return _Encoder(max_bytes, max_depth).encode(value, max_depth)
+
+
+class _Encoder:
+    def __init__(self, max_bytes: int, max_depth: int) -> None:
+        self.max_bytes = max_bytes
+        self.max_depth = max_depth
+        self.bytes_left = max_bytes
+
+    def spend(self, count: int) -> None:
+        """Stop before the encoding, not after, has filled the memory."""
+        self.bytes_left -= count
+        if self.bytes_left < 0:
+            raise ResultLimitError(
+                f"the result is larger than {self.max_bytes} bytes: return a part of it or a count"
+            )
+
+    def encode(self, value: object, depth: int) -> Any:
+        if depth < 0:
+            raise ResultLimitError(
+                f"the result is nested more than {self.max_depth} deep, or contains itself"
+            )
+        kind = type(value)
+        if value is None or kind is bool:
+            self.spend(4)
+            return value
+        if kind is str:
+            return self.text(value)
+        if kind is int:
+            return self.integer(value)
+        if kind is float:
+            return self.float(value)
+        if isinstance(value, enum.Enum):
+            name = self.text(f"{kind.__name__}.{value.name}")
+            return {"$enum": name, "value": self.encode(value.value, depth - 1)}
+        if isinstance(value, Record):
+            return self.record(value, depth)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            names = [field.name for field in dataclasses.fields(value)]
+            return {"$object": self.text(kind.__name__), "fields": self.fields(value, names, depth)}
+        if isinstance(value, (list, range, KeysView, ValuesView, ItemsView)):
+            return self.items(value, depth)
+        if isinstance(value, tuple):
+            return {"$tuple": self.items(value, depth)}
+        if isinstance(value, (set, frozenset)):
+            items = self.items(value, depth)
+            return {"$set": sorted(items, key=lambda item: json.dumps(item, sort_keys=True))}
+        if isinstance(value, dict):
+            return self.mapping(value, depth)
+        return self.scalar(value)
+
+    def scalar(self, value: object) -> Any:
+        self.spend(16)
+        if isinstance(value, datetime.datetime):
+            return {"$datetime": value.isoformat()}
+        if isinstance(value, datetime.date):
+            return {"$date": value.isoformat()}
+        if isinstance(value, datetime.time):
+            return {"$time": value.isoformat()}
+        if isinstance(value, datetime.timedelta):
+            return {"$duration": value.total_seconds()}
+        if isinstance(value, decimal.Decimal):
+            return {"$decimal": self.text(str(value))}
+        if isinstance(value, PartialDate):
+            return {"$partial_date": str(value)}
+        if isinstance(value, Ref):
+            return {"$ref": self.text(value.class_name), "key": self.text(value.key)}
+        if isinstance(value, (bytes, bytearray)):
+            self.spend(len(value) * 4 // 3)
+            return {"$bytes": base64.b64encode(value).decode()}
+        # Subclasses, whose own methods are not asked.
+        if isinstance(value, str):
+            return self.text(str.__str__(value))
+        if isinstance(value, int):
+            return self.integer(int(value))
+        if isinstance(value, float):
+            return self.float(float(value))
+        raise NotAValueError(_advice(value))
+
+    def text(self, value: Any) -> str:
+        if not isinstance(value, str):
+            raise NotAValueError(f"{_described(value)} stands where a text belongs")
+        self.spend(len(value) + 2)
+        if not protocol.is_storable(value):
+            raise NotAValueError(
+                "a text with a null character or half a surrogate pair is no value:"
+                " remove these characters, or return bytes"
+            )
+        return value
+
+    def integer(self, value: Any) -> Any:
+        self.spend(8)
+        if -protocol.MAX_SAFE_INTEGER <= value <= protocol.MAX_SAFE_INTEGER:
+            return value
+        try:
+            digits = str(value)
+        except ValueError:
+            raise ResultLimitError(
+                f"an integer of {value.bit_length()} bits is too long to print:"
+                " return its logarithm or a remainder"
+            ) from None
+        self.spend(len(digits))
+        return {"$int": digits}
+
+    def float(self, value: Any) -> Any:
+        self.spend(8)
+        return value if math.isfinite(value) else {"$float": repr(value)}
+
+    def record(self, value: Record, depth: int) -> dict[str, Any]:
+        names = [field.name for field in dataclasses.fields(value)]
+        own = [name for name in names if name not in ("key", "sources")]
+        if not isinstance(value.sources, (tuple, list)) or not all(
+            type(source) is int for source in value.sources
+        ):
+            raise NotAValueError(f"the sources of {value.key!r} are no tuple of integers")
+        return {
+            "$record": self.text(type(value).__name__),
+            "key": self.text(value.key),
+            "sources": self.items(value.sources, depth),
+            "fields": self.fields(value, own, depth),
+        }
+
+    def fields(self, value: object, names: list[str], depth: int) -> dict[str, Any]:
+        return {self.text(name): self.encode(getattr(value, name), depth - 1) for name in names}
+
+    def items(self, values: Any, depth: int) -> list[Any]:
+        self.spend(2)
+        return [self.encode(item, depth - 1) for item in values]
+
+    def mapping(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
+        if all(type(key) is str and not key.startswith("$") for key in value):
+            return {self.text(key): self.encode(item, depth - 1) for key, item in value.items()}
+        self.spend(8)
+        pairs = [
+            [self.encode(key, depth - 1), self.encode(item, depth - 1)]
+            for key, item in value.items()
+        ]
+        return {"$dict": pairs}
+
+
+def _described(value: object) -> str:
+    name = type(value).__name__
+    return f"an {name}" if name[:1].lower() in tuple("aeiou") else f"a {name}"
+
+
+def _advice(value: object) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__} is not a value: name one of its records"
+    if isinstance(value, types.ModuleType):
+        return f"the module {value.__name__} is not a value: name something in it"
+    if callable(value):
+        return f"{_described(value)} is not a value: call it"
+    if hasattr(value, "__next__") or hasattr(value, "__iter__"):
+        return f"{_described(value)} is not a value: wrap it in list(...)"
+    return f"{_described(value)} is not a value: return text, numbers, dates, records or lists"

@@ -1,0 +1,484 @@
+"""The static policy of a user's project: what its Python may contain, by kind of file.
+
+The policy keeps a project deterministic, readable and honest to its type checker, and says early
+and in plain words what to change. It is no security boundary and does not try to be one: code that
+slips through runs in the sandbox, which is.
+"""
+
+import ast
+import io
+import re
+import string
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from workers.checkpointing.policy_tables import (
+    CLOCK,
+    CONSTRUCTORS,
+    DECORATORS,
+    FORBIDDEN_CALLS,
+    FORBIDDEN_NAMES,
+    INNER_MODULES,
+    LIBRARY,
+    NAMED_TUPLE_METHODS,
+    QUERY_NAMES,
+    TYPE_CHECKER_NAMES,
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One violation; `message` names what was found and the fix."""
+
+    path: str
+    line: int
+    code: str
+    message: str
+
+
+QUERY_PATH = "<query>"
+
+_DIRECTIVE = re.compile(r"#\s*(?:(?:type|mypy|pyright|pytype|ty)\s*:|pyre-)")
+_ENCODING = re.compile(r"coding[:=]")  # of a file, in a comment on its first two lines
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
+_SCHEMA = re.compile(r"domains\.\w+\.schema")
+_STATE_OR_SCHEMA = re.compile(r"domains\.\w+\.(?:schema|state)")
+_DOMAIN_MODULE = re.compile(r"domains\.\w+\.\w+")
+_CONSTRAINT = re.compile(r"constraints\.\w+")
+
+_KINDS = (
+    ("package", re.compile(r"(?:(?:domains/(?:\w+/)?)|constraints/|tests/)__init__\.py")),
+    ("manifest", re.compile(r"manifest\.py")),
+    ("schema", re.compile(r"domains/\w+/schema\.py")),
+    ("state", re.compile(r"domains/\w+/\w+\.py")),
+    ("constraint", re.compile(r"constraints/\w+\.py")),
+    ("test", re.compile(r"tests/test_\w+\.py")),
+)
+
+
+def check_policy(path: str, source: str) -> list[Finding]:
+    """The violations in one file of a project, by line; none for a file that is in order."""
+    kind = next((name for name, pattern in _KINDS if pattern.fullmatch(path)), None)
+    if kind is None:
+        message = (
+            f"{path} is no file of a project: use domains/<domain>/schema.py or state.py,"
+            " constraints/<name>.py or tests/test_<name>.py"
+        )
+        return [Finding(path, 1, "path", message)]
+    return _check(path, source, kind)
+
+
+def check_query(code: str) -> list[Finding]:
+    """The violations in a query, by line."""
+    return _check(QUERY_PATH, code, "query")
+
+
+def _check(path: str, source: str, kind: str) -> list[Finding]:
+    text = source.replace("\r\n", "\n")
+    try:
+        tree = ast.parse(text, path)
+        found = list(_Policy(kind, tree).check())
+        found += _check_text(text, kind)
+    except SyntaxError as error:
+        return [Finding(path, error.lineno or 1, "syntax", f"invalid syntax: {error.msg}")]
+    except (RecursionError, MemoryError):
+        return [Finding(path, 1, "syntax", "nested too deeply: use names for the parts")]
+    except (ValueError, tokenize.TokenError) as error:  # null characters, half surrogate pairs
+        return [Finding(path, 1, "syntax", f"not Python source: {error}")]
+    unique = dict.fromkeys(sorted(found))
+    return [Finding(path, line, code, message) for line, code, message in unique]
+
+
+Found = tuple[int, str, str]  # line, code, message
+
+
+def _check_text(text: str, kind: str) -> Iterator[Found]:
+    if kind == "manifest":
+        return
+    for number, line in enumerate(text.split("\n"), start=1):
+        if found := _UNPRINTABLE.search(line):
+            name = f"U+{ord(found[0]):04X}"
+            yield number, "syntax", f"the control character {name}: write an escape such as '\\n'"
+            return  # lines would be counted differently from here on
+    if kind == "query":
+        return
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        row = token.start[0]
+        if token.type == tokenize.COMMENT and (
+            _DIRECTIVE.search(token.string) or (row <= 2 and _ENCODING.search(token.string))
+        ):
+            message = f"the comment {token.string!r} is a directive: remove it and fix the cause"
+            yield row, "directive", message
+
+
+class _Policy:
+    """The rules over one syntax tree."""
+
+    def __init__(self, kind: str, tree: ast.Module) -> None:
+        self.kind = kind
+        self.tree = tree
+        self.origins: dict[str, str] = dict(QUERY_NAMES) if kind == "query" else {}
+        self.type_checking = {id(node.test) for node in tree.body if self.is_type_checking(node)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    top = alias.name.partition(".")[0]
+                    self.origins[alias.asname or top] = alias.name if alias.asname else top
+            elif isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    self.origins[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+
+    def check(self) -> Iterator[Found]:
+        if self.kind == "manifest":  # generated, and never run
+            return
+        qualified = {
+            id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)
+        }
+        for node in ast.walk(self.tree):
+            line = getattr(node, "lineno", 1)
+            for code, message in self.check_node(node, id(node) in qualified):
+                yield line, code, message
+        if self.kind != "query":
+            for statement in self.tree.body:
+                for node, message in self.check_top_level(statement):
+                    yield getattr(node, "lineno", statement.lineno), "top_level", message
+            yield from self.check_content()
+
+    # Rules for every node, wherever it is.
+
+    def check_node(self, node: ast.AST, qualified: bool) -> Iterator[tuple[str, str]]:
+        match node:
+            case ast.Import():
+                for alias in node.names:
+                    yield from self.check_import(alias.name)
+            case ast.ImportFrom():
+                yield from self.check_import_from(node)
+            case ast.Name(id=name):
+                yield from self.check_name(name)
+                if name in TYPE_CHECKER_NAMES and id(node) not in self.type_checking:
+                    yield "directive", f"{name} shows the type checker other code: write it once"
+                if not qualified and self.origins.get(name) in LIBRARY:
+                    message = f"the module {name} is used as a value: name what you need of it"
+                    yield "import", message
+            case ast.Attribute(attr=name):
+                yield from self.check_attribute(name)
+                owner = self.origin(node.value)
+                if owner is not None and owner in LIBRARY and f"{owner}.{name}" not in LIBRARY:
+                    yield from self.check_member(owner, name)
+                if self.kind == "constraint" and not isinstance(node.ctx, ast.Load):
+                    message = f".{name} is assigned: a constraint reads the state, and changes none"
+                    yield "mutation", message
+            case ast.MatchClass(kwd_attrs=names):
+                for name in names:
+                    yield from self.check_attribute(name)
+            case ast.Call():
+                yield from self.check_call(node)
+            case ast.FunctionDef() | ast.ClassDef():
+                yield from self.check_definition(node)
+            case ast.arg(arg=name) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield from self.check_name(name)
+            case ast.ExceptHandler(name=str(name)) | ast.alias(asname=str(name)):
+                yield from self.check_name(name)
+            case ast.Global():
+                yield "statement", "global keeps something between calls: return it instead"
+            case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
+                yield "statement", "async code does not run here: write an ordinary function"
+            case ast.comprehension(is_async=1):
+                yield "statement", "async code does not run here: write an ordinary loop"
+
+    def check_import(self, module: str) -> Iterator[tuple[str, str]]:
+        if module in LIBRARY:
+            if self.may_use(module):
+                return
+        elif self.kind in ("schema", "state") and _DOMAIN_MODULE.fullmatch(module):
+            if self.kind == "state" or _SCHEMA.fullmatch(module):
+                return
+        elif (self.kind == "test" and _CONSTRAINT.fullmatch(module)) or (
+            self.kind == "query" and _DOMAIN_MODULE.fullmatch(module)
+        ):
+            return
+        elif _DOMAIN_MODULE.fullmatch(module):
+            yield "import", f"import {module}: write from {module} import … with the names"
+            return
+        yield "import", f"import {module} is not allowed here: use {self.allowed_imports()}"
+
+    def check_import_from(self, node: ast.ImportFrom) -> Iterator[tuple[str, str]]:
+        module = node.module or ""
+        names = [alias.name for alias in node.names]
+        if node.level:
+            yield "import", "a relative import: write the whole name, from domains.<domain>.schema"
+        elif "*" in names:
+            yield "import", f"from {module} import *: name what you need"
+        elif module in LIBRARY:
+            if not self.may_use(module):
+                yield "import", f"{module} is not allowed here: use {self.allowed_imports()}"
+            for name in names:
+                if name in TYPE_CHECKER_NAMES and self.kind != "schema":
+                    yield "directive", f"{name} shows the type checker other code: write it once"
+                if f"{module}.{name}" not in LIBRARY:
+                    yield from self.check_member(module, name)
+        elif self.is_own_module(module):
+            for name in names:
+                yield from self.check_attribute(name)
+                if name in LIBRARY:
+                    yield "import", f"{name} of {module}: write import {name}"
+        elif not (self.kind == "test" and module == "constraints"):
+            message = f"from {module} import … is not allowed here: use {self.allowed_imports()}"
+            yield "import", message
+
+    def is_own_module(self, module: str) -> bool:
+        """Whether code of this kind may take names from this module of the project."""
+        allowed = {
+            "schema": (_SCHEMA,),
+            "state": (_DOMAIN_MODULE,),
+            "constraint": (_STATE_OR_SCHEMA,),
+            "test": (_STATE_OR_SCHEMA, _CONSTRAINT),
+            "query": (_DOMAIN_MODULE,),
+        }
+        return any(pattern.fullmatch(module) for pattern in allowed.get(self.kind, ()))
+
+    def may_use(self, module: str) -> bool:
+        """Whether code of this kind may use this module of the library."""
+        if module == "uac.testing":
+            return self.kind == "test"
+        return module != "builtins" or self.kind in ("schema", "state")
+
+    def allowed_imports(self) -> str:
+        names = sorted(name for name in LIBRARY if self.may_use(name))
+        return ", ".join([*names, "domains.<domain>.…"])
+
+    def check_member(self, module: str, name: str) -> Iterator[tuple[str, str]]:
+        if name not in LIBRARY[module]:
+            yield "import", f"{module}.{name} is not allowed: use another name of {module}"
+
+    def is_type_checking(self, node: ast.stmt) -> TypeGuard[ast.If]:
+        """Whether this is `if TYPE_CHECKING:` around what annotations in quotes name."""
+        match node:
+            case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[]):
+                return self.kind == "schema" and all(
+                    isinstance(one, ast.ImportFrom) and _SCHEMA.fullmatch(one.module or "")
+                    for one in body
+                )
+        return False
+
+    def check_name(self, name: str) -> Iterator[tuple[str, str]]:
+        if name in FORBIDDEN_NAMES:
+            message = f"{name} is not allowed: name things directly, or rename your variable"
+            yield "name", message
+        elif name.startswith("__"):
+            yield "name", f"{name} is not allowed: use a name without leading underscores"
+
+    def check_attribute(self, name: str) -> Iterator[tuple[str, str]]:
+        if name.startswith("_") and name not in NAMED_TUPLE_METHODS:
+            yield "attribute", f".{name} is internal: use public fields and methods"
+        elif name in CLOCK:
+            fix = "take the parameter today or now" if self.kind != "query" else "use today or now"
+            yield "clock", f".{name} reads the clock: {fix} instead"
+        elif name in TYPE_CHECKER_NAMES:
+            yield "directive", f".{name} shows the type checker other code: write it once"
+        elif name in INNER_MODULES:
+            yield "attribute", f".{name} reaches into a module: import what you need"
+
+    def check_call(self, node: ast.Call) -> Iterator[tuple[str, str]]:
+        match node.func:
+            case ast.Name(id=name) if name in FORBIDDEN_CALLS:
+                yield "name", f"{name}() differs from run to run: compare the values or their keys"
+            case ast.Name(id="type") if len(node.args) != 1 or node.keywords:
+                yield "name", "type() with more than one argument builds a class: write a class"
+            case ast.Attribute(attr="astimezone") if not node.args and not node.keywords:
+                yield "clock", ".astimezone() uses the machine's time zone: name one with ZoneInfo"
+            case ast.Attribute(attr="samples"):
+                yield "random", ".samples() is random: compute the quantiles instead"
+            case ast.Attribute(attr="format_map"):
+                yield "attribute", ".format_map() is not allowed: use an f-string"
+            case ast.Attribute(attr="format", value=ast.Constant(value=str(text))):
+                if any("_" in part for part in _format_attributes(text)):
+                    yield "attribute", "the format reads an internal attribute: use an f-string"
+            case ast.Attribute(attr="format"):
+                yield "attribute", ".format() of what is no literal text: use an f-string"
+
+    def check_definition(self, node: ast.FunctionDef | ast.ClassDef) -> Iterator[tuple[str, str]]:
+        yield from self.check_name(node.name)
+        for decorator in node.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            if name not in DECORATORS:
+                message = f"the decorator {ast.unparse(decorator)}: only"
+                yield "decorator", f"{message} {', '.join(sorted(DECORATORS))} are allowed"
+        if isinstance(node, ast.ClassDef) and node.keywords:
+            yield "statement", f"class {node.name} has keywords: a class here has only bases"
+
+    # Rules for what a module does when it is imported: define, and nothing else.
+
+    def check_top_level(self, statement: ast.stmt) -> Iterator[tuple[ast.AST, str]]:
+        if _is_docstring(statement):
+            return
+        match statement:
+            case _ if self.kind == "package":
+                yield statement, "an __init__.py is empty: move the code to a module"
+            case ast.Import() | ast.ImportFrom():
+                pass
+            case _ if self.is_type_checking(statement):
+                pass
+            case ast.ClassDef() if self.kind == "schema":
+                yield from self.check_class(statement)
+            case ast.FunctionDef() if self.kind in ("constraint", "test"):
+                yield from self.check_signature(statement)
+            case ast.Assign() | ast.AnnAssign() if self.kind != "schema":
+                yield from self.check_assignment(statement)
+            case _:
+                what = {
+                    "schema": "imports and classes",
+                    "state": "imports, and collections or records assigned to names",
+                }.get(self.kind, "imports, constants and functions")
+                text = ast.unparse(statement).split("\n")[0][:60]
+                yield statement, f"{text!r} runs on import: this file holds only {what}"
+
+    def check_class(self, node: ast.ClassDef) -> Iterator[tuple[ast.AST, str]]:
+        for base in node.bases:
+            yield from self.check_pure(base)
+        for statement in node.body:
+            match statement:
+                case ast.AnnAssign() | ast.Assign():
+                    yield from self.check_assignment(statement)
+                case ast.FunctionDef():
+                    yield from self.check_signature(statement)
+                case ast.Pass():
+                    pass
+                case _ if not _is_docstring(statement):
+                    yield statement, f"class {node.name} holds more than fields and methods"
+
+    def check_signature(self, node: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
+        arguments = node.args
+        for default in [*arguments.defaults, *filter(None, arguments.kw_defaults)]:
+            yield from self.check_pure(default)
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        every += filter(None, [arguments.vararg, arguments.kwarg])
+        for annotation in [*(argument.annotation for argument in every), node.returns]:
+            if annotation is not None:
+                yield from self.check_pure(annotation)
+        for decorator in node.decorator_list:
+            if isinstance(decorator, ast.Call):
+                for value in [*decorator.args, *(word.value for word in decorator.keywords)]:
+                    yield from self.check_pure(value)
+
+    def check_assignment(self, node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[ast.AST, str]]:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if len(targets) != 1 or not isinstance(targets[0], ast.Name):
+            yield node, "an assignment to more or something else than one name: use one name each"
+        if isinstance(node, ast.AnnAssign):
+            yield from self.check_pure(node.annotation)
+        if node.value is not None:
+            yield from self.check_pure(node.value)
+
+    def check_pure(self, node: ast.expr) -> Iterator[tuple[ast.AST, str]]:
+        """What is evaluated on import: literals, names, and calls of constructors."""
+        match node:
+            case ast.Constant() | ast.Name() | ast.Lambda():
+                return  # a lambda's body does not run
+            case ast.Call(func=function):
+                origin = self.origin(function) or ""
+                known = origin in CONSTRUCTORS or _SCHEMA.fullmatch(origin.rpartition(".")[0])
+                if not known:
+                    text = ast.unparse(function)[:60]
+                    yield node, f"{text}(…) runs on import: call it within a function"
+            case ast.BinOp(op=ast.Pow() | ast.LShift() | ast.MatMult()):
+                yield node, "an operation that can take long on import: write its result"
+            case (
+                ast.Attribute()
+                | ast.Subscript()
+                | ast.Starred()
+                | ast.List()
+                | ast.Tuple()
+                | ast.Set()
+                | ast.Dict()
+                | ast.UnaryOp()
+                | ast.BinOp()
+            ):
+                pass
+            case _:
+                text = ast.unparse(node)[:60]
+                yield node, f"{text!r} runs on import: write a literal, or use it in a function"
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.keyword):
+                yield from self.check_pure(child.value)
+            elif isinstance(child, ast.expr):
+                yield from self.check_pure(child)
+
+    def origin(self, node: ast.expr) -> str | None:
+        """The full name of what an expression names, as far as imports tell."""
+        match node:
+            case ast.Name(id=name):
+                return self.origins.get(name, name)
+            case ast.Attribute(value=value, attr=name):
+                owner = self.origin(value)
+                return None if owner is None else f"{owner}.{name}"
+            case ast.Subscript(value=value):
+                return self.origin(value)
+        return None
+
+    # Rules for what a file has to hold.
+
+    def check_content(self) -> Iterator[Found]:
+        functions = {
+            node.name: node for node in self.tree.body if isinstance(node, ast.FunctionDef)
+        }
+        if self.kind == "constraint":
+            if "check" in functions:
+                yield from self.check_check(functions["check"])
+            else:
+                message = "no check: define def check(today: datetime.date) -> Iterator[Alert]"
+                yield 1, "check", message
+        if self.kind == "test":
+            tests = [node for name, node in functions.items() if name.startswith("test_")]
+            if not tests:
+                yield 1, "test", "no test: define functions named test_…"
+            for node in tests:
+                if _parameters(node):
+                    yield node.lineno, "test", f"{node.name} has parameters: a test takes none"
+
+    def check_check(self, node: ast.FunctionDef) -> Iterator[Found]:
+        parameters = _parameters(node)
+        annotations = {"today": "datetime.date", "now": "datetime.datetime"}
+        plain = [argument.arg for argument in node.args.args] if not node.args.defaults else []
+        if len(parameters) != 1 or plain not in (["today"], ["now"]):
+            message = "check takes one parameter: today: datetime.date, or now: datetime.datetime"
+            yield node.lineno, "check", message
+        else:
+            (parameter,) = parameters
+            wanted = annotations[parameter.arg]
+            if parameter.annotation is None or self.origin(parameter.annotation) != wanted:
+                yield (
+                    node.lineno,
+                    "check",
+                    f"check's parameter is written {parameter.arg}: {wanted}",
+                )
+        returns = "" if node.returns is None else ast.unparse(node.returns)
+        if not re.fullmatch(r"(?:[\w.]*\.)?(?:Iterator|Iterable|list)\[(?:\w+\.)?Alert\]", returns):
+            yield node.lineno, "check", "check returns Iterator[Alert]: write -> Iterator[Alert]"
+
+
+def _parameters(node: ast.FunctionDef) -> list[ast.arg]:
+    arguments = node.args
+    found = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return [*found, *filter(None, [arguments.vararg, arguments.kwarg])]
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and (isinstance(node.value.value, str) or node.value.value is ...)
+    )
+
+
+def _format_attributes(text: str) -> Iterator[str]:
+    """The parts of a format's fields that reach into their values, in nested formats too."""
+    try:
+        for _, field, specification, _ in string.Formatter().parse(text):
+            yield from re.split(r"[.\[\]]", field or "")[1:]
+            yield from _format_attributes(specification or "")
+    except ValueError:
+        return  # the format is broken, and will raise

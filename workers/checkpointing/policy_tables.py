@@ -1,0 +1,82 @@
+"""The names that the static policy allows and forbids; `policy.py` holds the rules."""
+
+import importlib
+from types import MappingProxyType
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# What may be imported, and of it only what is public. Left out: what evaluates strings, builds
+# code, reads files, or tells the type checker to look away.
+_LEFT_OUT = {
+    "dataclasses": _names("make_dataclass"),
+    "typing": _names("ForwardRef get_type_hints no_type_check no_type_check_decorator"),
+    "zoneinfo": _names("TZPATH available_timezones reset_tzpath"),
+}
+_BUILTIN_TYPES = _names("bool bytes dict float frozenset int list object set str tuple type")
+
+
+def _public(name: str) -> frozenset[str]:
+    module = importlib.import_module(name)
+    names = getattr(module, "__all__", None) or [n for n in dir(module) if not n.startswith("_")]
+    return frozenset(names) - _LEFT_OUT.get(name, frozenset())
+
+
+LIBRARY = MappingProxyType(
+    {
+        name: _public(name)
+        for name in (
+            "collections",
+            "collections.abc",
+            "dataclasses",
+            "datetime",
+            "decimal",
+            "enum",
+            "functools",
+            "itertools",
+            "math",
+            "re",
+            "statistics",
+            "typing",
+            "zoneinfo",
+        )
+    }
+    | {
+        "uac": _names("Alert PartialDate Record Ref Severity critical info warning"),
+        "uac.testing": _names("run_check"),
+        # For annotations where a field has the name of a type.
+        "builtins": _BUILTIN_TYPES,
+    }
+)
+
+QUERY_NAMES = {
+    **{name: name for name in ("datetime", "itertools", "math", "re", "statistics")},
+    "date": "datetime.date",
+}
+
+FORBIDDEN_NAMES = _names(
+    "eval exec compile open input globals locals vars dir getattr setattr delattr breakpoint"
+    " memoryview help exit quit"
+)
+# As variables they are common; called, they differ from one process to the next.
+FORBIDDEN_CALLS = _names("id hash")
+# Type checkers take these names to be true, wherever they come from.
+TYPE_CHECKER_NAMES = _names("TYPE_CHECKING MYPY")
+CLOCK = _names(
+    "now today utcnow fromtimestamp utcfromtimestamp localtime gmtime time_ns monotonic"
+    " perf_counter"
+)
+# Modules that an allowed module carries within it.
+INNER_MODULES = _names("sys builtins importlib subprocess")
+NAMED_TUPLE_METHODS = _names("_asdict _fields _replace")
+DECORATORS = _names(
+    "dataclass unique property cached_property staticmethod classmethod cache lru_cache"
+)
+# What may be called while a module is imported, besides the classes of schemas.
+CONSTRUCTORS = _names(
+    "datetime.date datetime.datetime datetime.time datetime.timedelta datetime.timezone"
+    " decimal.Decimal zoneinfo.ZoneInfo uac.PartialDate uac.Ref re.compile enum.auto"
+    " dataclasses.field frozenset set tuple list dict"
+)

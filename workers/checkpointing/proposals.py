@@ -1,0 +1,150 @@
+"""Proposed edits: what a product's own agent or engineer wants to change in a project."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from django.db import transaction
+
+from memory import checkpoints, log, runs
+from memory.checkpoints import Candidate, Decision, HeadMoved
+from memory.models import LogEntry, MemoryUser, Run
+from memory.models.checkpoints import Origin
+from memory.models.log import EntryKind, Outcome
+from memory.models.runs import RunOutcome
+from memory.project import Change, Dismiss, Edit, EditError, apply, edit_from_json, edit_to_json
+from workers.checkpointing import gate
+
+MAX_REBUILDS = 3
+
+
+def execute(run: Run) -> None:
+    """Build the proposal on the head, put it through the gate, and commit it or say why not."""
+    edits = [edit_from_json(edit) for edit in run.input["edits"]]
+    for attempt in range(1, MAX_REBUILDS + 1):
+        user = MemoryUser.objects.select_related("head").get(pk=run.user_id)
+        refusal, change = _build(user, edits)
+        if change is None:
+            _refuse(run, refusal)
+            return
+        verdict = gate.judge(user, user.head, change, judge_code=True)
+        if not verdict.accepted:
+            _refuse(run, verdict)
+            return
+        try:
+            _commit(run, user, edits, change, verdict)
+        except HeadMoved:
+            if attempt == MAX_REBUILDS:
+                raise
+        else:
+            return
+
+
+def _build(user: MemoryUser, edits: Sequence[Edit]) -> tuple[gate.Verdict, Change | None]:
+    verdict = gate.Verdict()
+    findings = list(_unknown_sources(user, edits))
+    project = checkpoints.open_project(user.head, user)
+    for index, edit in enumerate(edits):
+        try:
+            apply(project, edit)
+        except EditError as error:
+            findings.append({"edit": index, "code": error.code, "message": str(error)})
+            break
+    change = None
+    if not findings:
+        try:
+            change = project.change()
+        except EditError as error:
+            findings.append({"code": error.code, "message": str(error)})
+    verdict.checks.append(gate.Check("edits", findings))
+    return verdict, change
+
+
+def _unknown_sources(user: MemoryUser, edits: Sequence[Edit]) -> Iterator[Mapping[str, Any]]:
+    for index, edit in enumerate(edits):
+        for seq in edit.sources:
+            if not 1 <= seq <= user.last_seq:
+                yield {
+                    "edit": index,
+                    "code": "unknown_source",
+                    "message": f"cites entry {seq}; the log has entries 1 to {user.last_seq}",
+                }
+
+
+def _refuse(run: Run, verdict: gate.Verdict) -> None:
+    runs.finish(
+        run,
+        runs.Result(
+            outcome=RunOutcome.REJECTED,
+            output={"version": None, "verdict": verdict.to_json()},
+            error={"type": "rejected", "message": verdict.reason, "path": None, "line": None},
+            runner=verdict.runner,
+            timings=verdict.timings,
+        ),
+    )
+
+
+def _commit(
+    run: Run,
+    user: MemoryUser,
+    edits: Sequence[Edit],
+    change: Change,
+    verdict: gate.Verdict,
+) -> None:
+    with transaction.atomic():
+        # Locked before it is decided which entries are still pending.
+        MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        checkpoint = user.head
+        decisions = _decisions(user, edits)
+        if change.files:
+            candidate = Candidate(
+                parent=user.head,
+                change=change,
+                edits=[edit_to_json(edit) for edit in edits],
+                origin=Origin.PROPOSED,
+                seen_seq=max([user.head.seen_seq if user.head else 0, *_sources(edits)]),
+                verdict=verdict.to_json(),
+                bytecode=verdict.bytecode,
+                image_digest=verdict.image_digest,
+            )
+            checkpoint = checkpoints.commit(run, user, candidate, decisions)
+        else:
+            checkpoints.decide(run, user, decisions)
+        runs.finish(
+            run,
+            runs.Result(
+                outcome=RunOutcome.OK,
+                output={
+                    "version": checkpoint.version if checkpoint else None,
+                    "verdict": verdict.to_json(),
+                },
+                runner=verdict.runner,
+                timings=verdict.timings,
+            ),
+        )
+
+
+def _decisions(user: MemoryUser, edits: Sequence[Edit]) -> list[Decision]:
+    """Settle the pending entries that the edits cite. Typed entries settle in their own lane."""
+    dismissed = {
+        seq: edit.reason for edit in edits if isinstance(edit, Dismiss) for seq in edit.sources
+    }
+    cited = set(_sources(edits))
+    pending = (
+        set(
+            LogEntry.objects.filter(user=user, seq__in=cited)
+            .exclude(kind=EntryKind.RECORD)
+            .values_list("seq", flat=True)
+        )
+        - log.outcomes(user, cited).keys()
+    )
+    return [
+        Decision(seq, Outcome.DISMISSED, dismissed[seq])
+        if seq in dismissed
+        else Decision(seq, Outcome.COVERED)
+        for seq in sorted(pending)
+    ]
+
+
+def _sources(edits: Sequence[Edit]) -> Iterator[int]:
+    for edit in edits:
+        yield from edit.sources

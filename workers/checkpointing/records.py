@@ -1,0 +1,185 @@
+"""Checkpoints from typed entries: no model, trusted code alone.
+
+Pending `record` entries become edits, the edits a candidate, and it goes through the gate. An entry
+that contradicts the schema, or that makes the gate refuse (found by bisecting), is rejected
+with the reason; the others go through.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+from django.conf import settings
+
+from memory import checkpoints, lanes, leases
+from memory.checkpoints import Candidate, Decision, HeadMoved
+from memory.hints import send_hint
+from memory.models import Lane, LogEntry, MemoryUser
+from memory.models.checkpoints import Origin
+from memory.models.log import Outcome
+from memory.models.users import LaneName
+from memory.project import Change, Edit, EditError, RecordEntry, apply, compile_record, edit_to_json
+from workers.checkpointing import gate
+
+logger = structlog.get_logger(__name__)
+
+# Whoever loses the race for the head builds again on the new one, this many times in one claim.
+MAX_REBUILDS = 3
+# One claim makes this many checkpoints at most; a user with a long backlog gives way to others.
+MAX_CHECKPOINTS = 10
+
+
+def checkpoint_pending(user_pk: int) -> None:
+    """Settle the user's pending typed entries, batch by batch, unless another worker is at it."""
+    lane = leases.claim(
+        Lane.objects.filter(user_id=user_pk, name=LaneName.RECORDS, due_at__isnull=False)
+    )
+    if lane is None:
+        return
+    try:
+        with leases.kept(lane):
+            for _ in range(MAX_CHECKPOINTS):
+                entries = lanes.pending(lane, settings.UAC_CHECKPOINT_BATCH)
+                if not entries:
+                    break
+                _settle(lane, entries)
+                lanes.advance(lane, entries[-1].seq)
+            more = lanes.release(lane)
+    except leases.LeaseLost:
+        logger.warning("lease_lost", user=user_pk)
+        return
+    except Exception as error:
+        leases.fail(lane, f"{type(error).__name__}: {error}")
+        raise
+    if more:
+        send_hint("workers.tasks.checkpoint_records", [user_pk])
+
+
+def _settle(lane: Lane, entries: Sequence[LogEntry]) -> None:
+    """Give every entry of the batch an outcome, with a new checkpoint where one comes of it."""
+    for attempt in range(1, MAX_REBUILDS + 1):
+        user = MemoryUser.objects.select_related("head").get(pk=lane.user_id)
+        draft = _best_draft(user, entries)
+        decisions = [
+            Decision(entry.seq, Outcome.REJECTED, draft.rejected[entry.seq])
+            if entry.seq in draft.rejected
+            else Decision(entry.seq, Outcome.COVERED)
+            for entry in entries
+        ]
+        try:
+            if not draft.change.files:
+                checkpoints.decide(lane, user, decisions)
+                return
+            candidate = Candidate(
+                parent=user.head,
+                change=draft.change,
+                edits=[edit_to_json(edit) for edit in draft.edits],
+                origin=Origin.RECORDS,
+                seen_seq=max(user.head.seen_seq if user.head else 0, entries[-1].seq),
+                verdict=draft.verdict.to_json(),
+                bytecode=draft.verdict.bytecode,
+                image_digest=draft.verdict.image_digest,
+            )
+            checkpoint = checkpoints.commit(lane, user, candidate, decisions)
+        except HeadMoved:
+            if attempt == MAX_REBUILDS:
+                raise
+        else:
+            logger.info(
+                "checkpoint_accepted",
+                user=user.pk,
+                version=checkpoint.version,
+                entries=len(entries),
+                rejected=len(draft.rejected),
+                **draft.verdict.counts,
+            )
+            return
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """The entries as a change of the project, and what the gate says of it."""
+
+    change: Change
+    edits: Sequence[Edit]
+    rejected: dict[int, str]
+    verdict: gate.Verdict
+
+
+def _best_draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
+    """Return an accepted draft with as many of the entries as the gate lets through."""
+    draft = _draft(user, entries)
+    if draft.verdict.accepted:
+        return draft
+    offenders = _offenders(user, [], entries, draft.verdict)
+    innocent = [entry for entry in entries if entry.seq not in offenders]
+    draft = _draft(user, innocent)
+    if not draft.verdict.accepted:
+        raise gate.GateUnavailable(
+            f"entries that passed one by one fail together: {draft.verdict.reason}"
+        )
+    return _Draft(draft.change, draft.edits, {**draft.rejected, **offenders}, draft.verdict)
+
+
+def _offenders(
+    user: MemoryUser,
+    base: Sequence[LogEntry],
+    entries: Sequence[LogEntry],
+    verdict: gate.Verdict,
+) -> dict[int, str]:
+    """Find by bisecting which entries make the gate refuse, on top of an accepted `base`."""
+    if len(entries) == 1:
+        return {entries[0].seq: verdict.reason}
+    found: dict[int, str] = {}
+    middle = len(entries) // 2
+    accepted = list(base)
+    for half in (entries[:middle], entries[middle:]):
+        draft = _draft(user, [*accepted, *half])
+        if not draft.verdict.accepted:
+            found |= _offenders(user, accepted, half, draft.verdict)
+        accepted += [entry for entry in half if entry.seq not in found]
+    return found
+
+
+def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
+    """Compile the entries on the user's head and judge the result.
+
+    An entry that contradicts the schema is left out, with the reason in `rejected`.
+    """
+    rejected: dict[int, str] = {}
+    while True:
+        project = checkpoints.open_project(user.head, user)
+        edits: list[Edit] = []
+        for entry in entries:
+            if entry.seq in rejected:
+                continue
+            try:
+                compiled = compile_record(project, _record_entry(entry))
+            except EditError as error:
+                rejected[entry.seq] = str(error)
+                continue
+            try:
+                for edit in compiled:
+                    apply(project, edit)
+            except EditError as error:
+                # Some of its edits are in the project already: start again without the entry.
+                rejected[entry.seq] = str(error)
+                break
+            edits += compiled
+        else:
+            change = project.change()
+            verdict = gate.judge(user, user.head, change) if change.files else gate.Verdict()
+            return _Draft(change, edits, rejected, verdict)
+
+
+def _record_entry(entry: LogEntry) -> RecordEntry:
+    statement = entry.data or {}
+    return RecordEntry(
+        seq=entry.seq,
+        domain=statement.get("domain", "general"),
+        type=statement["type"],
+        key=statement.get("key"),
+        collection=statement.get("collection"),
+        data=statement.get("data", {}),
+        retired=statement.get("retired", False),
+    )

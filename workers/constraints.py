@@ -1,0 +1,126 @@
+"""Constraint runs: what the constraints of a version find at an instant, and the alerts of it."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from django.db import transaction
+
+from memory import alerts, runs
+from memory.alerts import Finding
+from memory.models import Run
+from memory.models.alerts import AlertKind, Severity
+from memory.models.runs import RunOutcome
+from memory.project import Outline
+from workers.errors import error_json, user_error_json
+from workers.projects import loaded
+from workers.sandbox.runner import ConstraintResult, FoundAlert, SandboxError
+
+# Stands for the project where it did not load, so that no constraint could run.
+PROJECT = "project"
+
+
+def execute(run: Run) -> None:
+    """Run every constraint of the run's checkpoint, and bring the user's alerts in line."""
+    assert run.checkpoint is not None
+    existing = [
+        f"constraints/{name}.py" for name in Outline.from_json(run.checkpoint.outline).constraints
+    ]
+    started = time.monotonic()
+    runner = ""
+    try:
+        with loaded(run.checkpoint) as sandbox:
+            runner = sandbox.runner_name
+            ready = time.monotonic()
+            ran = sandbox.run_constraints(now=run.instant, time_zone=run.user.time_zone)
+    except SandboxError as error:
+        _finish(
+            run,
+            [alerts.failure(PROJECT, error_json(error))],
+            spoke=[],
+            existing=[*existing, PROJECT],
+            result=runs.Result(
+                outcome=RunOutcome(error.outcome),
+                error=error_json(error),
+                stdout=error.usage.stdout,
+                runner=runner,
+                timings={"total": time.monotonic() - started},
+            ),
+        )
+        return
+    failed = [result for result in ran.results if result.error is not None]
+    _finish(
+        run,
+        _findings(ran.results),
+        spoke=[*(result.path for result in ran.results if result.error is None), PROJECT],
+        existing=[*existing, PROJECT],
+        result=runs.Result(
+            outcome=RunOutcome.USER_ERROR if failed else RunOutcome.OK,
+            output={"constraints": [_result_json(result) for result in ran.results]},
+            error=user_error_json(failed[0].error) if failed and failed[0].error else None,
+            stdout=ran.usage.stdout,
+            runner=runner,
+            timings={
+                "load": ready - started,
+                "constraints": ran.usage.seconds,
+                "total": time.monotonic() - started,
+            },
+            memory_bytes=ran.usage.memory_bytes,
+        ),
+    )
+
+
+def _finish(
+    run: Run,
+    findings: Sequence[Finding],
+    *,
+    spoke: Sequence[str],
+    existing: Sequence[str],
+    result: runs.Result,
+) -> None:
+    with transaction.atomic():
+        applied = alerts.apply(run, findings, spoke=spoke, existing=existing)
+        if not applied:
+            result = runs.Result(
+                outcome=RunOutcome.SUPERSEDED, runner=result.runner, timings=result.timings
+            )
+        runs.finish(run, result)
+
+
+def _findings(results: Sequence[ConstraintResult]) -> list[Finding]:
+    findings = []
+    for result in results:
+        if result.error is not None:
+            findings.append(alerts.failure(result.path, user_error_json(result.error)))
+        findings += [_finding(result.path, alert) for alert in result.alerts]
+    return findings
+
+
+def _finding(path: str, alert: FoundAlert) -> Finding:
+    return Finding(
+        constraint=path,
+        kind=AlertKind.FINDING,
+        severity=Severity(alert.severity),
+        message=alert.message,
+        key=alert.key,
+        evidence=[
+            {
+                "class": item.class_name,
+                "domain": item.domain,
+                "collection": item.collection,
+                "key": item.key,
+                "sources": list(item.sources),
+            }
+            for item in alert.evidence
+        ],
+    )
+
+
+def _result_json(result: ConstraintResult) -> dict[str, Any]:
+    return {
+        "path": result.path,
+        "seconds": result.seconds,
+        "error": user_error_json(result.error) if result.error else None,
+        "alerts": [asdict(alert) for alert in result.alerts],
+    }

@@ -1,0 +1,63 @@
+"""Queries: Python over a user's state, answered with the value as computed."""
+
+import time
+
+from memory import runs
+from memory.models import Run
+from memory.models.runs import RunOutcome
+from workers.checkpointing.policy import check_query
+from workers.errors import error_json
+from workers.projects import loaded
+from workers.sandbox.runner import SandboxError
+
+
+def execute(run: Run) -> None:
+    """Evaluate the run's code on its checkpoint and store what it came to."""
+    assert run.checkpoint is not None
+    code = run.input["code"]
+    if findings := check_query(code):
+        first = findings[0]
+        error = {
+            "type": "SyntaxError" if first.code == "syntax" else "PolicyError",
+            "message": first.message,
+            "path": first.path,
+            "line": first.line,
+        }
+        runs.finish(run, runs.Result(outcome=RunOutcome.USER_ERROR, error=error))
+        return
+
+    started = time.monotonic()
+    runner = ""
+    try:
+        with loaded(run.checkpoint) as sandbox:
+            runner = sandbox.runner_name
+            ready = time.monotonic()
+            evaluation = sandbox.evaluate(code, now=run.instant, time_zone=run.user.time_zone)
+    except SandboxError as error:
+        runs.finish(
+            run,
+            runs.Result(
+                outcome=RunOutcome(error.outcome),
+                error=error_json(error),
+                stdout=error.usage.stdout,
+                runner=runner,
+                timings={"total": time.monotonic() - started},
+                memory_bytes=error.usage.memory_bytes,
+            ),
+        )
+        return
+    runs.finish(
+        run,
+        runs.Result(
+            outcome=RunOutcome.OK,
+            output={"value": evaluation.value, "type": evaluation.type},
+            stdout=evaluation.usage.stdout,
+            runner=runner,
+            timings={
+                "load": ready - started,
+                "evaluate": evaluation.usage.seconds,
+                "total": time.monotonic() - started,
+            },
+            memory_bytes=evaluation.usage.memory_bytes,
+        ),
+    )

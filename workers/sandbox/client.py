@@ -1,0 +1,375 @@
+"""The host's end of the protocol: a sandbox behind a channel of bytes, whatever runs it.
+
+Every answer is checked before anything is made of it: its size before it is read, then its depth,
+its id and its shape. An answer that fails a check breaks the sandbox.
+"""
+
+import dataclasses
+import datetime
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from sandbox_image.uac import protocol
+from sandbox_image.uac.protocol import ProtocolError
+from workers.sandbox.runner import (
+    COMPILE_LIMITS,
+    DEFAULT_LIMITS,
+    DUMP_LIMITS,
+    LOAD_LIMITS,
+    ConstraintResult,
+    ConstraintRun,
+    Dump,
+    Evaluation,
+    Evidence,
+    FoundAlert,
+    Limits,
+    Loaded,
+    SandboxError,
+    TestResult,
+    TestRun,
+    Usage,
+    UserError,
+)
+
+HELLO_BYTES = 4096
+START_SECONDS = 20.0
+# The runner enforces the limits itself; the host waits so much longer before it stops believing.
+GRACE_SECONDS = 5.0
+# What an answer holds besides its result: what was printed, an error, what surrounds them.
+ANSWER_OVERHEAD_BYTES = 512 * 1024
+
+SEVERITIES = ("info", "warning", "critical")
+
+Value = TypeVar("Value")
+
+
+class Channel(Protocol):
+    """Bytes to and from the runner in a sandbox."""
+
+    def send(self, data: bytes, deadline: float) -> None:
+        """Write all of it; EOFError if the runner is gone, TimeoutError past the deadline."""
+        ...
+
+    def receive(self, count: int, deadline: float) -> bytes:
+        """So many bytes, fewer only at the end of the stream; TimeoutError past the deadline."""
+        ...
+
+    def close(self) -> None:
+        """Destroy the sandbox with everything in it; may be called again."""
+        ...
+
+
+class ChannelSandbox:
+    """A Sandbox over a channel. The deadlines of a channel are on the monotonic clock."""
+
+    def __init__(
+        self, channel: Channel, *, runner_name: str, image_digest: str, hash_seed: int
+    ) -> None:
+        """Wait for the runner's hello; SandboxError if it does not come or is not ours."""
+        self.runner_name = runner_name
+        self.image_digest = image_digest
+        self._channel = channel
+        self._alive = True
+        self._id = 0
+        hello = self._exchange(None, START_SECONDS, HELLO_BYTES)
+        if hello.get("hello") != protocol.VERSION or hello.get("hash_seed") != str(hash_seed):
+            raise self._broken(
+                "protocol_error",
+                f"the runner says {hello}, not version {protocol.VERSION} and seed {hash_seed}:"
+                " rebuild its image from this release",
+            )
+
+    @property
+    def alive(self) -> bool:
+        """False once the sandbox broke."""
+        return self._alive
+
+    def compile(
+        self, files: Mapping[str, str], *, limits: Limits = COMPILE_LIMITS
+    ) -> dict[str, str]:
+        """See Sandbox."""
+        answer = self._request("compile", limits, limits.total_seconds, files=dict(files))
+        with self._checking():
+            bytecode = _take(_take(answer, "result", dict), "bytecode", dict)
+            if bytecode.keys() != files.keys():
+                raise ProtocolError("bytecode of other files than asked for")
+            return {path: _take(bytecode, path, str) for path in bytecode}
+
+    def load(
+        self,
+        sources: Mapping[str, str] | None = None,
+        *,
+        bytecode: Mapping[str, str] | None = None,
+        removed: Sequence[str] = (),
+        limits: Limits = LOAD_LIMITS,
+    ) -> Loaded:
+        """See Sandbox."""
+        answer = self._request(
+            "load",
+            limits,
+            limits.wall_seconds,
+            sources=dict(sources or {}),
+            bytecode=dict(bytecode or {}),
+            removed=list(removed),
+        )
+        with self._checking():
+            result = _take(answer, "result", dict)
+            return Loaded(
+                modules=_take(result, "modules", int),
+                executed=_take(result, "executed", int),
+                usage=_usage(answer),
+            )
+
+    def evaluate(
+        self,
+        code: str,
+        *,
+        now: datetime.datetime,
+        time_zone: str,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> Evaluation:
+        """See Sandbox."""
+        answer = self._request(
+            "evaluate", limits, limits.wall_seconds, code=code, **_instant(now, time_zone)
+        )
+        with self._checking():
+            result = _take(answer, "result", dict)
+            if "value" not in result:
+                raise ProtocolError("no value")
+            protocol.check_typed_json(result["value"])
+            return Evaluation(
+                value=result["value"], type=_take(result, "type", str), usage=_usage(answer)
+            )
+
+    def run_constraints(
+        self,
+        paths: Sequence[str] | None = None,
+        *,
+        now: datetime.datetime,
+        time_zone: str,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> ConstraintRun:
+        """See Sandbox."""
+        answer = self._request(
+            "constraints",
+            limits,
+            limits.total_seconds,
+            paths=None if paths is None else list(paths),
+            **_instant(now, time_zone),
+        )
+        with self._checking():
+            results = tuple(_constraint_result(item) for item in _take_objects(answer, "result"))
+            if paths is not None and [result.path for result in results] != list(paths):
+                raise ProtocolError("results of other constraints than asked for")
+            return ConstraintRun(results=results, usage=_usage(answer))
+
+    def run_tests(
+        self, paths: Sequence[str] | None = None, *, limits: Limits = DEFAULT_LIMITS
+    ) -> TestRun:
+        """See Sandbox."""
+        answer = self._request(
+            "tests",
+            limits,
+            limits.total_seconds,
+            paths=None if paths is None else list(paths),
+        )
+        with self._checking():
+            results = tuple(
+                TestResult(name=_take(item, "name", str), error=_error(item.get("error")))
+                for item in _take_objects(answer, "result")
+            )
+            asked = {result.name.partition("::")[0] for result in results}
+            if paths is not None and not asked <= set(paths):
+                raise ProtocolError("results of other tests than asked for")
+            return TestRun(results=results, usage=_usage(answer))
+
+    def dump(self, paths: Sequence[str] | None = None, *, limits: Limits = DUMP_LIMITS) -> Dump:
+        """See Sandbox."""
+        answer = self._request(
+            "dump",
+            limits,
+            limits.wall_seconds,
+            paths=None if paths is None else list(paths),
+        )
+        with self._checking():
+            result = _take(answer, "result", dict)
+            counts = _take(result, "counts", dict)
+            for domain in counts:
+                for collection in _take(counts, domain, dict):
+                    _take(counts[domain], collection, int)
+            records = _take(result, "records", dict)
+            if paths is not None and records.keys() != set(paths):
+                raise ProtocolError("records of other files than asked for")
+            for path in records:
+                for collection in _take(records, path, dict):
+                    _take_objects(records[path], collection)
+                    protocol.check_typed_json(records[path][collection])
+            return Dump(counts=counts, records=records, usage=_usage(answer))
+
+    def _request(
+        self, operation: str, limits: Limits, seconds: float, **parameters: Any
+    ) -> dict[str, Any]:
+        """Ask, and return the answer if its outcome is ok; else SandboxError."""
+        self._id += 1
+        answer = self._exchange(
+            {
+                "id": self._id,
+                "op": operation,
+                "limits": dataclasses.asdict(limits),
+                **parameters,
+            },
+            min(seconds, limits.total_seconds) + GRACE_SECONDS,
+            limits.result_bytes + ANSWER_OVERHEAD_BYTES,
+        )
+        with self._checking():
+            if type(answer.get("id")) is not int or answer["id"] != self._id:
+                raise ProtocolError("not the id of the request")
+            outcome, message = _take(answer, "outcome", str), _take(answer, "message", str)
+            if outcome == "ok":
+                return answer
+            if outcome not in protocol.OUTCOMES:
+                raise ProtocolError("no outcome")
+            usage = _usage(answer) if "stdout" in answer else None
+            error = _error(answer.get("error"))
+        raise SandboxError(outcome, message, error, usage)
+
+    def _exchange(
+        self, request: dict[str, Any] | None, seconds: float, max_bytes: int
+    ) -> dict[str, Any]:
+        """Send a frame, if one is given, and return the next one that comes back."""
+        if not self._alive:
+            raise SandboxError("killed", "the sandbox has ended: open another one")
+        try:
+            data = protocol.encode_frame(request) if request is not None else b""
+        except ProtocolError as error:  # the caller's request; the sandbox never saw it
+            raise SandboxError("protocol_error", str(error)) from None
+        deadline = time.monotonic() + seconds
+        try:
+            self._channel.send(data, deadline)
+            message = protocol.read_frame(
+                lambda count: self._channel.receive(count, deadline), max_bytes
+            )
+        except TimeoutError:
+            raise self._broken("timeout", f"no answer within {seconds:g} s") from None
+        except EOFError:
+            raise self._broken("killed", "the sandbox ended") from None
+        except ProtocolError as error:
+            raise self._broken("protocol_error", str(error)) from None
+        except BaseException:
+            # Interrupted halfway, the stream is out of step: a later answer would be this one's.
+            self._break()
+            raise
+        if message is None:
+            raise self._broken("killed", "the sandbox ended without an answer")
+        return message
+
+    def _break(self) -> None:
+        self._alive = False
+        self._channel.close()
+
+    def _broken(self, outcome: str, message: str) -> SandboxError:
+        self._break()
+        return SandboxError(outcome, message)
+
+    @contextmanager
+    def _checking(self) -> Iterator[None]:
+        """Within it, a ProtocolError breaks the sandbox."""
+        try:
+            yield
+        except ProtocolError as error:
+            raise self._broken("protocol_error", f"the answer: {error}") from error
+
+
+def _instant(now: datetime.datetime, time_zone: str) -> dict[str, str]:
+    if now.tzinfo is None:
+        raise ValueError("now has no time zone: give an aware datetime")
+    try:
+        ZoneInfo(time_zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"time_zone {time_zone!r} is no zone such as 'Europe/Berlin'") from None
+    return {"now": now.isoformat(), "time_zone": time_zone}
+
+
+def _take(value: dict[str, Any], name: str, kind: type[Value]) -> Value:
+    """A field of an answer, of exactly this type."""
+    found = value.get(name)
+    if type(found) is not kind:
+        raise ProtocolError(f"{name} is no {kind.__name__}")
+    return found
+
+
+def _take_objects(value: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    found: list[Any] = _take(value, name, list)
+    if not all(isinstance(item, dict) for item in found):
+        raise ProtocolError(f"{name} is no list of objects")
+    return found
+
+
+def _number(value: dict[str, Any], name: str) -> float:
+    found = value.get(name)
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or found < 0:
+        raise ProtocolError(f"{name} is no number from zero on")
+    return float(found)
+
+
+def _usage(answer: dict[str, Any]) -> Usage:
+    return Usage(
+        stdout=_take(answer, "stdout", str),
+        seconds=_number(answer, "seconds"),
+        cpu_seconds=_number(answer, "cpu_seconds"),
+        memory_bytes=int(_number(answer, "memory_bytes")),
+    )
+
+
+def _error(value: Any) -> UserError | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise ProtocolError("error is no object")
+    return UserError(
+        type=_take(value, "type", str),
+        message=_take(value, "message", str),
+        path=None if value.get("path") is None else _take(value, "path", str),
+        line=None if value.get("line") is None else _take(value, "line", int),
+        traceback=_take(value, "traceback", str),
+    )
+
+
+def _constraint_result(value: dict[str, Any]) -> ConstraintResult:
+    return ConstraintResult(
+        path=_take(value, "path", str),
+        alerts=tuple(_alert(alert) for alert in _take_objects(value, "alerts")),
+        error=_error(value.get("error")),
+        seconds=_number(value, "seconds"),
+    )
+
+
+def _alert(value: dict[str, Any]) -> FoundAlert:
+    if value.get("severity") not in SEVERITIES:
+        raise ProtocolError("no severity")
+    evidence = tuple(_evidence(item) for item in _take_objects(value, "evidence"))
+    key = None if value.get("key") is None else _take(value, "key", str)
+    if not evidence and not key:
+        raise ProtocolError("an alert without evidence and key")
+    return FoundAlert(
+        severity=value["severity"],
+        message=_take(value, "message", str),
+        key=key,
+        evidence=evidence,
+    )
+
+
+def _evidence(value: dict[str, Any]) -> Evidence:
+    sources: list[Any] = _take(value, "sources", list)
+    if not all(type(source) is int for source in sources):
+        raise ProtocolError("sources are no integers")
+    return Evidence(
+        class_name=_take(value, "class", str),
+        domain=_take(value, "domain", str),
+        collection=_take(value, "collection", str),
+        key=_take(value, "key", str),
+        sources=tuple(sources),
+    )

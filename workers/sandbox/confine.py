@@ -1,0 +1,157 @@
+"""Starts the runner of a sandbox as a confined process; `process.py` starts this as a script.
+
+    confine.py FOLDER_OF_SANDBOX_IMAGE TIME_ZONES HOST_PID
+
+Two processes come of it. The runner has, where the kernel allows, namespaces of its own: it sees
+no network, no other process, and of the file system nothing but the standard library and the time
+zones, read-only. It never runs as root. The watcher, this process, runs no user code and waits
+for the first of three ends: the host closes our standard input, the host dies, the runner dies.
+Then it kills what is left.
+"""
+
+import ctypes
+import os
+import resource
+import select
+import signal
+import sys
+import sysconfig
+import traceback
+import zoneinfo
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+NAMESPACES = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET
+
+MS_RDONLY = 0x1
+MS_NOSUID = 0x2
+MS_NODEV = 0x4
+MS_NOEXEC = 0x8
+MS_REMOUNT = 0x20
+MS_BIND = 0x1000
+MS_REC = 0x4000
+MS_PRIVATE = 0x40000
+
+CAPABILITY_VERSION_3 = 0x20080522
+
+NOBODY = 65534
+
+# Every system has it, no library lives in it, and the runner has no use for it.
+ROOT = Path("/proc")
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main() -> NoReturn:
+    """Confine, start and watch the runner."""
+    package_folder, zones, host_pid = sys.argv[1:]
+    host = os.pidfd_open(os.getppid())
+    if os.getppid() != int(host_pid):
+        raise SystemExit("the host has gone")
+
+    sys.path.insert(0, package_folder)
+    from sandbox_image import processes, runner
+
+    sys.path.remove(package_folder)
+    runner.prepare()
+    zoneinfo.reset_tzpath([zones])
+    isolated = enter_namespaces()
+    errors = os.dup(2)
+    requests, answers = runner.take_descriptors()
+    processes.prctl(processes.PR_SET_CHILD_SUBREAPER, 1)
+    pid = os.fork()
+    if pid == 0:
+        os.close(host)
+        try:
+            if isolated:
+                with suppress(OSError):
+                    enter_root(zones)
+            drop_privileges()
+            # After the privileges: dropping them would clear it.
+            processes.prctl(processes.PR_SET_PDEATHSIG, signal.SIGKILL)
+            processes.prctl(processes.PR_SET_NO_NEW_PRIVS, 1)
+        except Exception:
+            os.write(errors, traceback.format_exc().encode())
+            raise SystemExit(1) from None
+        os.close(errors)
+        for kind in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
+            resource.setrlimit(kind, (0, 0))
+        runner.serve(requests, answers)
+        raise SystemExit(0)
+    os.close(answers)
+    os.close(errors)
+    poller = select.poll()
+    poller.register(requests, 0)  # whether it hung up; what comes in is the runner's
+    poller.register(host, select.POLLIN)
+    poller.register(os.pidfd_open(pid), select.POLLIN)
+    poller.poll()
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    processes.kill_descendants()
+    raise SystemExit(0)
+
+
+def enter_namespaces() -> bool:
+    """Leave the host's namespaces, if the kernel lets this user; the process id with a fork."""
+    user, group = os.geteuid(), os.getegid()
+    if user == 0:
+        return bool(libc.unshare(NAMESPACES) == 0)
+    if libc.unshare(NAMESPACES | CLONE_NEWUSER) != 0:
+        return False
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+    Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    return True
+
+
+def enter_root(zones: str) -> None:
+    """Make an empty, read-only file system the root, with only the folders that are needed.
+
+    They keep their paths, so that this interpreter still finds them.
+    """
+    needed = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), zones}
+    os.umask(0o022)
+    mount(None, Path("/"), None, MS_REC | MS_PRIVATE)
+    closed = MS_NOSUID | MS_NODEV | MS_NOEXEC
+    mount("tmpfs", ROOT, "tmpfs", closed, "size=64k,mode=755")
+    for folder in sorted(needed):
+        target = ROOT / folder.lstrip("/")
+        target.mkdir(parents=True, exist_ok=True)
+        mount(folder, target, None, MS_BIND | MS_REC)
+        mount(None, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
+    mount(None, ROOT, None, MS_REMOUNT | MS_RDONLY | closed)
+    os.chroot(ROOT)
+    os.chdir("/")
+
+
+def mount(
+    source: str | None, target: Path, kind: str | None, flags: int, options: str | None = None
+) -> None:
+    """Mount; OSError if the kernel refuses."""
+    arguments = [text.encode() if text is not None else None for text in (source, kind, options)]
+    if libc.mount(arguments[0], bytes(target), arguments[1], flags, arguments[2]) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"mount {target}: {os.strerror(number)}")
+
+
+def drop_privileges() -> None:
+    """Become nobody if root, and give up what a namespace of our own would let us do."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    nothing = (ctypes.c_uint32 * 6)()
+    if libc.capset(header, nothing) != 0:
+        raise OSError(ctypes.get_errno(), "capset")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""The process runner: a sandbox for development, an ordinary process confined by `confine.py`.
+
+It needs Linux and nothing else. It shares the host's kernel interface, memory and user ids, and
+where the kernel allows no namespaces it also shares the network and a readable file system: it is
+for demonstrations and tests, production settings refuse it.
+"""
+
+import hashlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import zoneinfo
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, cast
+
+import sandbox_image
+from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.runner import Sandbox, SandboxError
+
+PACKAGE = Path(sandbox_image.__file__).parent
+CLOSE_SECONDS = 5.0
+READ_BYTES = 1024 * 1024
+
+
+@contextmanager
+def open_sandbox(*, hash_seed: int = 0) -> Iterator[Sandbox]:
+    """A fresh sandbox in a process of its own, gone with all its processes afterwards."""
+    channel = ProcessChannel(hash_seed)
+    try:
+        try:
+            sandbox = ChannelSandbox(
+                channel,
+                runner_name="process",
+                image_digest=_image_digest(),
+                hash_seed=hash_seed,
+            )
+        except SandboxError as error:
+            raise SandboxError(
+                error.outcome, f"{error.message}; it said: {channel.last_words}"
+            ) from error
+        yield sandbox
+    finally:
+        channel.close()
+
+
+class ProcessChannel:
+    """A confined runner and the pipes to it. Nothing is left when this process dies, even by -9."""
+
+    def __init__(self, hash_seed: int) -> None:
+        # No preexec_fn, which is not safe beside threads, and no death signal from here, which
+        # would come when the thread ends that happened to open the sandbox: confine.py does both
+        # jobs from within.
+        self._process = subprocess.Popen(  # noqa: S603
+            [
+                sys.executable,
+                *("-s", "-S", "-P", "-B"),  # -I would also ignore the seed
+                str(Path(__file__).with_name("confine.py")),
+                str(PACKAGE.parent),
+                str(_time_zones()),
+                str(os.getpid()),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            cwd="/",
+            env={"PYTHONHASHSEED": str(hash_seed)},
+            start_new_session=True,
+        )
+        pipes = self._process.stdin, self._process.stdout, self._process.stderr
+        assert all(pipes)
+        self._requests, self._answers, self._errors = cast("tuple[IO[bytes], ...]", pipes)
+        for pipe in (self._requests, self._answers, self._errors):
+            os.set_blocking(pipe.fileno(), False)
+        self._closed = False
+        self.last_words = ""  # once closed: what a runner that did not start wrote about it
+
+    @property
+    def pid(self) -> int:
+        """The process that watches the runner, and leads its session."""
+        return self._process.pid
+
+    def send(self, data: bytes, deadline: float) -> None:
+        """Write all of it; EOFError if the runner is gone, TimeoutError past the deadline."""
+        view = memoryview(data)
+        while view:
+            _wait(self._requests.fileno(), select.POLLOUT, deadline)
+            try:
+                view = view[os.write(self._requests.fileno(), view) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:
+                raise EOFError from None
+
+    def receive(self, count: int, deadline: float) -> bytes:
+        """So many bytes, fewer only at the end of the stream; TimeoutError past the deadline."""
+        received = bytearray()
+        while len(received) < count:
+            _wait(self._answers.fileno(), select.POLLIN, deadline)
+            data = os.read(self._answers.fileno(), min(count - len(received), READ_BYTES))
+            if not data:
+                break
+            received += data
+        return bytes(received)
+
+    def close(self) -> None:
+        """Destroy the sandbox; may be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        self._requests.close()  # at which the watcher kills the runner
+        self._answers.close()
+        try:
+            self._process.wait(CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            # The runner dies with its watcher, and all its processes with the runner.
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self.last_words = (self._errors.read() or b"").decode(errors="replace").strip()[-1000:]
+        self._errors.close()
+
+
+def _wait(descriptor: int, event: int, deadline: float) -> None:
+    poller = select.poll()
+    poller.register(descriptor, event)
+    if not poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        raise TimeoutError
+
+
+@cache
+def _image_digest() -> str:
+    """What the bytecode of these sandboxes depends on: the interpreter, and our own code."""
+    digest = hashlib.sha256(sys.version.encode())
+    for file in sorted(PACKAGE.rglob("*.py")):
+        digest.update(file.read_bytes())
+    return f"process:{digest.hexdigest()}"
+
+
+def _time_zones() -> Path:
+    """The folder with the time zone database: the system's, else that of the package tzdata."""
+    for folder in zoneinfo.TZPATH:
+        if Path(folder).is_dir():
+            return Path(folder)
+    package = find_spec("tzdata")
+    if package is None or package.origin is None:
+        raise RuntimeError("there is no time zone database: install tzdata")
+    return Path(package.origin).parent / "zoneinfo"

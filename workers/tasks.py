@@ -1,0 +1,56 @@
+"""Celery tasks: thin adapters. A message is a hint that a row waits; the row says what to do.
+
+Every task may run twice or be killed at any line: claims are leases, writes are fenced, and the
+dispatcher finds again whatever was left.
+"""
+
+import structlog
+from celery import shared_task
+
+from memory import leases, runs
+from memory.models import Run
+from memory.models.runs import RunKind
+from workers import constraints, dispatching, queries
+from workers.checkpointing import proposals, records
+
+logger = structlog.get_logger(__name__)
+
+EXECUTORS = {
+    RunKind.CONSTRAINTS: constraints.execute,
+    RunKind.QUERY: queries.execute,
+    RunKind.PROPOSAL: proposals.execute,
+}
+
+
+@shared_task(name="workers.tasks.dispatch")
+def dispatch() -> None:
+    """Find the work that no hint has announced."""
+    found = dispatching.dispatch()
+    if any(found.values()):
+        logger.info("dispatched", **found)
+
+
+@shared_task(name="workers.tasks.checkpoint_records")
+def checkpoint_records(user_pk: int) -> None:
+    """Compile the user's pending typed entries into the next checkpoint."""
+    records.checkpoint_pending(user_pk)
+
+
+@shared_task(name="workers.tasks.execute_run")
+def execute_run(run_id: str) -> None:
+    """Execute a queued run."""
+    run = runs.claim(run_id)
+    if run is None:
+        return
+    with structlog.contextvars.bound_contextvars(run=run_id, kind=run.kind):
+        try:
+            with leases.kept(run):
+                EXECUTORS[RunKind(run.kind)](run)
+        except leases.LeaseLost:
+            logger.warning("lease_lost")
+        except Exception as error:
+            leases.fail(run, f"{type(error).__name__}: {error}")
+            logger.exception("run_failed")
+            raise
+        else:
+            logger.info("run_done", outcome=Run.objects.get(pk=run.pk).outcome)
