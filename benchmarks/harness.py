@@ -1,0 +1,115 @@
+"""What the benchmarks share: recorded data, the report, and a client of the API."""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+def data_file(name: str) -> Path | None:
+    """Return a file of recorded data, None where UAC_DATA_DIR does not hold it."""
+    folder = os.environ.get("UAC_DATA_DIR")
+    path = Path(folder) / name if folder else None
+    return path if path is not None and path.is_file() else None
+
+
+def json_path(description: str | None) -> Path | None:
+    """Read the command line of a benchmark: `--json PATH`."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--json", type=Path, help="also write the report to this file")
+    path: Path | None = parser.parse_args().json
+    return path
+
+
+def report(
+    name: str,
+    *,
+    settings: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    figures: Mapping[str, Any],
+    path: Path | None,
+) -> None:
+    """Print the rows as a table and the figures below it; write both to `path` if given."""
+    _print_table(rows)
+    for key, value in figures.items():
+        print(f"{key} = {value}")
+    if path is not None:
+        document = {
+            "name": name,
+            "machine": {
+                "cpus": os.cpu_count(),
+                "python": platform.python_version(),
+                "system": platform.platform(),
+            },
+            "settings": dict(settings),
+            "rows": [dict(row) for row in rows],
+            "figures": dict(figures),
+        }
+        path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
+    if not rows:
+        return
+    columns = list(rows[0])
+    cells = [[str(row.get(column, "")) for column in columns] for row in rows]
+    widths = [
+        max(len(column), *(len(line[index]) for line in cells))
+        for index, column in enumerate(columns)
+    ]
+    for line in (columns, ["-" * width for width in widths], *cells):
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        )
+    sys.stdout.flush()
+
+
+@dataclass(frozen=True)
+class Client:
+    """A caller of the API with one key. Every method returns the status and the decoded body."""
+
+    base_url: str
+    key: str
+
+    def get(self, path: str) -> tuple[int, Any]:
+        """GET a path below /v1/."""
+        return self.request("GET", path)
+
+    def post(self, path: str, body: Any) -> tuple[int, Any]:
+        """POST JSON to a path below /v1/."""
+        return self.request("POST", path, body)
+
+    def request(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Send a request; an error status is returned, not raised."""
+        request = urllib.request.Request(
+            f"{self.base_url}/v1/{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={
+                "Authorization": f"Bearer {self.key}",
+                "Content-Type": "application/json",
+            },
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=120) as response:
+                return response.status, json.load(response)
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read() or b"null")
+
+    def finished(self, run_id: str, seconds: float = 120) -> Any:
+        """Wait until a run is done and return it; raises TimeoutError."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            status, run = self.get(f"runs/{run_id}/")
+            if status == 200 and run["status"] == "done":
+                return run
+            time.sleep(0.1)
+        raise TimeoutError(f"run {run_id} was not done after {seconds} s")

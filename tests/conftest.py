@@ -1,0 +1,104 @@
+"""Fixtures shared by all tests: a migrated database, seen with the privileges of the server."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from django.db import connection, connections
+from psycopg import sql
+from pytest_django.plugin import DjangoDbBlocker
+
+from memory.models import Lane, MemoryUser, Run, Workspace
+from memory.models.runs import RunStatus
+from memory.models.users import LaneName
+from memory.users import create_user
+from memory.workspaces import create_key
+from rest_framework.test import APIClient
+from tests.services import SERVICES
+from workers import tasks
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """After the owner has created and migrated the test database, become the runtime role."""
+    settings = connection.settings_dict
+    owner = {name: settings[name] for name in ("USER", "PASSWORD")}
+    runtime = urlsplit(SERVICES.postgres.runtime_url)
+    with django_db_blocker.unblock():
+        connection.close()
+        settings.update(USER=runtime.username, PASSWORD=runtime.password)
+        yield
+        connection.close()
+        settings.update(owner)
+
+
+@pytest.fixture
+def live_database(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
+    """A database of its own for a test that commits: a clone of the migrated one.
+
+    Tables are never emptied between tests, because the log refuses it.
+    """
+    settings = connection.settings_dict
+    template = settings["NAME"]
+    name = f"live_{uuid.uuid4().hex}"
+    with django_db_blocker.unblock():
+        connections.close_all()
+        _as_owner("CREATE DATABASE {} TEMPLATE {}", name, template)
+        settings["NAME"] = name
+        try:
+            yield name
+        finally:
+            connections.close_all()
+            settings["NAME"] = template
+            _as_owner("DROP DATABASE {} WITH (FORCE)", name)
+
+
+def _as_owner(statement: str, *names: str) -> None:
+    with psycopg.connect(SERVICES.postgres.owner_url, autocommit=True) as owner:
+        owner.execute(sql.SQL(statement).format(*(sql.Identifier(name) for name in names)))
+
+
+@pytest.fixture
+def workspace(request: pytest.FixtureRequest) -> Workspace:
+    """A workspace, in the database of the test: that of `django_db`, or the live one."""
+    if "live_database" in request.fixturenames:
+        request.getfixturevalue("live_database")
+    return Workspace.objects.create(name=f"workspace {uuid.uuid4().hex[:8]}")
+
+
+@pytest.fixture
+def user(workspace: Workspace) -> MemoryUser:
+    """A user with an empty log."""
+    return create_user(workspace, "ada", time_zone="Europe/Berlin", metadata=None)
+
+
+@pytest.fixture
+def api(workspace: Workspace) -> APIClient:
+    """A client of the API with a key of the workspace."""
+    _, text = create_key(workspace, "tests")
+    client = APIClient()
+    client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+    return client
+
+
+@pytest.fixture
+def work() -> Callable[[], None]:
+    """Do all the work that waits, as the workers would, in this process."""
+
+    def until_idle() -> None:
+        for _ in range(100):
+            lanes = Lane.objects.filter(name=LaneName.RECORDS, due_at__isnull=False)
+            runs = Run.objects.exclude(status=RunStatus.DONE)
+            users = list(lanes.values_list("user_id", flat=True))
+            waiting = list(runs.order_by("queued_at").values_list("pk", flat=True))
+            if not users and not waiting:
+                return
+            for user in users:
+                tasks.checkpoint_records(user)
+            for run in waiting:
+                tasks.execute_run(str(run))
+        raise AssertionError("the work does not come to an end")
+
+    return until_idle

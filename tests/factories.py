@@ -1,0 +1,45 @@
+"""Rows for tests that are not about how those rows come to be."""
+
+import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from memory.models import Checkpoint, MemoryUser, Run
+from memory.models.checkpoints import Origin
+from memory.models.runs import RunKind, RunStatus, RunTrigger
+
+
+def make_checkpoint(user: MemoryUser, version: int = 1, **fields: Any) -> Checkpoint:
+    """Store a version with no files, accepted by nobody."""
+    return Checkpoint.objects.create(
+        user=user,
+        version=version,
+        parent=Checkpoint.objects.filter(user=user, version=version - 1).first(),
+        tree={},
+        outline={},
+        seen_seq=0,
+        origin=Origin.RECORDS,
+        edits=[],
+        verdict={"accepted": True},
+        **fields,
+    )
+
+
+def make_run(
+    checkpoint: Checkpoint,
+    *,
+    kind: RunKind = RunKind.CONSTRAINTS,
+    instant: datetime.datetime | None = None,
+    **fields: Any,
+) -> Run:
+    """Store a queued run of a version."""
+    return Run.objects.create(
+        user=checkpoint.user,
+        kind=kind,
+        trigger=RunTrigger.CHECKPOINT,
+        checkpoint=checkpoint,
+        instant=instant or timezone.now(),
+        status=RunStatus.QUEUED,
+        **fields,
+    )

@@ -1,0 +1,226 @@
+"""The life of an alert: it opens once, stays while it is found, and resolves when it is not."""
+
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from memory import alerts
+from memory.alerts import AlertNotOpen, Finding
+from memory.models import Alert, MemoryUser, Run
+from memory.models.alerts import AlertKind, AlertState, Severity
+from tests.factories import make_checkpoint, make_run
+
+pytestmark = pytest.mark.django_db
+
+ALLERGY = "constraints/allergy.py"
+PASSPORT = "constraints/passport.py"
+BOTH = (ALLERGY, PASSPORT)
+
+
+def record(key: str, *sources: int, collection: str = "medications") -> dict[str, Any]:
+    return {
+        "class": "Medication",
+        "domain": "health",
+        "collection": collection,
+        "key": key,
+        "sources": list(sources),
+    }
+
+
+def finding(*evidence: dict[str, Any], **fields: Any) -> Finding:
+    defaults: dict[str, Any] = {
+        "constraint": ALLERGY,
+        "severity": Severity.CRITICAL,
+        "message": "Amoxicillin conflicts with the penicillin allergy",
+    }
+    return Finding(**{**defaults, **fields}, evidence=evidence)
+
+
+def run_finds(
+    user: MemoryUser,
+    *findings: Finding,
+    version: int = 1,
+    instant: datetime.datetime | None = None,
+    spoke: Sequence[str] = BOTH,
+    existing: Sequence[str] = BOTH,
+) -> bool:
+    checkpoint = user.checkpoints.filter(version=version).first() or make_checkpoint(user, version)
+    run = make_run(checkpoint, instant=instant)
+    return alerts.apply(run, findings, spoke=spoke, existing=existing)
+
+
+def states(user: MemoryUser) -> list[str]:
+    return [alert.state for alert in Alert.objects.filter(user=user).order_by("opened_at")]
+
+
+def history(user: MemoryUser) -> list[str]:
+    return [event.kind for event in Alert.objects.get(user=user).events.order_by("id")]
+
+
+def test_a_finding_opens_an_alert_that_leads_to_records_and_entries(user: MemoryUser) -> None:
+    run_finds(user, finding(record("m-1", 41, 7), record("a-1", 3)))
+
+    alert = Alert.objects.get(user=user)
+    assert alert.state == AlertState.OPEN
+    assert alert.severity == Severity.CRITICAL
+    assert [item["key"] for item in alert.evidence] == ["m-1", "a-1"]
+    assert alert.entries == [3, 7, 41]
+    assert history(user) == ["opened"]
+
+
+def test_the_same_finding_again_changes_nothing(user: MemoryUser) -> None:
+    run_finds(user, finding(record("m-1", 1)))
+    run_finds(user, finding(record("m-1", 1)))
+
+    assert states(user) == ["open"]
+    assert history(user) == ["opened"]
+    assert Alert.objects.get(user=user).last_run == Run.objects.latest("queued_at")
+
+
+def test_a_reworded_finding_is_the_same_alert(user: MemoryUser) -> None:
+    run_finds(user, finding(record("m-1", 1)))
+    run_finds(user, finding(record("m-1", 1), message="now worse", severity=Severity.WARNING))
+
+    alert = Alert.objects.get(user=user)
+    assert (alert.message, alert.severity) == ("now worse", Severity.WARNING)
+    assert history(user) == ["opened", "changed"]
+
+
+def test_evidence_in_another_order_is_the_same_alert(user: MemoryUser) -> None:
+    run_finds(user, finding(record("m-1"), record("m-2")))
+    run_finds(user, finding(record("m-2"), record("m-1")))
+
+    assert len(states(user)) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        finding(record("m-2")),
+        finding(record("m-1", collection="allergies")),
+        finding(record("m-1"), constraint=PASSPORT),
+        finding(record("m-1"), key="explicit"),
+    ],
+)
+def test_another_subject_is_another_alert(user: MemoryUser, other: Finding) -> None:
+    run_finds(user, finding(record("m-1")), other)
+
+    assert states(user) == ["open", "open"]
+
+
+def test_an_explicit_key_outlives_its_evidence(user: MemoryUser) -> None:
+    run_finds(user, finding(record("m-1"), key="budget-2026"))
+    run_finds(user, finding(record("m-1"), record("m-2"), key="budget-2026"))
+
+    assert states(user) == ["open"]
+
+
+def test_found_twice_in_one_run_it_is_one_alert_of_the_higher_severity(user: MemoryUser) -> None:
+    run_finds(
+        user,
+        finding(record("m-1"), severity=Severity.INFO),
+        finding(record("m-1")),
+    )
+
+    assert Alert.objects.get(user=user).severity == Severity.CRITICAL
+
+
+def test_no_longer_found_it_resolves_and_found_again_it_is_a_new_alert(user: MemoryUser) -> None:
+    run_finds(user, finding(record("m-1")))
+    run_finds(user)
+    assert states(user) == ["resolved"]
+    assert history(user) == ["opened", "resolved"]
+
+    run_finds(user, finding(record("m-1")))
+    assert states(user) == ["resolved", "open"]
+
+
+def test_a_constraint_that_failed_has_not_said_that_all_is_well(user: MemoryUser) -> None:
+    run_finds(user, finding(record("m-1")))
+
+    error = {"type": "ZeroDivisionError", "message": "division by zero", "line": 7}
+    run_finds(user, alerts.failure(ALLERGY, error), spoke=[PASSPORT])
+
+    found = Alert.objects.get(user=user, kind=AlertKind.FINDING)
+    failed = Alert.objects.get(user=user, kind=AlertKind.CONSTRAINT_ERROR)
+    assert found.state == AlertState.OPEN
+    assert "line 7" in failed.message
+    assert "ZeroDivisionError" in failed.message
+
+    run_finds(user, finding(record("m-1")))
+    failed.refresh_from_db()
+    assert failed.state == AlertState.RESOLVED
+
+
+def test_a_deleted_constraint_takes_its_alerts_along(user: MemoryUser) -> None:
+    run_finds(user, finding(record("m-1")))
+    run_finds(user, spoke=[PASSPORT], existing=[PASSPORT])
+
+    assert states(user) == ["resolved"]
+    event = Alert.objects.get(user=user).events.latest("id")
+    assert event.detail == {"reason": "constraint deleted"}
+
+
+def test_results_of_an_older_version_are_not_applied(user: MemoryUser) -> None:
+    run_finds(user, finding(record("m-1")), version=1)
+    make_checkpoint(user, 2)
+    run_finds(user, finding(record("m-2")), version=2)
+
+    assert not run_finds(user, finding(record("m-1")), version=1)
+
+    live = Alert.objects.get(user=user, state=AlertState.OPEN)
+    assert live.evidence[0]["key"] == "m-2"
+
+
+def test_results_of_an_earlier_instant_are_not_applied(user: MemoryUser) -> None:
+    now = timezone.now()
+    run_finds(user, instant=now)
+
+    assert not run_finds(user, finding(record("m-1")), instant=now - datetime.timedelta(days=1))
+    assert states(user) == []
+
+
+def test_acknowledged_it_stays_so_while_it_is_found(user: MemoryUser) -> None:
+    run_finds(user, finding(record("m-1")))
+    alert = Alert.objects.get(user=user)
+
+    alerts.acknowledge(alert, actor="staff:eve", note="seen")
+    alerts.acknowledge(alert, actor="staff:eve", note="seen again")
+    run_finds(user, finding(record("m-1")))
+
+    assert states(user) == ["acknowledged"]
+    assert history(user) == ["opened", "acknowledged"]
+    assert alert.events.latest("id").detail == {"note": "seen"}
+
+
+def test_resolved_by_hand_it_says_by_whom_and_why_and_cannot_be_closed_twice(
+    user: MemoryUser,
+) -> None:
+    run_finds(user, finding(record("m-1")))
+    alert = Alert.objects.get(user=user)
+
+    alerts.resolve(alert, actor="key:abc", reason="told the person")
+
+    event = alert.events.latest("id")
+    assert (event.actor, event.detail) == ("key:abc", {"reason": "told the person"})
+    with pytest.raises(AlertNotOpen):
+        alerts.resolve(alert, actor="key:abc", reason="again")
+    with pytest.raises(AlertNotOpen):
+        alerts.acknowledge(alert, actor="key:abc")
+    assert history(user) == ["opened", "resolved"]
+
+
+def test_users_do_not_touch_each_others_alerts(user: MemoryUser) -> None:
+    from memory.users import create_user
+
+    other = create_user(user.workspace, "bob", metadata=None)
+    run_finds(user, finding(record("m-1")))
+    run_finds(other, finding(record("m-1")))
+
+    run_finds(other)
+
+    assert states(user) == ["open"]
+    assert states(other) == ["resolved"]

@@ -1,0 +1,69 @@
+"""`/v1/users/`."""
+
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from memory.models import Lane, MemoryUser
+from memory.models.users import LaneName
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_user_is_created_with_an_empty_log_and_both_lanes(api: APIClient) -> None:
+    response = api.post("/v1/users/", {"user_id": "u|1@x.org", "time_zone": "Asia/Tokyo"})
+
+    assert response.status_code == 201
+    assert response.data["user_id"] == "u|1@x.org"
+    assert response.data["head"] is None
+    assert response.data["entries"]["total"] == 0
+    lanes = Lane.objects.filter(user__user_id="u|1@x.org").values_list("name", flat=True)
+    assert sorted(lanes) == sorted(LaneName.values)
+    assert api.get("/v1/users/u%7C1@x.org/").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "user_id"),
+        ({"user_id": ""}, "user_id"),
+        ({"user_id": "a b"}, "user_id"),
+        ({"user_id": "a/b"}, "user_id"),
+        ({"user_id": "ada\n"}, "user_id"),
+        ({"user_id": "ä"}, "user_id"),
+        ({"user_id": "a" * 129}, "user_id"),
+        ({"user_id": {"a": 1}}, "user_id"),
+        ({"user_id": "a", "time_zone": "Mars/Olympus"}, "time_zone"),
+        ({"user_id": "a", "metadata": [1]}, "metadata"),
+        ({"user_id": "a", "name": "Ada"}, "name"),
+    ],
+)
+def test_a_bad_user_is_refused_by_the_name_of_the_field(
+    api: APIClient, body: dict[str, Any], field: str
+) -> None:
+    response = api.post("/v1/users/", body)
+
+    assert response.status_code == 400
+    assert list(response.data["errors"]) == [field]
+    assert not MemoryUser.objects.exists()
+
+
+def test_a_user_id_is_taken_once(api: APIClient, user: MemoryUser) -> None:
+    response = api.post("/v1/users/", {"user_id": "ada"})
+
+    assert response.status_code == 409
+    assert MemoryUser.objects.count() == 1
+
+
+def test_time_zone_and_metadata_can_be_changed_and_nothing_else(
+    api: APIClient, user: MemoryUser
+) -> None:
+    changed = api.patch("/v1/users/ada/", {"time_zone": "Asia/Tokyo", "metadata": {"plan": "pro"}})
+    assert changed.status_code == 200
+    assert (changed.data["time_zone"], changed.data["metadata"]) == ("Asia/Tokyo", {"plan": "pro"})
+
+    assert api.patch("/v1/users/ada/", {"time_zone": "nowhere"}).status_code == 400
+    assert api.patch("/v1/users/ada/", {"user_id": "eve"}).status_code == 400
+    user.refresh_from_db()
+    assert (user.user_id, user.time_zone) == ("ada", "Asia/Tokyo")

@@ -1,0 +1,33 @@
+"""Writers at the same time: no gap, no double, no broken link."""
+
+import threading
+
+from django.db import connection
+
+from memory import log
+from memory.log import Draft
+from memory.models import LogEntry, MemoryUser
+from memory.models.log import EntryKind
+from memory.verification import problems
+
+
+def message(text: str) -> Draft:
+    return Draft(kind=EntryKind.MESSAGE, content=text, role="user")
+
+
+def test_concurrent_appends_leave_no_gap(live_database: str, user: MemoryUser) -> None:
+    def write(writer: int) -> None:
+        for number in range(20):
+            log.append(user, [message(f"{writer}/{number}")] * (1 + number % 3), source="test")
+        connection.close()
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in writers:
+        thread.start()
+    for thread in writers:
+        thread.join()
+
+    expected = 8 * sum(1 + number % 3 for number in range(20))
+    seqs = list(LogEntry.objects.filter(user=user).values_list("seq", flat=True))
+    assert sorted(seqs) == list(range(1, expected + 1))
+    assert list(problems(user)) == []

@@ -1,0 +1,237 @@
+"""Leases: one worker at a time, and no late worker writes over its successor."""
+
+import datetime
+
+import pytest
+import time_machine
+from django.db import transaction
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from memory import lanes, leases, log, runs
+from memory.leases import LeaseLost
+from memory.log import Draft
+from memory.models import EntryOutcome, Lane, LogEntry, MemoryUser, Run
+from memory.models.log import EntryKind, Outcome
+from memory.models.runs import RunOutcome, RunStatus
+from memory.models.users import LaneName
+from tests.factories import make_checkpoint, make_run
+from workers import dispatching
+
+pytestmark = pytest.mark.django_db
+
+DUE = Lane.objects.filter(name=LaneName.RECORDS, due_at__isnull=False)
+
+
+def append_record(user: MemoryUser) -> int:
+    (entry,) = log.append(user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip"})], source="t")
+    return entry.seq
+
+
+def later(seconds: float) -> time_machine.travel:
+    return time_machine.travel(timezone.now() + datetime.timedelta(seconds=seconds), tick=True)
+
+
+def test_a_lane_with_nothing_pending_cannot_be_claimed(user: MemoryUser) -> None:
+    assert leases.claim(DUE.filter(user=user)) is None
+
+
+def test_an_expired_lease_is_claimed_by_another_and_the_first_can_write_no_more(
+    user: MemoryUser, settings: Settings
+) -> None:
+    append_record(user)
+    dead = leases.claim(DUE)
+    assert dead is not None
+    assert leases.claim(DUE) is None
+
+    with later(settings.UAC_LEASE_SECONDS + 1):
+        successor = leases.claim(DUE)
+
+    assert successor is not None
+    assert successor.token == dead.token + 1
+    with pytest.raises(LeaseLost), transaction.atomic():
+        leases.check(dead)
+    with pytest.raises(LeaseLost):
+        lanes.release(dead)
+    with transaction.atomic():
+        leases.check(successor)
+
+
+def test_a_failure_is_kept_and_tried_again_later_and_later(user: MemoryUser) -> None:
+    append_record(user)
+    waits = []
+    moment = timezone.now()
+    for _ in range(4):
+        with time_machine.travel(moment, tick=False):
+            lane = leases.claim(DUE)
+            assert lane is not None
+            leases.fail(lane, "RuntimeError: no sandbox")
+            assert leases.claim(DUE) is None
+        lane.refresh_from_db()
+        waits.append((lane.run_after - moment).total_seconds())
+        moment = lane.run_after
+
+    assert waits == [1, 2, 4, 8]
+    lane = Lane.objects.get(user=user, name=LaneName.RECORDS)
+    assert lane.last_error == "RuntimeError: no sandbox"
+    assert lane.lease_expires_at is None
+
+
+def test_a_failure_of_a_worker_that_lost_its_lease_changes_nothing(
+    user: MemoryUser, settings: Settings
+) -> None:
+    append_record(user)
+    dead = leases.claim(DUE)
+    assert dead is not None
+    with later(settings.UAC_LEASE_SECONDS + 1):
+        successor = leases.claim(DUE)
+    assert successor is not None
+
+    leases.fail(dead, "too late")
+
+    lane = Lane.objects.get(pk=dead.pk)
+    assert lane.lease_owner == successor.lease_owner != ""
+    assert lane.last_error == ""
+
+
+def test_a_released_lane_is_due_again_only_if_entries_wait(user: MemoryUser) -> None:
+    seq = append_record(user)
+    lane = leases.claim(DUE)
+    assert lane is not None
+    append_record(user)
+
+    EntryOutcome.objects.create(user=user, seq=seq, outcome=Outcome.COVERED)
+    assert lanes.release(lane)
+    assert Lane.objects.get(pk=lane.pk).due_at is not None
+
+    again = leases.claim(DUE)
+    assert again is not None
+    assert [entry.seq for entry in lanes.pending(again, 10)] == [2]
+    EntryOutcome.objects.create(user=user, seq=2, outcome=Outcome.REJECTED)
+    assert not lanes.release(again)
+    assert Lane.objects.get(pk=lane.pk).due_at is None
+    assert Lane.objects.get(pk=lane.pk).attempts == 0
+
+
+def test_the_cursor_only_shortens_the_search(user: MemoryUser) -> None:
+    for _ in range(3):
+        append_record(user)
+    lane = leases.claim(DUE)
+    assert lane is not None
+    EntryOutcome.objects.create(user=user, seq=1, outcome=Outcome.COVERED)
+
+    lanes.advance(lane, 1)
+
+    assert [entry.seq for entry in lanes.pending(lane, 10)] == [2, 3]
+    assert [entry.seq for entry in lanes.pending(lane, 1)] == [2]
+
+
+def test_messages_never_enter_the_records_lane(user: MemoryUser) -> None:
+    log.append(user, [Draft(kind=EntryKind.MESSAGE, content="hi")], source="t")
+    append_record(user)
+    lane = leases.claim(DUE)
+    assert lane is not None
+
+    assert [entry.kind for entry in lanes.pending(lane, 10)] == [EntryKind.RECORD]
+
+
+def test_a_finished_run_cannot_be_claimed_again(user: MemoryUser) -> None:
+    run = make_run(make_checkpoint(user))
+    claimed = runs.claim(str(run.pk))
+    assert claimed is not None
+    assert claimed.status == RunStatus.RUNNING
+
+    runs.finish(claimed, runs.Result(outcome=RunOutcome.OK, output={"value": 1}))
+
+    assert runs.claim(str(run.pk)) is None
+    run.refresh_from_db()
+    assert (run.status, run.outcome, run.output) == ("done", "ok", {"value": 1})
+
+
+def test_a_run_of_a_dead_worker_is_finished_once_by_its_successor(
+    user: MemoryUser, settings: Settings
+) -> None:
+    run = make_run(make_checkpoint(user))
+    dead = runs.claim(str(run.pk))
+    assert dead is not None
+    with later(settings.UAC_LEASE_SECONDS + 1):
+        successor = runs.claim(str(run.pk))
+    assert successor is not None
+
+    runs.finish(successor, runs.Result(outcome=RunOutcome.OK, output={"value": 2}))
+    with pytest.raises(LeaseLost):
+        runs.finish(dead, runs.Result(outcome=RunOutcome.OK, output={"value": 1}))
+
+    run.refresh_from_db()
+    assert run.output == {"value": 2}
+    assert run.attempts == 2
+
+
+def test_the_dispatcher_finds_work_whose_hint_was_lost(user: MemoryUser) -> None:
+    append_record(user)
+    make_run(make_checkpoint(user))
+
+    assert dispatching.dispatch() == {"daily": 0, "abandoned": 0, "runs": 1, "lanes": 1}
+
+
+def test_the_dispatcher_does_not_repeat_a_hint_at_once_and_repeats_it_later(
+    user: MemoryUser,
+) -> None:
+    append_record(user)
+    dispatching.dispatch()
+
+    assert dispatching.dispatch()["lanes"] == 0
+    with later(dispatching.HINT_AGAIN.total_seconds() + 1):
+        assert dispatching.dispatch()["lanes"] == 1
+
+
+def test_the_dispatcher_leaves_claimed_and_waiting_work_alone(user: MemoryUser) -> None:
+    append_record(user)
+    lane = leases.claim(DUE)
+    assert lane is not None
+    assert dispatching.dispatch()["lanes"] == 0
+
+    for _ in range(5):
+        lane.attempts += 1
+    leases.fail(lane, "no sandbox")
+    assert dispatching.dispatch()["lanes"] == 0
+
+
+def test_a_run_that_takes_every_worker_down_is_given_up_with_an_error(user: MemoryUser) -> None:
+    run = make_run(make_checkpoint(user), attempts=dispatching.MAX_RUN_ATTEMPTS)
+
+    assert dispatching.dispatch()["abandoned"] == 1
+
+    run.refresh_from_db()
+    assert (run.status, run.outcome) == (RunStatus.DONE, RunOutcome.ABANDONED)
+    assert "given up" in str(run.error)
+    assert runs.claim(str(run.pk)) is None
+
+
+def test_the_daily_run_is_queued_once_at_the_users_own_hour(
+    user: MemoryUser, settings: Settings
+) -> None:
+    # Berlin, 2026-03-29: the clocks go forward at 02:00; 06:00 is 04:00 UTC, the day before 05:00.
+    settings.UAC_DAILY_RUN_HOUR = 6
+    user.head = make_checkpoint(user)
+    user.constraints_due_at = datetime.datetime(2026, 3, 28, 5, tzinfo=datetime.UTC)
+    user.save()
+
+    with time_machine.travel("2026-03-28T05:00:01Z"):
+        assert dispatching.dispatch()["daily"] == 1
+        assert dispatching.dispatch()["daily"] == 0
+
+    user.refresh_from_db()
+    assert user.constraints_due_at == datetime.datetime(2026, 3, 29, 4, tzinfo=datetime.UTC)
+    run = Run.objects.get(user=user)
+    assert (run.kind, run.trigger, run.checkpoint) == ("constraints", "daily", user.head)
+
+
+def test_entries_stay_whatever_happens_to_the_work(user: MemoryUser) -> None:
+    seq = append_record(user)
+    lane = leases.claim(DUE)
+    assert lane is not None
+    leases.fail(lane, "boom")
+
+    assert LogEntry.objects.filter(user=user, seq=seq).exists()
+    assert log.coverage(user).pending == 1

@@ -1,0 +1,51 @@
+"""Leases between workers that really run at the same time."""
+
+import threading
+
+from django.db import connection
+from pytest_django.fixtures import Settings
+
+from memory import leases
+from memory.models import Lane, MemoryUser
+from tests.integration.work.test_leases import DUE, append_record
+
+
+def test_only_one_of_many_workers_claims_a_lane(live_database: str, user: MemoryUser) -> None:
+    append_record(user)
+    barrier = threading.Barrier(8)
+    claimed: list[Lane] = []
+
+    def work() -> None:
+        barrier.wait()
+        lane = leases.claim(DUE.filter(user=user))
+        if lane is not None:
+            claimed.append(lane)
+        connection.close()
+
+    workers = [threading.Thread(target=work) for _ in range(8)]
+    for thread in workers:
+        thread.start()
+    for thread in workers:
+        thread.join()
+
+    assert len(claimed) == 1
+
+
+def test_a_kept_lease_does_not_expire_while_the_work_goes_on(
+    live_database: str, user: MemoryUser, settings: Settings
+) -> None:
+    settings.UAC_LEASE_SECONDS = 1
+    append_record(user)
+    lane = leases.claim(DUE)
+    assert lane is not None
+    first_expiry = lane.lease_expires_at
+
+    with leases.kept(lane):
+        deadline = threading.Event()
+        for _ in range(200):
+            lane.refresh_from_db()
+            if lane.lease_expires_at != first_expiry:
+                break
+            deadline.wait(0.02)
+
+    assert lane.lease_expires_at != first_expiry

@@ -1,0 +1,138 @@
+"""Hypothesis strategies: projects with everything in them that a project can have."""
+
+import datetime
+import string
+from typing import Any
+
+from hypothesis import strategies as st
+
+from memory.project import (
+    Add,
+    Domain,
+    EnumMember,
+    PartialDate,
+    Project,
+    Ref,
+    Struct,
+    apply,
+    edit_from_json,
+)
+from memory.project.conform import normal_fields
+from memory.project.types import ListOf, Named, RefTo, Scalar, Type, Union
+
+from .support import SILENT, TESTS, define, define_enum
+
+FIELD_NAMES = st.sampled_from(
+    [
+        *("date", "list", "type", "id", "time", "str", "int", "float", "bool", "object", "name"),
+        *("Passport", "Color", "Stop", "class_", "größe", "日付", "x", "match", "property", "self"),
+    ]
+)
+SCALARS = st.sampled_from(
+    [
+        *("str", "int", "float", "bool", "PartialDate"),
+        *("datetime.date", "datetime.datetime", "datetime.time", "decimal.Decimal"),
+    ]
+)
+UNICODE = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+KEYS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8)
+# Offsets as JSON can have them.
+TIME_ZONES = st.none() | st.integers(-14 * 4, 14 * 4).map(
+    lambda quarters: datetime.timezone(datetime.timedelta(minutes=15 * quarters))
+)
+PARTIAL_DATES = st.one_of(
+    st.integers(1, 9999).map(lambda year: f"{year:04}"),
+    st.dates().map(lambda date: date.isoformat()[:7]),
+    st.dates().map(lambda date: date.isoformat()),
+).map(PartialDate)
+
+_SCALAR_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "None": st.none(),
+    "object": st.nothing(),
+    "str": UNICODE,
+    "int": st.integers(-(2**70), 2**70),
+    "float": st.floats(allow_nan=False, allow_infinity=False) | st.integers(-9, 9),
+    "bool": st.booleans(),
+    "PartialDate": PARTIAL_DATES,
+    "datetime.date": st.dates(),
+    "datetime.datetime": st.datetimes(timezones=TIME_ZONES),
+    "datetime.time": st.times(),
+    "decimal.Decimal": st.decimals(allow_nan=False, allow_infinity=False),
+}
+
+
+def values(type_: Type, domain: Domain) -> st.SearchStrategy[Any]:
+    """Values of a type, as records hold them."""
+    match type_:
+        case Scalar(name):
+            return _SCALAR_VALUES[name]
+        case Union(members):
+            return st.one_of([values(member, domain) for member in members])
+        case ListOf(element):
+            return st.lists(values(element, domain), max_size=3)
+        case RefTo(class_name):
+            return KEYS.map(lambda key: Ref(class_name, key))
+        case Named(name) if name in domain.enums:
+            members = [member for member, _ in domain.enums[name].members]
+            return st.sampled_from(members).map(lambda member: EnumMember(name, member))
+        case Named(name):
+            class_ = domain.classes[name]
+            return fields_of(domain, name).map(
+                lambda fields: Struct(name, normal_fields(fields, class_))
+            )
+
+
+def fields_of(domain: Domain, class_name: str) -> st.SearchStrategy[dict[str, Any]]:
+    """All fields of an object of a class."""
+    fields = domain.classes[class_name].fields
+    return st.fixed_dictionaries({field.name: values(field.type, domain) for field in fields})
+
+
+@st.composite
+def types(draw: st.DrawFn, names: list[str]) -> str:
+    """Types of fields over the scalars and the given names."""
+    core = draw(SCALARS | st.sampled_from(names) if names else SCALARS)
+    form = draw(st.sampled_from(["{}", "{}", "{} | None", "list[{}]", "list[{} | None] | None"]))
+    return form.format(core)
+
+
+@st.composite
+def projects(draw: st.DrawFn) -> Project:
+    """Projects with enums, nested dataclasses, references across domains, and records of it all."""
+    project = Project.empty()
+
+    def do(edit: dict[str, object]) -> None:
+        apply(project, edit_from_json(edit))
+
+    def define_some(domain: str, name: str, names: list[str], **arguments: object) -> None:
+        fields = draw(st.lists(FIELD_NAMES, max_size=5, unique=True))
+        specs = {field: draw(types(names)) for field in fields}
+        do(define(domain, name, specs, doc=draw(UNICODE), **arguments))
+
+    domains = draw(st.lists(st.sampled_from(["travel", "health", "über"]), unique=True))
+    refs: list[str] = []
+    for domain in domains:
+        parts = []
+        if draw(st.booleans()):
+            do(define_enum(domain, "Color", RED="red", BLUE=draw(UNICODE) + "!", THREE=3))
+            parts.append("Color")
+        if draw(st.booleans()):
+            define_some(domain, "Stop", [*parts, *refs], kind="object")
+            parts.append("Stop")
+        define_some(domain, "Passport", [*parts, *refs, "Ref[Passport]"], collection="passports")
+        refs.append(f"Ref[{domain}.Passport]")
+        if draw(st.booleans()):
+            define_some(domain, "Trip", [*parts, *refs])
+    for domain in domains:
+        for class_ in [c for c in project.outline.domains[domain].classes.values() if c.is_record]:
+            for key in draw(st.lists(KEYS, unique=True, max_size=4)):
+                fields = draw(fields_of(project.outline.domains[domain], class_.name))
+                sources = tuple(draw(st.lists(st.integers(1, 99), min_size=1, max_size=3)))
+                apply(project, Add(domain, class_.name, fields, sources, key))
+            if draw(st.booleans()):
+                fields = draw(fields_of(project.outline.domains[domain], class_.name))
+                name = f"own_{class_.name.lower()}"
+                apply(project, Add(domain, class_.name, fields, (1,), "own", name, singleton=True))
+    for name in draw(st.lists(st.sampled_from(string.ascii_lowercase), max_size=2)):
+        do({"op": "write_constraint", "name": name, "source": SILENT, "tests_source": TESTS})
+    return project

@@ -1,0 +1,121 @@
+"""`uac.testing.run_check`: a constraint run on a test's own state."""
+
+import datetime
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+
+import pytest
+
+from sandbox_image.uac import Alert, Record, Ref, critical
+from sandbox_image.uac.testing import run_check
+
+TODAY = datetime.date(2026, 1, 31)
+
+
+@dataclass(kw_only=True)
+class Trip(Record):
+    name: str
+
+
+REAL_TRIP = Trip(key="real", name="Rome")
+REAL_HOME = Trip(key="home", name="Berlin")
+
+
+@pytest.fixture
+def constraint(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A constraint that imports two collections and a single record from a domain's state."""
+    state = ModuleType("domains.travel.state")
+    vars(state).update(trips=[REAL_TRIP], plans=[REAL_TRIP], home=REAL_HOME)
+    monkeypatch.setitem(sys.modules, state.__name__, state)
+    module = ModuleType("constraints.away")
+    vars(module).update(trips=vars(state)["trips"], plans=vars(state)["plans"], home=REAL_HOME)
+    module.__dict__["LIMITS"] = [1, 2]
+
+    def check(today: datetime.date) -> Iterator[Alert]:
+        for trip in [*vars(module)["trips"], *vars(module)["plans"]]:
+            yield critical(f"{trip.name} on {today}", evidence=[trip])
+
+    module.__dict__["check"] = check
+    return module
+
+
+def test_sees_the_state_given_and_no_other(constraint: ModuleType) -> None:
+    alerts = run_check(constraint, today=TODAY, trips=[Trip(key="t", name="Oslo")])
+    assert [alert.message for alert in alerts] == ["Oslo on 2026-01-31"]
+
+
+def test_restores_the_module_even_after_an_error(constraint: ModuleType) -> None:
+    before = dict(vars(constraint))
+    with pytest.raises(AttributeError):
+        run_check(constraint, today=TODAY, trips=["no trip"])
+    run_check(constraint, today=TODAY)
+    assert dict(vars(constraint)) == before
+
+
+def test_keeps_the_constants_of_the_constraint(constraint: ModuleType) -> None:
+    def check(today: datetime.date) -> Iterator[Alert]:
+        yield critical(str(vars(constraint)["LIMITS"]), key="k")
+
+    constraint.__dict__["check"] = check
+    (alert,) = run_check(constraint, today=TODAY)
+    assert alert.message == "[1, 2]"
+
+
+def test_a_single_record_that_was_not_given_may_not_be_used(constraint: ModuleType) -> None:
+    def check(today: datetime.date) -> Iterator[Alert]:
+        yield critical(vars(constraint)["home"].name, key="k")
+
+    constraint.__dict__["check"] = check
+    with pytest.raises(TypeError, match="give home="):
+        run_check(constraint, today=TODAY)
+    given = run_check(constraint, today=TODAY, home=Trip(key="h", name="Bonn"))
+    assert [alert.message for alert in given] == ["Bonn"]
+
+
+def test_references_resolve_among_the_state_given(constraint: ModuleType) -> None:
+    def check(today: datetime.date) -> Iterator[Alert]:
+        yield critical(Ref[Trip]("t").get().name, key="k")
+
+    constraint.__dict__["check"] = check
+    (alert,) = run_check(constraint, today=TODAY, trips=[Trip(key="t", name="Oslo")])
+    assert alert.message == "Oslo"
+    with pytest.raises(LookupError):
+        run_check(constraint, today=TODAY, trips=[])
+
+
+def test_a_name_that_the_constraint_does_not_import_gets_a_hint(constraint: ModuleType) -> None:
+    with pytest.raises(TypeError, match=r"imports no state named flights; it imports home, plans"):
+        run_check(constraint, today=TODAY, flights=[])
+    with pytest.raises(TypeError, match="LIMITS"):  # its own list is no state
+        run_check(constraint, today=TODAY, LIMITS=[])
+
+
+def test_now_gives_the_date_too(constraint: ModuleType) -> None:
+    now = datetime.datetime(2026, 1, 31, 23, tzinfo=datetime.UTC)
+    (alert,) = run_check(constraint, now=now, trips=[Trip(key="t", name="Oslo")])
+    assert alert.message == "Oslo on 2026-01-31"
+
+
+def test_a_missing_moment_is_named(constraint: ModuleType) -> None:
+    with pytest.raises(TypeError, match="give today="):
+        run_check(constraint)
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        (lambda today: 3, "check returned int"),
+        (lambda today: [1], "check yielded int"),
+        (lambda today: None, "check returned NoneType"),
+        (lambda tomorrow: [], "a parameter 'tomorrow'"),
+        ("no function", "has no check"),
+    ],
+)
+def test_a_check_that_is_none_is_refused(
+    constraint: ModuleType, check: object, message: str
+) -> None:
+    constraint.__dict__["check"] = check
+    with pytest.raises(TypeError, match=message):
+        run_check(constraint, today=TODAY)
