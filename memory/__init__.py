@@ -1,0 +1,1 @@
+"""People's memory: the Django app."""

@@ -1,8 +1,13 @@
-"""One text for one JSON value, for hashing and comparing."""
+"""JSON as text: one text for one value, for hashing and comparing; or as it was given."""
 
 import hashlib
 import json
 from typing import Any
+
+
+def exact_json(value: Any) -> str:
+    """Return JSON that keeps the order of keys; raise ValueError for NaN."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def canonical_json(value: Any) -> str:

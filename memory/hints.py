@@ -1,8 +1,8 @@
 """Redis: hints that work is waiting, and that a result is ready.
 
 PostgreSQL is the record and the queue of record. Everything here may be lost at any moment without
-losing work: the dispatcher finds what no hint has announced, and a waiting request that is not woken
-answers `202` with the address of the result.
+losing work: the dispatcher finds what no hint has announced, and a waiting request that is not
+woken answers `202` with the address of the result.
 """
 
 import functools

@@ -2,7 +2,6 @@
 
 import io
 import json
-import math
 import os
 import resource
 import signal
@@ -115,7 +114,8 @@ def _confine(parent: int, results: int, stdout: int, limits: Limits) -> None:
 def _allow_cpu(limits: Limits) -> None:
     """Allow this process as much more CPU as one item may use."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    soft = math.ceil(used.ru_utime + used.ru_stime) + limits.cpu_seconds
+    # The kernel counts whole seconds.
+    soft = max(1, round(used.ru_utime + used.ru_stime + limits.cpu_seconds))
     resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
 
 

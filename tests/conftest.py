@@ -9,13 +9,13 @@ import pytest
 from django.db import connection, connections
 from psycopg import sql
 from pytest_django.plugin import DjangoDbBlocker
+from rest_framework.test import APIClient
 
 from memory.models import Lane, MemoryUser, Run, Workspace
 from memory.models.runs import RunStatus
 from memory.models.users import LaneName
 from memory.users import create_user
 from memory.workspaces import create_key
-from rest_framework.test import APIClient
 from tests.services import SERVICES
 from workers import tasks
 

@@ -1,7 +1,7 @@
 """A pytest plugin that starts PostgreSQL and Redis before Django reads its settings.
 
-Loaded with `-p tests.services` (see pyproject.toml), because pytest-django reads the settings before
-any conftest.py is imported.
+Loaded with `-p tests.services` (see pyproject.toml), because pytest-django reads the settings
+before any conftest.py is imported.
 """
 
 import os

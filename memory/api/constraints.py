@@ -14,7 +14,8 @@ from memory.api.checkpoints import PROPOSAL_WAIT_SECONDS, DecisionSerializer, pr
 from memory.api.runs import RunSerializer
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
-from memory.project import EditError, Outline, edit_from_json
+from memory.project import EditError, Outline
+from memory.project.names import check_lower_name
 from memory.retrieval import outline
 
 MAX_SOURCE = 64 * 1024
@@ -83,6 +84,10 @@ class Constraint(UserScopedView):
     def put(self, request: Request, user_id: str, name: str) -> Response:
         """Write the constraint, new or changed; the gate decides, as for any proposed edits."""
         limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
+        try:
+            check_lower_name(name, "constraint")
+        except EditError as error:
+            raise serializers.ValidationError({"name": [str(error)]}) from None
         body = NewConstraintSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         edit = {
@@ -106,10 +111,6 @@ class Constraint(UserScopedView):
         return self._propose({"op": "delete_constraint", "name": name, "sources": []}, limit)
 
     def _propose(self, edit: dict[str, Any], limit: float) -> Response:
-        try:
-            edit_from_json(edit)
-        except EditError as error:
-            raise serializers.ValidationError({"name": [str(error)]}) from None
         return propose(self.memory_user(), [edit], limit)
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from rest_framework.pagination import CursorPagination
 
 if TYPE_CHECKING:
-    # `rest_framework.generics` imports this module, by name of the settings.
+    # `rest_framework.views` imports this module, by name of the settings.
     from django.db.models import QuerySet
-    from rest_framework.generics import GenericAPIView
     from rest_framework.request import Request
+    from rest_framework.views import APIView
 
 
 class Pagination(CursorPagination):
@@ -21,7 +21,7 @@ class Pagination(CursorPagination):
     max_page_size = 500
 
     def get_ordering(
-        self, request: Request, queryset: QuerySet[Any], view: GenericAPIView[Any]
+        self, request: Request, queryset: QuerySet[Any], view: APIView
     ) -> tuple[str, ...]:
         """Return the order that the view declares."""
         return tuple(view.ordering)  # type: ignore[attr-defined]

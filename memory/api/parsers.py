@@ -12,7 +12,7 @@ MAX_DEPTH = 32
 
 
 class StrictJSONParser(JSONParser):
-    """JSON in UTF-8 without NaN, duplicate keys, NUL characters, lone surrogates or deep nesting."""
+    """JSON in UTF-8: no NaN, duplicate keys, NUL characters, lone surrogates or deep nesting."""
 
     def parse(
         self,

@@ -6,14 +6,15 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.types.json import Json
 
-from memory.canonical import canonical_json
+from memory.canonical import exact_json
 
 
 class ExactJSONField(models.JSONField):
     """JSON kept as the text that was written (PostgreSQL's `json`, not `jsonb`).
 
-    `jsonb` rewrites numbers (1e16 comes back as an integer, -0.0 as 0), and what is hashed into the
-    log must come back exactly as it went in.
+    `jsonb` rewrites numbers (1e16 comes back as an integer, -0.0 as 0) and sorts keys. What is
+    hashed into the log must come back exactly as it went in, and the order in which a client names
+    fields is the order in which people will read them.
     """
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str:
@@ -24,7 +25,7 @@ class ExactJSONField(models.JSONField):
         self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False
     ) -> Any:
         """Hand the driver a `json`, so that the value never passes through `jsonb`."""
-        return None if value is None else Json(value, dumps=canonical_json)
+        return None if value is None else Json(value, dumps=exact_json)
 
     def from_db_value(self, value: Any, expression: object, connection: BaseDatabaseWrapper) -> Any:
         """Return what the driver has parsed already (Django switches that off for `jsonb` only)."""

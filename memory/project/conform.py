@@ -85,8 +85,8 @@ def conform_fields(
         if field.default is REQUIRED and field.name not in fields:
             raise EditError(
                 "missing_field",
-                f"{where}.{field.name} is missing: give a {format_type(field.type)}, or make the "
-                f"field optional with widen_field",
+                f"{where}.{field.name} is missing: give it a value of type "
+                f"{format_type(field.type)}, or make it optional with widen_field",
             )
     return normal_fields(fields, class_)
 

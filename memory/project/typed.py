@@ -1,13 +1,15 @@
 """Typed JSON: the one encoding of values that queries, dumps, edits and the API share."""
 
 import datetime
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from memory.project.conform import conform
 from memory.project.errors import EditError
 from memory.project.outline import REQUIRED, Class, Domain
-from memory.project.types import MAX_DEPTH
+from memory.project.types import MAX_DEPTH, Scalar
 from memory.project.values import EnumMember, PartialDate, Record, Ref, Struct, Value
 
 _MAX_JSON_INT = 2**53 - 1
@@ -91,37 +93,30 @@ def decode(data: object, where: str, depth: int = 0) -> Any:
     tag = next((key for key in data if str(key).startswith("$")), None)
     if tag is None:
         return {name: decode(value, where, depth + 1) for name, value in data.items()}
-    try:
-        return _decode_tagged(tag, data, where, depth)
-    except (KeyError, ValueError, TypeError, ArithmeticError):
-        raise EditError(
-            "malformed", f"{where}: {data!r:.80} is no typed JSON value that a field can hold"
-        ) from None
+    content, names = data[tag], data.keys() - {tag}
+    fields = data.get("fields")
+    match tag:
+        case "$int" if not names and isinstance(content, str) and _INT.fullmatch(content):
+            return int(content)
+        case "$enum" if names <= {"value"} and str(content).count(".") == 1:
+            return EnumMember(*content.split("."))
+        case "$ref" if names == {"key"} and isinstance(content, str):
+            return Ref(content, str(data["key"]))
+        case "$object" if names == {"fields"} and isinstance(fields, dict):
+            values = {name: decode(item, where, depth + 1) for name, item in fields.items()}
+            return Struct(str(content), values)
+        case _ if tag in _SCALARS and not names and isinstance(content, str):
+            return conform(content, Scalar(_SCALARS[tag]), Domain(""), where)
+    raise EditError(
+        "malformed", f"{where}: {data!r:.80} is no typed JSON value that a field can hold"
+    )
 
 
-def _decode_tagged(tag: str, data: Mapping[str, Any], where: str, depth: int) -> Value:
-    content = data[tag]
-    match tag, *sorted(data.keys() - {tag}):
-        case ["$enum"] | ["$enum", "value"]:
-            class_name, member = content.split(".")
-            return EnumMember(class_name, member)
-        case ["$ref", "key"]:
-            return Ref(str(content), str(data["key"]))
-        case ["$object", "fields"]:
-            fields = data["fields"].items()
-            return Struct(
-                content, {name: decode(value, where, depth + 1) for name, value in fields}
-            )
-        case [_]:
-            return _READERS[tag](content)
-    raise KeyError(tag)
-
-
-_READERS: Mapping[str, Callable[[Any], Value]] = {
-    "$int": int,
-    "$decimal": Decimal,
-    "$date": datetime.date.fromisoformat,
-    "$datetime": datetime.datetime.fromisoformat,
-    "$time": datetime.time.fromisoformat,
-    "$partial_date": PartialDate,
+_INT = re.compile(r"-?[0-9]{1,400}")
+_SCALARS = {
+    "$decimal": "decimal.Decimal",
+    "$date": "datetime.date",
+    "$datetime": "datetime.datetime",
+    "$time": "datetime.time",
+    "$partial_date": "PartialDate",
 }

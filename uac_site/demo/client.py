@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-class UnexpectedAnswer(RuntimeError):  # noqa: N818
+class UnexpectedAnswer(RuntimeError):
     """The server answered with a status that the demo does not expect."""
 
 

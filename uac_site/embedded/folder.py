@@ -20,7 +20,7 @@ _FALLBACK = Path("/var/lib/uac-embedded")
 _EARLIER_RUN_SECONDS = 30
 
 
-class AlreadyRunning(RuntimeError):  # noqa: N818
+class AlreadyRunning(RuntimeError):
     """Another supervisor uses the data folder."""
 
 

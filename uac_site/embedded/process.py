@@ -22,7 +22,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _POLL_SECONDS = 0.05
 
 
-class ProcessFailed(RuntimeError):  # noqa: N818 - what happened, as subprocess.TimeoutExpired
+class ProcessFailed(RuntimeError):
     """A child process ended, or did not become ready, when it should have been running."""
 
 

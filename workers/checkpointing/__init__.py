@@ -1,0 +1,1 @@
+"""From entries and edits to checkpoints."""

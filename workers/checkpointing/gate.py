@@ -145,7 +145,7 @@ def _policy(sources: Mapping[str, str]) -> Iterator[dict[str, Any]]:
 
 
 def _loss(change: Change, sources: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Records before + added − retired are the records after, by key and with equal values.
+    """Records before + added - retired are the records after, by key and with equal values.
 
     What is compared is what the rendered files say when they are read back, not what the edits
     meant to write.

@@ -285,7 +285,7 @@ class _Policy:
         match node.func:
             case ast.Name(id=name) if name in FORBIDDEN_CALLS:
                 yield "name", f"{name}() differs from run to run: compare the values or their keys"
-            case ast.Name(id="type") if len(node.args) != 1 or node.keywords:
+            case ast.Name(id="type") if node.keywords or not _is_one_value(node.args):
                 yield "name", "type() with more than one argument builds a class: write a class"
             case ast.Attribute(attr="astimezone") if not node.args and not node.keywords:
                 yield "clock", ".astimezone() uses the machine's time zone: name one with ZoneInfo"
@@ -339,6 +339,7 @@ class _Policy:
     def check_class(self, node: ast.ClassDef) -> Iterator[tuple[ast.AST, str]]:
         for base in node.bases:
             yield from self.check_pure(base)
+        yield from self.check_decorators(node)
         for statement in node.body:
             match statement:
                 case ast.AnnAssign() | ast.Assign():
@@ -359,6 +360,11 @@ class _Policy:
         for annotation in [*(argument.annotation for argument in every), node.returns]:
             if annotation is not None:
                 yield from self.check_pure(annotation)
+        yield from self.check_decorators(node)
+
+    def check_decorators(
+        self, node: ast.FunctionDef | ast.ClassDef
+    ) -> Iterator[tuple[ast.AST, str]]:
         for decorator in node.decorator_list:
             if isinstance(decorator, ast.Call):
                 for value in [*decorator.args, *(word.value for word in decorator.keywords)]:
@@ -464,6 +470,10 @@ def _parameters(node: ast.FunctionDef) -> list[ast.arg]:
     arguments = node.args
     found = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     return [*found, *filter(None, [arguments.vararg, arguments.kwarg])]
+
+
+def _is_one_value(arguments: list[ast.expr]) -> bool:
+    return len(arguments) == 1 and not isinstance(arguments[0], ast.Starred)
 
 
 def _is_docstring(node: ast.stmt) -> bool:

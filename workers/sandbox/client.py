@@ -36,7 +36,8 @@ from workers.sandbox.runner import (
 
 HELLO_BYTES = 4096
 START_SECONDS = 20.0
-# The runner enforces the limits itself; the host waits so much longer before it stops believing.
+# The runner enforces the limits of what it forks; the host waits so much longer before it stops
+# believing. Of a load, the host is the only one to watch the time.
 GRACE_SECONDS = 5.0
 # What an answer holds besides its result: what was printed, an error, what surrounds them.
 ANSWER_OVERHEAD_BYTES = 512 * 1024
@@ -91,7 +92,9 @@ class ChannelSandbox:
         self, files: Mapping[str, str], *, limits: Limits = COMPILE_LIMITS
     ) -> dict[str, str]:
         """See Sandbox."""
-        answer = self._request("compile", limits, limits.total_seconds, files=dict(files))
+        answer = self._request(
+            "compile", limits, limits.total_seconds + GRACE_SECONDS, files=dict(files)
+        )
         with self._checking():
             bytecode = _take(_take(answer, "result", dict), "bytecode", dict)
             if bytecode.keys() != files.keys():
@@ -133,7 +136,11 @@ class ChannelSandbox:
     ) -> Evaluation:
         """See Sandbox."""
         answer = self._request(
-            "evaluate", limits, limits.wall_seconds, code=code, **_instant(now, time_zone)
+            "evaluate",
+            limits,
+            limits.wall_seconds + GRACE_SECONDS,
+            code=code,
+            **_instant(now, time_zone),
         )
         with self._checking():
             result = _take(answer, "result", dict)
@@ -156,7 +163,7 @@ class ChannelSandbox:
         answer = self._request(
             "constraints",
             limits,
-            limits.total_seconds,
+            limits.total_seconds + GRACE_SECONDS,
             paths=None if paths is None else list(paths),
             **_instant(now, time_zone),
         )
@@ -173,7 +180,7 @@ class ChannelSandbox:
         answer = self._request(
             "tests",
             limits,
-            limits.total_seconds,
+            limits.total_seconds + GRACE_SECONDS,
             paths=None if paths is None else list(paths),
         )
         with self._checking():
@@ -191,7 +198,7 @@ class ChannelSandbox:
         answer = self._request(
             "dump",
             limits,
-            limits.wall_seconds,
+            limits.wall_seconds + GRACE_SECONDS,
             paths=None if paths is None else list(paths),
         )
         with self._checking():
@@ -221,7 +228,7 @@ class ChannelSandbox:
                 "limits": dataclasses.asdict(limits),
                 **parameters,
             },
-            min(seconds, limits.total_seconds) + GRACE_SECONDS,
+            seconds,
             limits.result_bytes + ANSWER_OVERHEAD_BYTES,
         )
         with self._checking():

@@ -40,6 +40,20 @@ def alive(pid: int) -> bool:
         return False
 
 
+def descendants(pid: int) -> set[int]:
+    """The process's children, and theirs."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended meanwhile
+    found: set[int] = set()
+    while more := {child for child, parent in parents.items() if parent in {pid, *found}} - found:
+        found |= more
+    return found
+
+
 def user_of(pid: int) -> int:
     return Path(f"/proc/{pid}").stat().st_uid
 
@@ -82,8 +96,13 @@ class Supervisors:
         self.packages = packages
         self.running: list[Supervisor] = []
 
-    def launch(self, folder: Path) -> subprocess.Popen[str]:
-        program = [sys.executable, str(Path(__file__).with_name("supervisor.py")), str(folder)]
+    def launch(self, folder: Path, what: str = "services") -> subprocess.Popen[str]:
+        program = [
+            sys.executable,
+            str(Path(__file__).with_name("supervisor.py")),
+            what,
+            str(folder),
+        ]
         if self.kind == "ordinary user" and AS_ROOT:
             # The one capability lets it read an interpreter and a checkout below /root.
             program = [
@@ -105,8 +124,9 @@ class Supervisors:
             text=True,
         )
 
-    def start(self, folder: Path) -> Supervisor:
-        popen = self.launch(folder)
+    def start(self, folder: Path, what: str = "services") -> Supervisor:
+        """Start one of the services alone, or of the whole "system"."""
+        popen = self.launch(folder, what)
         assert popen.stdout is not None
         assert popen.stderr is not None
         line = popen.stdout.readline()

@@ -73,8 +73,8 @@ def values(type_: Type, domain: Domain) -> st.SearchStrategy[Any]:
         case RefTo(class_name):
             return KEYS.map(lambda key: Ref(class_name, key))
         case Named(name) if name in domain.enums:
-            members = [member for member, _ in domain.enums[name].members]
-            return st.sampled_from(members).map(lambda member: EnumMember(name, member))
+            names = [member for member, _ in domain.enums[name].members]
+            return st.sampled_from(names).map(lambda member: EnumMember(name, member))
         case Named(name):
             class_ = domain.classes[name]
             return fields_of(domain, name).map(

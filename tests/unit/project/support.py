@@ -34,13 +34,13 @@ def project_with(*edits: Mapping[str, object]) -> Project:
 
 def define(
     domain: str, name: str, fields: Mapping[str, str] | None = None, **arguments: object
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """The edit that defines a class with these fields and types."""
     specs = [{"name": field, "type": type_} for field, type_ in (fields or {}).items()]
     return {"op": "define_class", "domain": domain, "name": name, "fields": specs, **arguments}
 
 
-def define_enum(domain: str, name: str, **members: str | int) -> dict[str, object]:
+def define_enum(domain: str, name: str, **members: str | int) -> dict[str, Any]:
     return {
         "op": "define_class",
         "domain": domain,
@@ -50,7 +50,7 @@ def define_enum(domain: str, name: str, **members: str | int) -> dict[str, objec
     }
 
 
-def add(domain: str, class_name: str, key: str, **fields: object) -> dict[str, object]:
+def add(domain: str, class_name: str, key: str, **fields: object) -> dict[str, Any]:
     return {
         "op": "add",
         "domain": domain,
@@ -71,7 +71,7 @@ def trips_project(count: int = 2) -> Project:
     return project
 
 
-def trip(number: int, **fields: object) -> dict[str, object]:
+def trip(number: int, **fields: object) -> dict[str, Any]:
     values = {"to": f"Town {number}", "starts_on": "2025-03-01", "days": number % 30, **fields}
     return {**add("travel", "Trip", f"trip-{number}", **values), "sources": [number]}
 
@@ -98,6 +98,9 @@ class Store:
                     location = project.find(record_id)
                     assert location
                     self.places[record_id] = location
+        change = project.change()
+        for record_id in [*change.retired, *change.transient]:
+            self.places[record_id] = Location("gone", retired=True)
 
     def open(self) -> Project:
         """The stored project, opened lazily."""

@@ -140,5 +140,4 @@ def test_rendered_code_satisfies_mypy_strict_and_mypy_sees_it(tmp_path: Path) ->
     code, output = mypy(tmp_path, rich_project(), Oslo='Oslo", after="not a reference')
 
     assert code == 1
-    assert output.count("error:") == 1
-    assert "domains/travel/state.py" in output
+    assert 'domains/travel/state.py:11: error: Argument "after" to "Trip"' in output

@@ -1,0 +1,173 @@
+"""The demo as a newcomer meets it: a process that is started, watched, and interrupted."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.embedded.conftest import alive, descendants
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+DEMO = [sys.executable, "-u", "-m", "uac_site.demo"]
+# Somewhere else than the default, which a demo on this machine may use meanwhile.
+PORT = 8760
+
+# The demo of somebody who expects one alert more than the sample person's life gives rise to.
+EXPECTS_MORE = """
+import sys
+from uac_site.demo import person, story
+from uac_site.demo.__main__ import main
+
+findings = person.findings
+person.findings = lambda *days: findings(*days) | {
+    person.Finding("drug_allergy", "critical", frozenset({"ibuprofen", "penicillin"}))
+}
+story._PATIENCE_SECONDS = 3
+sys.exit(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """A data folder that is kept from start to start."""
+    with tempfile.TemporaryDirectory(prefix="uac-test-demo-") as parent:
+        Path(parent).chmod(0o755)
+        yield Path(parent) / "data"
+
+
+def demo(folder: Path, *arguments: str, program: list[str] = DEMO) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*program, "--port", str(PORT), "--data", str(folder), *arguments],
+        cwd=CHECKOUT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def output_of(process: subprocess.Popen[str]) -> str:
+    output, _ = process.communicate(timeout=240)
+    return output
+
+
+@pytest.fixture(scope="module")
+def first(folder: Path) -> str:
+    """What the first start prints."""
+    process = demo(folder, "--exit")
+    output = output_of(process)
+    assert process.returncode == 0, output
+    return output
+
+
+class TestFirstStart:
+    def test_shows_entries_turning_into_typed_python(self, first: str) -> None:
+        assert "logged           entries 1 to 30" in first
+        assert re.search(r"checkpoint 1 +typed Python of \d+ entries accepted", first)
+        assert re.search(r"checkpoint \d+ +drug_allergy accepted", first)
+        assert re.search(r"checkpoint \d+ +passport_validity accepted", first)
+
+    def test_alerts_speak_up_with_their_evidence(self, first: str) -> None:
+        assert "CRITICAL: Amoxicillin is a penicillin" in first
+        assert "evidence       Medication 'amoxicillin' in health.medications" in first
+        assert "evidence       Allergy 'penicillin' in health.allergies" in first
+        assert "WARNING: The passport expires on" in first
+        assert "evidence       Passport 'passport-se' in travel.passports" in first
+        assert re.search(r"log entry \d+ +\S+ +Trip bangkok", first)
+
+    def test_questions_are_answered_exactly(self, first: str) -> None:
+        assert first.count("the same as computed from the log entries without the server") == 3
+        assert "no answer to" not in first
+
+    def test_says_where_to_look_and_what_not_to_trust(self, first: str) -> None:
+        assert re.search(r"admin +http://127\.0\.0\.1:\d+/admin/", first)
+        assert re.search(r"log in as +demo / \S{20,}", first)
+        assert "WARNING: constraints and queries ran in the process runner" in first
+
+    def test_ends_by_saying_that_all_came(self, first: str) -> None:
+        assert first.rstrip().endswith("Exactly the expected alerts and answers came.")
+
+
+def test_a_second_start_resumes_and_loads_nothing_twice(first: str, folder: Path) -> None:
+    process = demo(folder, "--exit")
+    second = output_of(process)
+
+    assert process.returncode == 0, second
+    assert "is remembered since" in second
+    assert "logged   " not in second
+    life = person.life(datetime.datetime.now(datetime.UTC).date())
+    total, messages = len(life.entries), life.messages
+    assert f" {total} entries: {total - messages} covered, 0 rejected, {messages} pend" in second
+    assert second.rstrip().endswith("Exactly the expected alerts and answers came.")
+
+
+def test_an_alert_that_does_not_come_is_a_failure(first: str, folder: Path) -> None:
+    process = demo(folder, "--exit", program=[sys.executable, "-c", EXPECTS_MORE])
+    output = output_of(process)
+
+    assert process.returncode == 1, output
+    assert "missing: critical alert of drug_allergy on ibuprofen, penicillin" in output
+    assert "Exactly the expected alerts and answers came" not in output
+
+
+@pytest.fixture(scope="module")
+def running(first: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A demo that keeps running, started while somebody else has the port that it tries first."""
+    with socket.create_server(("127.0.0.1", PORT)), demo(folder) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def shown(running: subprocess.Popen[str]) -> str:
+    """What it prints until all that is left is to keep running."""
+    assert running.stdout is not None
+    lines = []
+    for line in running.stdout:
+        lines.append(line)
+        if "Running until Ctrl-C" in line:
+            return "".join(lines)
+    pytest.fail(f"it ended:\n{''.join(lines)}")
+
+
+class TestRunning:
+    """Without --exit, on the data of the first start, until Ctrl-C. In this order."""
+
+    def test_a_busy_port_is_stepped_around(self, shown: str) -> None:
+        match = re.search(r"server ready +(http://127\.0\.0\.1:(\d+))", shown)
+
+        assert match is not None
+        assert PORT < int(match[2]) < PORT + 100
+        with urllib.request.urlopen(f"{match[1]}/readyz") as response:
+            assert response.status == 200
+
+    def test_a_second_start_meanwhile_is_refused_and_says_why(
+        self, running: subprocess.Popen[str], shown: str, folder: Path
+    ) -> None:
+        second = demo(folder, "--exit")
+        output = output_of(second)
+
+        assert second.returncode == 1
+        assert f"in use by another supervisor (process {running.pid})" in output
+        assert "Stop that one first" in output
+        assert "Traceback" not in output
+        assert running.poll() is None
+
+    def test_ctrl_c_ends_everything(self, running: subprocess.Popen[str], shown: str) -> None:
+        family = descendants(running.pid)
+        assert len(family) >= 6  # postgres, redis, web, two workers, beat: at the least
+
+        running.send_signal(signal.SIGINT)
+
+        output = output_of(running)
+        assert running.returncode == 0, output
+        assert "Stopped" in output
+        assert "Traceback" not in output
+        assert not any(alive(pid) for pid in family)

@@ -1,0 +1,446 @@
+"""Proposed edits and constraints: what passes the gate, what does not, and that the head stays."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from memory import log, runs
+from memory.models import Alert, Checkpoint, EntryOutcome, MemoryUser, Run
+from memory.models.alerts import AlertKind, AlertState
+from memory.models.log import EntryKind
+from memory.models.runs import RunKind, RunTrigger
+from memory.verification import problems
+from tests.integration.checkpointing.conftest import Append, Records, trip
+from workers import tasks
+
+pytestmark = pytest.mark.django_db
+
+BUDGET = """\
+import datetime
+from collections.abc import Iterator
+from uac import Alert, warning
+from domains.travel.state import trips
+
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    \"\"\"A trip must not cost more than 1000.\"\"\"
+    for trip in trips:
+        if trip.cost > 1000:
+            yield warning(f"{trip.to} costs {trip.cost}", evidence=[trip])
+"""
+
+BUDGET_TESTS = """\
+import datetime
+from uac.testing import run_check
+from constraints import budget
+from domains.travel.schema import Trip
+
+TODAY = datetime.date(2026, 1, 1)
+
+
+def test_speaks() -> None:
+    found = run_check(budget, today=TODAY, trips=[Trip(key="a", to="Rome", cost=1001)])
+    assert [alert.evidence[0].key for alert in found] == ["a"]
+
+
+def test_is_silent() -> None:
+    assert run_check(budget, today=TODAY, trips=[Trip(key="a", to="Rome", cost=1000)]) == []
+"""
+
+Propose = Callable[..., Run]
+
+
+@pytest.fixture
+def propose(user: MemoryUser) -> Propose:
+    """Propose edits and let the gate decide; return the finished run."""
+
+    def do(*edits: dict[str, Any]) -> Run:
+        user.refresh_from_db()
+        run = runs.queue(
+            user,
+            RunKind.PROPOSAL,
+            RunTrigger.API,
+            checkpoint=user.head,
+            input={"edits": list(edits)},
+        )
+        tasks.execute_run(str(run.pk))
+        run.refresh_from_db()
+        user.refresh_from_db()
+        return run
+
+    return do
+
+
+def constraint(source: str = BUDGET, tests: str = BUDGET_TESTS, name: str = "budget") -> Any:
+    return {"op": "write_constraint", "name": name, "source": source, "tests_source": tests}
+
+
+def checks(run: Run) -> dict[str, bool]:
+    assert run.output is not None
+    return {check["name"]: check["passed"] for check in run.output["verdict"]["checks"]}
+
+
+def test_a_constraint_that_speaks_and_is_silent_goes_live(
+    user: MemoryUser, checkpoint: Append, propose: Propose, work: Callable[[], None]
+) -> None:
+    checkpoint(trip(key="a", cost=1500), trip("Oslo", key="b", cost=10))
+
+    run = propose(constraint())
+
+    assert run.outcome == "ok"
+    assert all(checks(run).values())
+    assert list(checks(run)) == ["policy", "no loss", "execution", "tests", "constraints"]
+    assert user.head is not None
+    assert (user.head.version, user.head.origin) == (2, "proposed")
+
+    work()
+    alert = Alert.objects.get(user=user)
+    assert (alert.severity, alert.message, alert.entries) == ("warning", "Rome costs 1500", [1])
+
+
+def test_an_alert_resolves_when_its_cause_is_gone(
+    user: MemoryUser, checkpoint: Append, propose: Propose, work: Callable[[], None]
+) -> None:
+    checkpoint(trip(key="a", cost=1500))
+    propose(constraint())
+    work()
+    checkpoint({**trip(key="a"), "data": {"cost": 900}})
+    work()
+
+    assert Alert.objects.get(user=user).state == AlertState.RESOLVED
+
+
+def with_lines(*lines: str) -> str:
+    """The constraint with lines before its loop, which its own tests do not reach."""
+    return BUDGET.replace("    for trip", "\n".join([*lines, "    for trip"]))
+
+
+REFUSED = {
+    "a test that fails": (
+        constraint(BUDGET.replace("> 1000", "> 2000")),
+        "tests",
+        "AssertionError",
+    ),
+    "no test": (constraint(tests="import datetime\n"), "policy", "test_"),
+    "a syntax error": (constraint(BUDGET.replace("for trip in", "for trip")), "edits", "line 9"),
+    "importing os": (constraint("import os\n" + BUDGET), "policy", "os"),
+    "reading the clock": (
+        constraint(BUDGET.replace("in trips:", "in trips if datetime.date.today() else []:")),
+        "policy",
+        "today",
+    ),
+    "no check": (constraint(BUDGET.replace("def check", "def chek")), "policy", "check"),
+    "an unknown name": (
+        constraint(BUDGET.replace("import trips", "import voyages as trips")),
+        "tests",
+        "voyages",
+    ),
+    "raising on the state": (
+        constraint(with_lines("    assert len(trips) != 2, 'two'")),
+        "constraints",
+        "AssertionError: two",
+    ),
+    "an endless loop on the state": (
+        constraint(with_lines("    while len(trips) == 2:", "        pass")),
+        "constraints",
+        "timeout",
+    ),
+    "depending on the order of a set": (
+        constraint(BUDGET.replace('f"{trip.to} costs', "f\"{list(set('abcdefgh'))} {trip.to}")),
+        "constraints",
+        "ordered otherwise",
+    ),
+}
+
+
+@pytest.mark.parametrize(("edit", "check", "word"), REFUSED.values(), ids=REFUSED.keys())
+def test_the_gate_refuses_and_the_head_stays(
+    user: MemoryUser,
+    checkpoint: Append,
+    propose: Propose,
+    edit: dict[str, Any],
+    check: str,
+    word: str,
+) -> None:
+    checkpoint(trip(key="a", cost=1500), trip("Oslo", key="b", cost=10))
+    head = user.head
+
+    run = propose(edit)
+
+    assert run.outcome == "rejected"
+    assert [name for name, passed in checks(run).items() if not passed] == [check]
+    assert word in str(run.output)
+    assert run.error is not None
+    assert run.error["message"].startswith(check)
+    assert user.head == head
+    assert Checkpoint.objects.filter(user=user).count() == 1
+    assert not Alert.objects.filter(user=user).exists()
+
+
+def test_a_constraint_that_raises_later_is_an_error_on_the_run_and_an_alert_for_the_staff(
+    user: MemoryUser, checkpoint: Append, propose: Propose, work: Callable[[], None]
+) -> None:
+    checkpoint(trip(key="a", cost=1500))
+    propose(constraint())
+    work()
+
+    # A fact is not refused because a rule cannot cope with it.
+    (seq,) = checkpoint(trip("Oslo", key="b", cost=None))
+    work()
+
+    assert EntryOutcome.objects.get(user=user, seq=seq).outcome == "covered"
+    run = Run.objects.filter(user=user, kind="constraints").latest("queued_at")
+    assert run.outcome == "user_error"
+    assert run.error is not None
+    assert (run.error["type"], run.error["path"], run.error["line"]) == (
+        "TypeError",
+        "constraints/budget.py",
+        10,
+    )
+    finding = Alert.objects.get(user=user, kind=AlertKind.FINDING)
+    failed = Alert.objects.get(user=user, kind=AlertKind.CONSTRAINT_ERROR)
+    assert finding.state == AlertState.OPEN
+    assert failed.state == AlertState.OPEN
+    assert "line 10" in failed.message
+
+    checkpoint({**trip(key="b"), "data": {"cost": 20}})
+    work()
+    failed.refresh_from_db()
+    assert failed.state == AlertState.RESOLVED
+
+
+def test_a_broken_old_constraint_does_not_keep_a_new_one_out(
+    user: MemoryUser, checkpoint: Append, propose: Propose
+) -> None:
+    checkpoint(trip(key="a", cost=1500))
+    propose(constraint())
+    checkpoint(trip("Oslo", key="b", cost=None))
+
+    other = constraint(
+        BUDGET.replace("trip.cost > 1000", "trip.to == 'Rome'"),
+        BUDGET_TESTS.replace("import budget", "import rome as budget").replace(
+            'to="Rome", cost=1000', 'to="Oslo", cost=1000'
+        ),
+        name="rome",
+    )
+    assert propose(other).outcome == "ok"
+
+
+def test_deleting_a_constraint_resolves_its_alerts(
+    user: MemoryUser, checkpoint: Append, propose: Propose, work: Callable[[], None]
+) -> None:
+    checkpoint(trip(key="a", cost=1500))
+    propose(constraint())
+    work()
+
+    run = propose({"op": "delete_constraint", "name": "budget"})
+    work()
+
+    assert run.outcome == "ok"
+    assert user.head is not None
+    assert "constraints/budget.py" not in user.head.tree
+    assert "tests/test_budget.py" not in user.head.tree
+    assert Alert.objects.get(user=user).state == AlertState.RESOLVED
+
+
+def test_edits_cover_the_entries_that_they_cite(
+    user: MemoryUser, checkpoint: Append, propose: Propose, fields_of: Records
+) -> None:
+    drafts = [
+        log.Draft(kind=EntryKind.MESSAGE, content="I am allergic to penicillin"),
+        log.Draft(kind=EntryKind.MESSAGE, content="Nice weather"),
+        log.Draft(kind=EntryKind.MESSAGE, content="My doctor is Dr. Who"),
+    ]
+    log.append(user, drafts, source="test")
+
+    run = propose(
+        {
+            "op": "define_class",
+            "domain": "health",
+            "name": "Gravity",
+            "kind": "enum",
+            "members": {"MILD": "mild", "SEVERE": "severe"},
+        },
+        {
+            "op": "define_class",
+            "domain": "health",
+            "name": "Allergy",
+            "fields": [
+                {"name": "allergen", "type": "str"},
+                {"name": "severity", "type": "Gravity | None"},
+            ],
+        },
+        {
+            "op": "add",
+            "domain": "health",
+            "class_name": "Allergy",
+            "key": "p",
+            "fields": {"allergen": "penicillin", "severity": "severe"},
+            "sources": [1],
+        },
+        {"op": "dismiss", "sources": [2], "reason": "small talk"},
+    )
+
+    assert run.outcome == "ok", run.output
+    assert fields_of("health.allergies")["p"]["severity"] == {
+        "$enum": "Gravity.SEVERE",
+        "value": "severe",
+    }
+    outcomes = EntryOutcome.objects.filter(user=user).order_by("seq")
+    assert [(row.seq, row.outcome, row.reason) for row in outcomes] == [
+        (1, "covered", ""),
+        (2, "dismissed", "small talk"),
+    ]
+    assert log.coverage(user).pending == 1
+    assert list(problems(user)) == []
+
+
+@pytest.mark.parametrize(
+    ("edit", "word"),
+    [
+        ({"op": "note", "text": "x", "sources": [9]}, "entry 9"),
+        (
+            {"op": "retire", "domain": "travel", "collection": "trips", "key": "z", "sources": [1]},
+            "z",
+        ),
+        (
+            {
+                "op": "update",
+                "domain": "travel",
+                "collection": "trips",
+                "key": "a",
+                "fields": {"cots": 1},
+                "sources": [1],
+            },
+            "cots",
+        ),
+        ({"op": "delete_constraint", "name": "nothing"}, "nothing"),
+    ],
+)
+def test_an_edit_that_cannot_be_applied_refuses_all_of_them(
+    user: MemoryUser,
+    checkpoint: Append,
+    propose: Propose,
+    fields_of: Records,
+    edit: dict[str, Any],
+    word: str,
+) -> None:
+    checkpoint(trip(key="a", cost=1500))
+
+    run = propose({"op": "note", "text": "kept only with the rest", "sources": [1]}, edit)
+
+    assert run.outcome == "rejected"
+    assert list(checks(run)) == ["edits"]
+    assert word in str(run.error)
+    assert user.head is not None
+    assert user.head.version == 1
+    assert list(fields_of("travel.trips")) == ["a"]
+
+
+def test_the_first_version_may_come_from_a_proposal(user: MemoryUser, propose: Propose) -> None:
+    log.append(user, [log.Draft(kind=EntryKind.MESSAGE, content="x")], source="test")
+
+    run = propose({"op": "note", "text": "x", "sources": [1]})
+
+    assert (run.outcome, user.head and user.head.version) == ("ok", 1)
+
+
+# -- Through the API ----------------------------------------------------------------------------
+
+
+def test_the_api_refuses_malformed_edits_by_their_place(api: APIClient, user: MemoryUser) -> None:
+    response = api.post(
+        "/v1/users/ada/checkpoints/",
+        {"edits": [{"op": "dismiss", "sources": [1], "reason": "x"}, {"op": "explode"}]},
+    )
+
+    assert response.status_code == 400
+    assert "edits[1]" in str(response.data["errors"])
+    assert not Run.objects.exists()
+
+
+def test_the_api_answers_202_with_the_run_and_then_its_verdict(
+    api: APIClient, user: MemoryUser, checkpoint: Append, work: Callable[[], None]
+) -> None:
+    checkpoint(trip(key="a", cost=1500))
+
+    response = api.put(
+        "/v1/users/ada/constraints/budget/?wait=0", {"source": BUDGET, "tests": BUDGET_TESTS}
+    )
+    assert response.status_code == 202
+    work()
+
+    run = api.get(f"/v1/runs/{response.data['id']}/").data
+    assert (run["status"], run["outcome"], run["output"]["version"]) == ("done", "ok", 2)
+    listed = api.get("/v1/users/ada/constraints/").data["results"]
+    assert listed == [
+        {
+            "name": "budget",
+            "path": "constraints/budget.py",
+            "summary": "A trip must not cost more than 1000.",
+        }
+    ]
+    assert api.get("/v1/users/ada/constraints/budget/").data["tests"] == BUDGET_TESTS
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "field"),
+    [
+        ("budget", {"source": BUDGET}, "tests"),
+        ("budget", {"source": BUDGET, "tests": "", "x": 1}, "x"),
+        ("class", {"source": BUDGET, "tests": BUDGET_TESTS}, "name"),
+        ("a b", {"source": BUDGET, "tests": BUDGET_TESTS}, "name"),
+        ("budget", {"source": "x" * 70_000, "tests": BUDGET_TESTS}, "source"),
+    ],
+)
+def test_the_api_refuses_a_malformed_constraint(
+    api: APIClient, user: MemoryUser, name: str, body: dict[str, Any], field: str
+) -> None:
+    response = api.put(f"/v1/users/ada/constraints/{name}/", body)
+
+    assert response.status_code == 400
+    assert list(response.data["errors"]) == [field]
+    assert not Run.objects.exists()
+
+
+def test_the_api_reads_versions_and_their_files(
+    api: APIClient, user: MemoryUser, checkpoint: Append
+) -> None:
+    checkpoint(trip(key="a", cost=1500))
+    checkpoint(trip(key="b", cost=1600))
+
+    listed = api.get("/v1/users/ada/checkpoints/").data["results"]
+    assert [row["version"] for row in listed] == [2, 1]
+    version = api.get("/v1/users/ada/checkpoints/1/").data
+    assert version["verdict"]["accepted"]
+    assert "domains/travel/state.py" in version["files"]
+    source = api.get("/v1/users/ada/checkpoints/1/files/domains/travel/state.py").data["source"]
+    assert 'key="a"' in source
+    assert 'key="b"' not in source
+    assert api.get("/v1/users/ada/checkpoints/1/files/etc/passwd").status_code == 404
+    assert api.get("/v1/users/ada/checkpoints/9/").status_code == 404
+
+
+def test_the_api_reads_state_and_manifest(
+    api: APIClient, user: MemoryUser, checkpoint: Append
+) -> None:
+    assert api.get("/v1/users/ada/state/").data == {"version": None, "domains": {}}
+    checkpoint(trip(key="a", cost=1500))
+
+    state = api.get("/v1/users/ada/state/").data
+    assert state["domains"]["travel"]["collections"] == {"trips": {"class": "Trip", "count": 1}}
+    assert state["domains"]["travel"]["classes"] == {"Trip": {"to": "str", "cost": "int"}}
+    page = api.get("/v1/users/ada/state/travel/trips/").data
+    assert (page["count"], page["next"]) == (1, None)
+    assert page["records"][0] == {
+        "$record": "Trip",
+        "key": "a",
+        "sources": [1],
+        "fields": {"to": "Rome", "cost": 1500},
+    }
+    assert "trips: 1 Trip(to, cost:int)" in api.get("/v1/users/ada/manifest/").data["text"]
+    assert api.get("/v1/users/ada/state/travel/voyages/").status_code == 404
+    assert api.get("/v1/users/ada/state/travel/trips/?page=2").status_code == 404
+    assert api.get("/v1/users/ada/state/travel/trips/?page=x").status_code == 400

@@ -1,0 +1,153 @@
+"""Races for the head: the rival's write is injected at the very line where it hurts."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from memory import checkpoints, log, runs
+from memory.checkpoints import HeadMoved
+from memory.models import Checkpoint, Lane, MemoryUser, Run
+from memory.models.runs import RunKind, RunTrigger
+from memory.models.users import LaneName
+from memory.verification import problems
+from tests.integration.checkpointing.conftest import Append, Records, trip
+from workers import tasks
+
+pytestmark = pytest.mark.django_db
+
+Note = Callable[[], None]
+
+
+@pytest.fixture
+def before_each_commit(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Note]], None]:
+    """Let rivals act, one before each commit, between judgement and compare-and-set."""
+
+    def arrange(rivals: list[Note]) -> None:
+        real = checkpoints.commit
+
+        def commit(*arguments: Any) -> Checkpoint:
+            if rivals:
+                rivals.pop(0)()
+            return real(*arguments)
+
+        monkeypatch.setattr(checkpoints, "commit", commit)
+
+    return arrange
+
+
+@pytest.fixture
+def rival(user: MemoryUser) -> Note:
+    """Propose a note and see it accepted: the head moves."""
+
+    def act() -> None:
+        head = MemoryUser.objects.get(pk=user.pk).head
+        edits = [{"op": "note", "text": "from a rival", "sources": [1]}]
+        run = runs.queue(
+            user, RunKind.PROPOSAL, RunTrigger.API, checkpoint=head, input={"edits": edits}
+        )
+        tasks.execute_run(str(run.pk))
+        assert Run.objects.get(pk=run.pk).outcome == "ok"
+
+    return act
+
+
+def test_the_loser_of_a_race_builds_again_on_the_new_head(
+    user: MemoryUser,
+    append: Append,
+    fields_of: Records,
+    before_each_commit: Callable[[list[Note]], None],
+    rival: Note,
+) -> None:
+    append(trip(key="a"), trip("Oslo", key="b"))
+    before_each_commit([rival])
+
+    tasks.checkpoint_records(user.pk)
+
+    assert list(fields_of("travel.trips")) == ["a", "b"]
+    assert len(fields_of("notes.notes")) == 1
+    user.refresh_from_db()
+    assert user.head is not None
+    assert [user.head.version, user.head.origin] == [2, "records"]
+    assert log.coverage(user).covered == 2
+    assert list(problems(user)) == []
+
+
+def test_who_always_loses_gives_up_for_now_and_loses_nothing(
+    user: MemoryUser,
+    append: Append,
+    fields_of: Records,
+    before_each_commit: Callable[[list[Note]], None],
+    rival: Note,
+) -> None:
+    append(trip(key="a"))
+    # Each rival's own commit takes the next one from the list, so none acts for it.
+    before_each_commit([rival, lambda: None, rival, lambda: None, rival, lambda: None])
+
+    with pytest.raises(HeadMoved):
+        tasks.checkpoint_records(user.pk)
+
+    lane = Lane.objects.get(user=user, name=LaneName.RECORDS)
+    assert "HeadMoved" in lane.last_error
+    assert lane.due_at is not None
+    assert log.coverage(user).pending == 1
+
+    Lane.objects.filter(pk=lane.pk).update(run_after=timezone.now())
+    tasks.checkpoint_records(user.pk)
+    assert list(fields_of("travel.trips")) == ["a"]
+    assert list(problems(user)) == []
+
+
+def test_a_worker_whose_lease_was_taken_writes_nothing(
+    user: MemoryUser,
+    append: Append,
+    before_each_commit: Callable[[list[Note]], None],
+) -> None:
+    append(trip(key="a"))
+
+    def successor() -> None:
+        lane = Lane.objects.get(user=user, name=LaneName.RECORDS)
+        Lane.objects.filter(pk=lane.pk).update(
+            token=lane.token + 1, lease_owner="another", lease_expires_at=None
+        )
+
+    before_each_commit([successor])
+    tasks.checkpoint_records(user.pk)
+
+    assert not Checkpoint.objects.filter(user=user).exists()
+    assert log.coverage(user).pending == 1
+    tasks.checkpoint_records(user.pk)
+    assert log.coverage(user).covered == 1
+    assert Checkpoint.objects.filter(user=user).count() == 1
+
+
+def test_entries_that_arrive_while_a_checkpoint_is_made_are_settled_too(
+    user: MemoryUser,
+    append: Append,
+    fields_of: Records,
+    before_each_commit: Callable[[list[Note]], None],
+) -> None:
+    append(trip(key="a"))
+    def somebody_else() -> None:
+        append(trip("Oslo", key="b"))
+
+    before_each_commit([somebody_else])
+
+    tasks.checkpoint_records(user.pk)
+
+    assert list(fields_of("travel.trips")) == ["a", "b"]
+    assert Checkpoint.objects.filter(user=user).count() == 2
+    assert Lane.objects.get(user=user, name=LaneName.RECORDS).due_at is None
+
+
+def test_a_newer_version_supersedes_constraint_runs_that_nobody_started(
+    user: MemoryUser, checkpoint: Append
+) -> None:
+    checkpoint(trip(key="a"))
+    old = runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.CHECKPOINT, checkpoint=user.head)
+
+    checkpoint(trip("Oslo", key="b"))
+
+    old.refresh_from_db()
+    assert (old.status, old.outcome) == ("done", "superseded")

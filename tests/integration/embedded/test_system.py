@@ -1,0 +1,128 @@
+"""The whole server as real processes: all of them start, none dies unnoticed, none is left."""
+
+import json
+import os
+import signal
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.embedded.conftest import (
+    AS_ROOT,
+    Supervisors,
+    alive,
+    descendants,
+    eventually,
+)
+from uac_site.embedded.process import ProcessFailed
+from uac_site.embedded.system import System, running_system
+
+NAMES = ["postgres", "redis", "web", "sandbox-1", "sandbox-2", "default-1", "beat"]
+
+
+@pytest.fixture(scope="module")
+def system() -> Iterator[System]:
+    with running_system(sandbox_workers=2) as system:
+        yield system
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    pairs = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return dict(pair.split("=", 1) for pair in pairs if pair)
+
+
+def test_every_process_starts_and_the_web_answers(system: System) -> None:
+    assert list(system.processes) == NAMES
+    assert all(process.running for process in system.processes.values())
+    system.check()
+    with urllib.request.urlopen(f"{system.base_url}/readyz") as response:
+        assert json.load(response) == {"database": "ok", "redis": "ok"}
+
+
+def test_processes_use_the_systems_services_not_those_of_their_starter(system: System) -> None:
+    ours = {
+        "DATABASE_URL": system.services.postgres.runtime_url,
+        "REDIS_URL": system.services.redis.url,
+    }
+    for name, value in ours.items():
+        assert os.environ[name] != value  # these tests run on services of their own
+
+    for process_name in NAMES[2:]:
+        environment = environment_of(system.processes[process_name].pid)
+        assert {name: environment[name] for name in ours} == ours
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_killed_process_is_noticed_and_can_be_started_again(system: System, name: str) -> None:
+    process = system.processes[name]
+    killed = process.pid
+
+    os.kill(killed, signal.SIGKILL)
+
+    assert eventually(lambda: process.died)
+    with pytest.raises(ProcessFailed, match=rf"{name} ended by itself(.|\n)*{process.log_path}"):
+        system.check()
+    system.start(name)
+    assert process.pid != killed
+    system.check()
+
+
+def test_a_process_that_was_stopped_is_not_taken_for_dead(system: System) -> None:
+    system.stop("beat")
+
+    system.check()
+
+    assert not system.processes["beat"].running
+    system.start("beat")
+
+
+def test_starting_from_a_thread_is_refused() -> None:
+    caught: list[str] = []
+
+    def start() -> None:
+        try:
+            with running_system():
+                pass
+        except RuntimeError as error:
+            caught.append(str(error))
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+
+    assert caught
+    assert "main thread" in caught[0]
+
+
+def test_a_start_that_fails_says_why_and_leaves_no_process() -> None:
+    before = descendants(os.getpid())
+
+    with (
+        pytest.raises(ProcessFailed, match=r"manage\.py migrate failed(.|\n)*UAC_SANDBOX_RUNNER"),
+        running_system(environment={"UAC_SANDBOX_RUNNER": "none"}),
+    ):
+        pytest.fail("it started")
+
+    assert eventually(lambda: descendants(os.getpid()) <= before)
+
+
+class TestEndOfTheSupervisor:
+    """Nothing outlives it: neither its processes nor their own children."""
+
+    @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+    def test_leaves_no_process(self, packages: Path, folder: Path, end: signal.Signals) -> None:
+        supervisors = Supervisors("root" if AS_ROOT else "ordinary user", packages)
+        supervisor = supervisors.start(folder, "system")
+        family = descendants(supervisor.popen.pid)
+        assert family > set(supervisor.pids.values())
+
+        supervisor.popen.send_signal(end)
+
+        # By SIGTERM it leaves as it should, after everything has been stopped.
+        expected = 128 + end if end == signal.SIGTERM else -end
+        assert supervisor.popen.wait(timeout=60) == expected
+        assert eventually(lambda: not any(alive(pid) for pid in family))
+        supervisors.end_all()

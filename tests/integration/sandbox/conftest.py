@@ -1,0 +1,111 @@
+"""Sandboxes of the process runner, and a small project to run in them."""
+
+import datetime
+from collections.abc import Iterator
+
+import pytest
+
+from workers.sandbox import process
+from workers.sandbox.runner import Sandbox
+
+NOW = datetime.datetime(2026, 3, 1, 23, 30, tzinfo=datetime.UTC)
+
+PROJECT = {
+    "domains/__init__.py": "",
+    "domains/travel/__init__.py": "",
+    "domains/travel/schema.py": """\
+import datetime
+import enum
+from dataclasses import dataclass
+from uac import Record, Ref
+
+class Mode(enum.Enum):
+    TRAIN = "train"
+
+@dataclass(kw_only=True)
+class Passport(Record):
+    number: str
+
+@dataclass(kw_only=True)
+class Trip(Record):
+    name: str
+    on: datetime.date | None = None
+    mode: Mode = Mode.TRAIN
+    passport: Ref[Passport] | None = None
+""",
+    "domains/travel/state.py": """\
+import datetime
+from uac import Ref
+from domains.travel.schema import Passport, Trip
+from domains.travel.trips_0002 import trips as trips_0002
+
+passport = Passport(key="p-1", number="X1", sources=(1,))
+plans: list[Trip] = []
+trips: list[Trip] = [
+    Trip(key="t-1", name="Rome", on=datetime.date(2026, 3, 1), sources=(2, 3)),
+    Trip(key="t-2", name="Oslo", passport=Ref[Passport]("p-1")),
+    *trips_0002,
+]
+""",
+    "domains/travel/trips_0002.py": """\
+from domains.travel.schema import Trip
+trips: list[Trip] = [Trip(key="t-3", name="Bonn")]
+""",
+    "domains/notes/__init__.py": "",
+    "domains/notes/schema.py": """\
+from dataclasses import dataclass
+from uac import Record
+
+@dataclass(kw_only=True)
+class Note(Record):
+    text: str
+""",
+    "domains/notes/state.py": """\
+from domains.notes.schema import Note
+notes: list[Note] = [Note(key="note-1", text="hello", sources=(4,))]
+plans: list[Note] = []
+""",
+    "constraints/__init__.py": "",
+    "constraints/today.py": """\
+import datetime
+from collections.abc import Iterator
+from uac import Alert, critical
+from domains.travel.state import trips
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    for trip in trips:
+        if trip.on == today:
+            yield critical(f"{trip.name} is today", evidence=[trip])
+""",
+    "tests/__init__.py": "",
+    "tests/test_today.py": """\
+import datetime
+from constraints import today
+from domains.travel.schema import Trip
+from uac.testing import run_check
+
+DAY = datetime.date(2026, 1, 1)
+
+def test_speaks() -> None:
+    assert len(run_check(today, today=DAY, trips=[Trip(key="t", name="x", on=DAY)])) == 1
+
+def test_is_silent() -> None:
+    assert run_check(today, today=DAY) == []
+""",
+}
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    """A sandbox of its own, empty."""
+    with process.open_sandbox() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Iterator[Sandbox]:
+    """A sandbox with PROJECT, shared by the tests of a module: none of them may harm it."""
+    with process.open_sandbox() as one:
+        one.load(PROJECT)
+        yield one
+        assert one.alive

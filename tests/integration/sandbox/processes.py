@@ -1,0 +1,72 @@
+"""Processes as /proc tells of them, by number and start, so that a number used again is another."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process, which may have ended."""
+
+    pid: int
+    started: str
+
+    @classmethod
+    def of(cls, pid: int) -> "Process":
+        return cls(pid, _stat(pid)[19])
+
+    @property
+    def runs(self) -> bool:
+        """Neither ended nor a zombie."""
+        try:
+            fields = _stat(self.pid)
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return fields[19] == self.started and fields[0] not in ("Z", "X")
+
+    def descendants(self) -> list["Process"]:
+        """Its children, theirs after them, and so on."""
+        found: list[Process] = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    parent = int(_stat(int(entry.name))[1])
+                    child = Process.of(int(entry.name))
+                except (FileNotFoundError, ProcessLookupError):
+                    continue
+                if parent == self.pid and child.runs:
+                    found += [child, *child.descendants()]
+        return found
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def descriptors(self) -> int:
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+
+def me() -> Process:
+    return Process.of(os.getpid())
+
+
+def gone(processes: Iterable[Process]) -> bool:
+    return not any(process.runs for process in processes)
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    """Whether the condition comes true, given ample time."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of a process's stat after its name: state, parent, … and start at index 19."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,0 +1,216 @@
+"""Running constraints and tests: each for itself, whatever the others do."""
+
+import pytest
+
+from tests.integration.sandbox.conftest import NOW, PROJECT
+from workers.sandbox.runner import (
+    DEFAULT_LIMITS,
+    ConstraintResult,
+    Evidence,
+    Limits,
+    Sandbox,
+    SandboxError,
+)
+
+HEAD = """\
+from uac import critical, info, warning
+from domains.travel.state import passport, trips
+"""
+TOP = HEAD.count("\n")
+
+
+def run(
+    sandbox: Sandbox,
+    sources: dict[str, str],
+    *,
+    time_zone: str = "UTC",
+    limits: Limits = DEFAULT_LIMITS,
+) -> dict[str, ConstraintResult]:
+    sandbox.load(PROJECT)
+    sandbox.load({f"constraints/{name}.py": HEAD + text for name, text in sources.items()})
+    ran = sandbox.run_constraints(now=NOW, time_zone=time_zone, limits=limits)
+    assert [result.path for result in ran.results] == sorted(
+        ["constraints/today.py", *(f"constraints/{name}.py" for name in sources)]
+    )
+    results = {result.path[12:-3]: result for result in ran.results}
+    # The others speak, whatever one does.
+    assert time_zone != "UTC" or [a.message for a in results["today"].alerts] == ["Rome is today"]
+    return results
+
+
+def test_an_alert_carries_its_evidence(sandbox: Sandbox) -> None:
+    source = "def check():\n    yield warning('x', evidence=[trips[0], passport], key='k')\n"
+    results = run(sandbox, {"a": source})
+    (alert,) = results["a"].alerts
+    assert (alert.severity, alert.message, alert.key) == ("warning", "x", "k")
+    assert alert.evidence == (
+        Evidence(class_name="Trip", domain="travel", collection="trips", key="t-1", sources=(2, 3)),
+        Evidence(
+            class_name="Passport", domain="travel", collection="passport", key="p-1", sources=(1,)
+        ),
+    )
+    assert results["a"].error is None
+    assert results["a"].seconds >= 0
+
+
+@pytest.mark.parametrize(
+    ("time_zone", "expected"),
+    [
+        ("UTC", ["2026-03-01", "2026-03-01T23:30:00+00:00"]),
+        ("Europe/Berlin", ["2026-03-02", "2026-03-02T00:30:00+01:00"]),
+        ("America/Los_Angeles", ["2026-03-01", "2026-03-01T15:30:00-08:00"]),
+    ],
+)
+def test_the_parameters_are_the_users_moment(
+    sandbox: Sandbox, time_zone: str, expected: list[str]
+) -> None:
+    results = run(
+        sandbox,
+        {
+            "a": "def check(today):\n    yield info(today.isoformat(), key='k')\n",
+            "b": "def check(now):\n    yield info(now.isoformat(), key='k')\n",
+            "c": "def check():\n    return [info('no time', key='k')]\n",
+        },
+        time_zone=time_zone,
+    )
+    messages = [results[name].alerts[0].message for name in ("a", "b", "c")]
+    assert messages == [*expected, "no time"]
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "line", "message"),
+    [
+        ("1 / 0", "ZeroDivisionError", 1, "division"),
+        ("x = (", "SyntaxError", 1, "never closed"),
+        ("from domains.travel.state import nothing", "ImportError", 1, "nothing"),
+        ("", "TypeError", None, "has no check"),
+        ("def check(tomorrow): yield", "TypeError", None, "a parameter 'tomorrow'"),
+        ("def check(today): return 3", "TypeError", None, "check returned int"),
+        ("def check(today): yield 'x'", "TypeError", None, "check yielded str"),
+        ("def check(today):\n    yield info('x')", "TypeError", 2, "needs evidence"),
+        ("def check(today):\n    yield info('x', key='k')\n    trips.x", "AttributeError", 3, "x"),
+        (
+            "import copy\ndef check(today):\n    yield info('x', evidence=[copy.copy(trips[0])])",
+            "NotAValueError",
+            None,
+            "no record of the state",
+        ),
+        ("import sys\ndef check(today): sys.exit()", "killed", None, "sys.exit"),
+        ("import os\ndef check(today): os._exit(0)", "killed", None, "status 0"),
+        ("def check(today):\n    while True: pass", "timeout", None, "longer than 0.5 s"),
+        ("def check(today): return 'x' * 10 ** 9", "out_of_memory", None, "memory"),
+        ("def check(today):\n    while True: print('x' * 999)", "output_limit", None, "printed"),
+        (
+            "def check(today):\n    yield info('x' * 3_000_000, key='k')",
+            "result_limit",
+            None,
+            "larger",
+        ),
+        (
+            "def check(today):\n    while True: yield info('x', key='k')",
+            "timeout",
+            None,
+            "longer",
+        ),
+    ],
+)
+def test_the_error_of_one_is_its_own(
+    sandbox: Sandbox, source: str, kind: str, line: int | None, message: str
+) -> None:
+    limits = Limits(wall_seconds=0.5)
+    results = run(sandbox, {"a": source, "z": "def check(): return []"}, limits=limits)
+    error = results["a"].error
+    assert error is not None
+    assert (error.type, error.path) == (kind, "constraints/a.py")
+    assert error.line == (None if line is None else line + TOP)
+    assert message in error.message
+    assert results["a"].alerts == ()
+    assert results["z"].error is None
+    assert sandbox.alive
+
+
+def test_what_is_left_after_the_time_of_the_request_is_not_run(sandbox: Sandbox) -> None:
+    loop = "def check(today):\n    while True: pass\n"
+    sandbox.load({f"constraints/{name}.py": loop for name in "abc"})
+    limits = Limits(wall_seconds=0.2, total_seconds=0.3)
+    ran = sandbox.run_constraints(now=NOW, time_zone="UTC", limits=limits)
+    errors = [result.error for result in ran.results]
+    assert [error.type for error in errors if error] == ["timeout"] * 3
+    assert errors[2] is not None
+    assert "not run" in errors[2].message
+
+
+def test_results_that_are_too_large_together_lose_the_last(sandbox: Sandbox) -> None:
+    long = "from uac import info\ndef check():\n    yield info('x' * 300_000, key='k')\n"
+    sandbox.load({f"constraints/{name}.py": long for name in "abcdef"})
+    limits = Limits(result_bytes=10**6)
+    ran = sandbox.run_constraints(now=NOW, time_zone="UTC", limits=limits)
+    errors = [result.error and result.error.type for result in ran.results]
+    assert errors == [None, None, None, "result_limit", "result_limit", "result_limit"]
+
+
+def test_a_message_that_cannot_be_stored_is_mended(sandbox: Sandbox) -> None:
+    results = run(sandbox, {"a": "def check():\n    yield info('a\\0\\ud800b', key='k\\0')\n"})
+    (alert,) = results["a"].alerts
+    assert (alert.message, alert.key) == ("a\ufffd\ufffdb", "k\ufffd")
+
+
+def test_a_forged_answer_is_the_fault_of_the_one_that_forged_it(sandbox: Sandbox) -> None:
+    forged = b'{"outcome":"ok","item":"constraints/a.py","result":{"alerts":[],"seconds":0}}\n'
+    source = f"import os\ndef check():\n    os.write(3, {forged!r})\n    return []\n"
+    results = run(sandbox, {"a": source})
+    error = results["a"].error
+    assert error is not None
+    assert error.type == "protocol_error"
+
+
+def test_only_the_constraints_asked_for_run(sandbox: Sandbox) -> None:
+    sandbox.load({**PROJECT, "constraints/b.py": "def check(): return []"})
+    ran = sandbox.run_constraints(["constraints/b.py"], now=NOW, time_zone="UTC")
+    assert [result.path for result in ran.results] == ["constraints/b.py"]
+    assert sandbox.run_constraints([], now=NOW, time_zone="UTC").results == ()
+    with pytest.raises(SandboxError, match="not among the files"):
+        sandbox.run_constraints(["constraints/c.py"], now=NOW, time_zone="UTC")
+    with pytest.raises(SandboxError, match="not among the files"):
+        sandbox.run_constraints(["domains/travel/state.py"], now=NOW, time_zone="UTC")
+
+
+def test_a_constraint_sees_nothing_of_another_run(sandbox: Sandbox) -> None:
+    source = "def check():\n    trips.clear()\n    return []\n"
+    for _ in range(2):
+        run(sandbox, {"zz_last": source})
+
+
+def test_tests_run_and_fail_one_by_one(sandbox: Sandbox) -> None:
+    sandbox.load(PROJECT)
+    sandbox.load(
+        {
+            "tests/test_b.py": "def helper(): raise ValueError\n"
+            "def test_fails():\n    x = [1]\n    assert x == [2]\n"
+            "def test_raises():\n    helper()\n"
+            "def test_passes():\n    pass\n",
+            "tests/test_c.py": "from nothing import x\ndef test_x(): pass\n",
+            "tests/test_d.py": "import os\ndef test_x(): os._exit(0)\n",
+            "tests/test_e.py": "from constraints.today import check as test_not_mine\n",
+        }
+    )
+
+    results = {result.name: result.error for result in sandbox.run_tests().results}
+
+    assert {name: error and (error.type, error.line) for name, error in results.items()} == {
+        "tests/test_b.py::test_fails": ("AssertionError", 4),
+        "tests/test_b.py::test_raises": ("ValueError", 1),
+        "tests/test_b.py::test_passes": None,
+        "tests/test_c.py": ("ModuleNotFoundError", 1),
+        "tests/test_d.py": ("killed", None),
+        "tests/test_today.py::test_speaks": None,
+        "tests/test_today.py::test_is_silent": None,
+    }
+    failed = results["tests/test_b.py::test_fails"]
+    assert failed is not None
+    assert failed.message == "assert x == [2]"
+    only = sandbox.run_tests(["tests/test_today.py"])
+    assert [result.name for result in only.results] == [
+        "tests/test_today.py::test_speaks",
+        "tests/test_today.py::test_is_silent",
+    ]

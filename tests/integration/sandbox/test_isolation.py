@@ -1,0 +1,222 @@
+"""What one evaluation leaves for the next: nothing. What user code reaches: nothing of ours."""
+
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import workers
+from tests.integration.sandbox.conftest import NOW, PROJECT
+from workers.sandbox import process
+from workers.sandbox.runner import Limits, Sandbox, SandboxError
+
+
+def value(sandbox: Sandbox, code: str, limits: Limits | None = None) -> object:
+    return sandbox.evaluate(code, now=NOW, time_zone="UTC", limits=limits or Limits()).value
+
+
+def attempt(sandbox: Sandbox, code: str, **limits: float) -> str:
+    """The value, or the error that the user sees."""
+    try:
+        return str(value(sandbox, code, Limits(**limits)))  # type: ignore[arg-type]
+    except SandboxError as error:
+        return error.error.type if error.error else error.outcome
+
+
+def test_globals_modules_and_state_are_as_before(loaded: Sandbox) -> None:
+    value(
+        loaded,
+        "import builtins, sys, math\nbuiltins.leak = math.leak = 1\nsys.modules['leak'] = math\n"
+        "trips.clear()\npassport.number = 'changed'\nTrip.leak = 1\nimport uac\nuac.leak = 1\n"
+        "import linecache, os\nlinecache.cache.clear()\nos.environ['LEAK'] = '1'\nleak = 1",
+    )
+    assert attempt(loaded, "leak") == "NameError"
+    assert attempt(loaded, "math.leak") == "AttributeError"
+    assert attempt(loaded, "import leak") == "ModuleNotFoundError"
+    assert attempt(loaded, "Trip.leak") == "AttributeError"
+    assert attempt(loaded, "import uac\nuac.leak") == "AttributeError"
+    assert value(loaded, "[len(trips), passport.number]") == [3, "X1"]
+    assert value(loaded, "import os\nlist(os.environ)") == ["PYTHONHASHSEED"]
+
+
+@pytest.mark.parametrize(
+    "folder", ["/", "/tmp", "/dev/shm", "/var/tmp", "/run", ".", str(Path.home())]
+)
+def test_no_file_can_be_written(loaded: Sandbox, folder: str) -> None:
+    path = str(Path(folder) / "uac-sandbox-leak")
+    with pytest.raises(SandboxError) as raised:
+        value(loaded, f"open({path!r}, 'w').write('x' * 100_000)")
+    assert raised.value.error is not None
+    assert raised.value.error.type in ("FileNotFoundError", "OSError", "PermissionError")
+    assert not Path(path).exists()
+
+
+def test_an_evaluation_starts_no_process_and_no_thread(loaded: Sandbox) -> None:
+    assert attempt(loaded, "import os\nos.fork()") == "BlockingIOError"
+    assert attempt(loaded, "import os\nos.posix_spawn('/bin/true', [], {})") in (
+        "BlockingIOError",
+        "FileNotFoundError",
+    )
+    threads = "import threading\nthreading.Thread(target=print).start()"
+    assert attempt(loaded, threads) == "RuntimeError"
+    raise_it = "import resource\nresource.setrlimit(resource.RLIMIT_NPROC, (9, 9))"
+    assert attempt(loaded, raise_it) == "ValueError"
+
+
+def test_user_code_runs_as_nobody_important(loaded: Sandbox) -> None:
+    identity = "import os\nlist({*os.getresuid(), *os.getresgid(), *os.getgroups()})"
+    users = value(loaded, identity)
+    assert isinstance(users, list)
+    assert 0 not in users
+    assert attempt(loaded, "import os\nos.setuid(0)") == "PermissionError"
+
+
+def test_user_code_cannot_stop_or_read_the_runner(loaded: Sandbox) -> None:
+    kill = "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)"
+    assert attempt(loaded, kill) in ("None", "PermissionError", "ProcessLookupError")
+    trace = (
+        "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        "libc.ptrace(16, os.getppid(), 0, 0)"
+    )
+    assert value(loaded, trace) == -1
+    assert loaded.alive
+    assert value(loaded, "1") == 1
+
+
+def test_user_code_holds_no_descriptor_of_the_protocol(loaded: Sandbox) -> None:
+    held = (
+        "import os\n"
+        "def held(n):\n"
+        "    try: return bool(os.fstat(n))\n"
+        "    except OSError: return False\n"
+        "[n for n in range(1024) if held(n)]"
+    )
+    assert value(loaded, held) == [0, 1, 2, 3]
+
+
+def test_there_is_no_network(loaded: Sandbox) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.2)
+        port = server.getsockname()[1]
+        code = f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 1)"
+        assert attempt(loaded, code) == "OSError"
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+def test_the_file_system_is_the_standard_library_alone(loaded: Sandbox) -> None:
+    for path in ("/etc/passwd", "/proc/1/environ", workers.__file__, __file__):
+        assert attempt(loaded, f"open({path!r}).read()") in (
+            "FileNotFoundError",
+            "NotADirectoryError",
+            "PermissionError",
+        )
+    assert value(loaded, "import json\njson.loads('1')") == 1  # late imports still work
+    library = os.__file__
+    assert attempt(loaded, f"open({library!r}, 'a')") in ("OSError", "PermissionError")
+
+
+def test_two_sandboxes_share_nothing(loaded: Sandbox) -> None:
+    with process.open_sandbox(hash_seed=7) as other:
+        other.load({"domains/a/state.py": "x = 1"})
+        assert attempt(other, "trips") == "NameError"
+        assert attempt(loaded, "import domains.a") == "ModuleNotFoundError"
+        assert value(other, "hash('x')") != value(loaded, "hash('x')")
+    with process.open_sandbox(hash_seed=7) as again:
+        seven = value(again, "hash('x')")
+    with process.open_sandbox(hash_seed=7) as again:
+        assert value(again, "hash('x')") == seven
+
+
+SWEEP = """
+import os, signal, sys, time
+sys.path.insert(0, {root!r})
+from sandbox_image.processes import PR_SET_CHILD_SUBREAPER, kill_descendants, prctl
+
+prctl(PR_SET_CHILD_SUBREAPER, 1)
+read, write = os.pipe()
+
+def linger():
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    os.write(write, b"%d\\n" % os.getpid())
+    while True:
+        time.sleep(60)
+
+for shape in ("child", "session", "daemon", "family"):
+    if os.fork() == 0:
+        if shape != "child":
+            os.setsid()
+        if shape in ("daemon", "family") and os.fork() != 0:
+            os._exit(0)
+        if shape == "family":
+            os.fork()
+        linger()
+
+pids = []
+while len(pids) < 5:
+    pids += os.read(read, 100).split()
+kill_descendants()
+for pid in pids:
+    try:
+        os.kill(int(pid), 0)
+        print("survived", pid)
+    except ProcessLookupError:
+        pass
+kill_descendants()
+print("done")
+"""
+
+
+def test_daemons_orphans_and_the_deaf_are_swept() -> None:
+    # What cannot fork leaves nothing to sweep, so the sweep is tried by itself.
+    code = SWEEP.format(root=str(Path(workers.__file__).parent.parent))
+    swept = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert swept.stdout == "done\n"
+
+
+def test_without_namespaces_it_still_is_no_root_and_cleans_up() -> None:
+    """Where the kernel allows no namespaces, as in most containers."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to do without its privileges")
+    code = f"""
+        import ctypes, datetime, os, sys
+        sys.path.insert(0, {str(Path(workers.__file__).parent.parent)!r})
+        CAP_SYS_ADMIN, PR_CAPBSET_DROP = 21, 24
+        assert ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0) == 0
+        if "again" not in sys.argv:
+            os.execv(sys.executable, [sys.executable, "-c", open("/proc/self/cmdline").read()
+                     .split(chr(0))[2], "again"])
+        from workers.sandbox import process
+        now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+        with process.open_sandbox() as sandbox:
+            sandbox.load({PROJECT!r})
+            for query in ("import os\\n[os.getuid(), os.getpid() == 1]", "len(trips)",
+                          "statistics.mean([1, 3])", "str(now.tzinfo)"):
+                print(sandbox.evaluate(query, now=now, time_zone="Europe/Berlin").value)
+            try:
+                sandbox.evaluate("import os\\nos.fork()", now=now, time_zone="UTC")
+            except Exception as error:
+                print(error.error.type)
+    """
+    ran = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.stderr == ""
+    assert ran.stdout.splitlines() == [
+        "[65534, False]",
+        "3",
+        "2",
+        "Europe/Berlin",
+        "BlockingIOError",
+    ]

@@ -1,0 +1,210 @@
+"""Opening and closing sandboxes: from threads, many times, and when the worker is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+
+import workers
+from tests.integration.sandbox.conftest import NOW, PROJECT
+from tests.integration.sandbox.processes import Process, eventually, gone, me
+from workers.sandbox import process
+from workers.sandbox.process import ProcessChannel
+from workers.sandbox.runner import Limits, SandboxError, open_sandbox
+
+ROOT = Path(workers.__file__).parent.parent
+
+
+def test_the_setting_names_the_runner() -> None:
+    with (
+        override_settings(UAC_SANDBOX_RUNNER="process"),
+        open_sandbox(hash_seed=3) as sandbox,
+    ):
+        assert sandbox.runner_name == "process"
+        assert sandbox.image_digest.startswith("process:")
+        assert len(sandbox.image_digest) <= 80
+        assert sandbox.evaluate("1 + 1", now=NOW, time_zone="UTC").value == 2
+    with (
+        override_settings(UAC_SANDBOX_RUNNER="abacus"),
+        pytest.raises(ImproperlyConfigured, match=r"'abacus': set it to one of .*process"),
+    ):
+        open_sandbox()
+
+
+def test_a_closed_sandbox_leaves_no_process_and_answers_nobody() -> None:
+    channel = ProcessChannel(0)
+    watcher = Process.of(channel.pid)
+    assert eventually(lambda: len(watcher.descendants()) == 1)
+    processes = [watcher, *watcher.descendants()]
+    channel.close()
+    channel.close()
+    assert gone(processes)
+    with pytest.raises(ValueError, match="closed"):
+        channel.send(b"x", time.monotonic() + 1)
+
+
+def test_leaving_the_context_by_an_exception_closes_too() -> None:
+    before = me().descendants()
+    with pytest.raises(ZeroDivisionError), process.open_sandbox():
+        raise ZeroDivisionError
+    assert me().descendants() == before
+
+
+def test_nothing_leaks_over_many_evaluations() -> None:
+    def held() -> tuple[int, int, list[Process]]:
+        return me().descriptors(), threading.active_count(), me().descendants()
+
+    with process.open_sandbox() as sandbox:
+        sandbox.load(PROJECT)
+        before = held()
+        runner = before[2][-1]
+        descriptors = runner.descriptors()
+        for number in range(50):
+            assert sandbox.evaluate(f"{number}", now=NOW, time_zone="UTC").value == number
+            if number % 10 == 0:
+                with pytest.raises(SandboxError):
+                    sandbox.evaluate("import os\nos._exit(1)", now=NOW, time_zone="UTC")
+        assert held() == before
+        assert runner.descriptors() == descriptors
+
+
+def test_opening_many_leaks_nothing() -> None:
+    with process.open_sandbox():
+        pass
+    before = me().descriptors(), threading.active_count(), me().descendants()
+    for _ in range(5):
+        with process.open_sandbox():
+            pass
+    assert (me().descriptors(), threading.active_count(), me().descendants()) == before
+
+
+def test_threads_of_a_pool_use_sandboxes_side_by_side() -> None:
+    def work(number: int) -> object:
+        with process.open_sandbox() as sandbox:
+            sandbox.load({**PROJECT, "domains/travel/trips_0002.py": "trips = []"})
+            return sandbox.evaluate(f"len(trips) + {number}", now=NOW, time_zone="UTC").value
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(8))) == [number + 2 for number in range(8)]
+
+
+def test_a_sandbox_outlives_the_thread_that_opened_it() -> None:
+    opened = []
+
+    def open_one() -> None:
+        context = process.open_sandbox()
+        opened.append((context, context.__enter__()))
+
+    thread = threading.Thread(target=open_one)
+    thread.start()
+    thread.join()
+    ((context, sandbox),) = opened
+    try:
+        for number in range(3):
+            assert sandbox.evaluate(f"{number}", now=NOW, time_zone="UTC").value == number
+            time.sleep(0.05)  # a death signal would have come by now
+    finally:
+        context.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_sandbox_that_is_killed_says_so_and_is_cleaned_up(victim: int) -> None:
+    with process.open_sandbox() as sandbox:
+        processes = me().descendants()  # the watcher, the runner
+        processes[victim].send(signal.SIGKILL)
+        assert eventually(lambda: gone(processes))
+        with pytest.raises(SandboxError) as raised:
+            sandbox.evaluate("1", now=NOW, time_zone="UTC")
+        assert raised.value.outcome == "killed"
+        assert not sandbox.alive
+
+
+def test_a_runner_that_hangs_is_given_up_and_killed() -> None:
+    with process.open_sandbox() as sandbox:
+        processes = me().descendants()
+        processes[1].send(signal.SIGSTOP)
+        with pytest.raises(SandboxError) as raised:
+            sandbox.load({}, limits=Limits(wall_seconds=0.2))
+        assert raised.value.outcome == "timeout"
+        assert not sandbox.alive
+        assert gone(processes)
+
+
+def test_a_runner_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "PACKAGE", Path("/nonexistent/sandbox_image"))
+    monkeypatch.setattr(process, "_image_digest", lambda: "x")
+    with pytest.raises(SandboxError, match="No module named 'sandbox_image'") as raised:
+        process.open_sandbox().__enter__()
+    assert raised.value.outcome == "killed"
+
+
+WORKER = """
+import datetime, os, sys, threading
+sys.path.insert(0, {root!r})
+from workers.sandbox import process
+from workers.sandbox.runner import Limits
+
+now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+limits = Limits(wall_seconds=600, total_seconds=600, cpu_seconds=600)
+
+def work(act):
+    with process.open_sandbox() as sandbox:
+        act(sandbox)
+
+def load(sandbox):
+    sandbox.load({{"domains/a/state.py": "while True: pass"}}, limits=limits)
+
+def evaluate(sandbox):
+    sandbox.evaluate("while True: pass", now=now, time_zone="UTC", limits=limits)
+
+def wait(sandbox):
+    if {forked}:  # a sibling that keeps our ends of all pipes
+        if os.fork() == 0:
+            os.setsid()
+            print(os.getpid(), flush=True)
+            threading.Event().wait()
+    threading.Event().wait()
+
+for act in (load, evaluate, wait):
+    threading.Thread(target=work, args=(act,)).start()
+"""
+
+
+@pytest.mark.parametrize("forked", [False, True])
+def test_a_killed_worker_leaves_no_process(forked: bool) -> None:
+    """While one sandbox loads without end, one evaluates without end, and one is idle."""
+    worker = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(WORKER.format(root=str(ROOT), forked=forked))],
+        stdout=subprocess.PIPE,
+    )
+    sibling = None
+    try:
+        mine = Process.of(worker.pid)
+        expected = 7 + forked  # three watchers, three runners, one child that evaluates
+        assert eventually(lambda: len(mine.descendants()) >= expected)
+        if forked:
+            assert worker.stdout is not None
+            sibling = int(worker.stdout.readline())
+        processes = [one for one in mine.descendants() if one.pid != sibling]
+        assert len(processes) == 7
+
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+
+        assert eventually(lambda: gone(processes))
+    finally:
+        worker.kill()
+        worker.wait()
+        if worker.stdout:
+            worker.stdout.close()
+        if sibling is not None:
+            os.kill(sibling, signal.SIGKILL)

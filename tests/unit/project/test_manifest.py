@@ -1,0 +1,88 @@
+"""The manifest: small, valid Python, and the same as text for prompts."""
+
+import ast
+
+from memory.project import Project, manifest_text, render_manifest
+from memory.project.manifest import MAX_CLASSES
+
+from .examples import rich_project
+from .support import SILENT, TESTS, add, define, define_enum, edit, project_with, trips_project
+
+
+def test_it_names_every_domain_class_field_and_count() -> None:
+    project = project_with(
+        define_enum("travel", "Color", RED=1, BLUE=2),
+        define("travel", "Stop", {"town": "str", "fee": "decimal.Decimal"}, kind="object"),
+        define(
+            "travel",
+            "Trip",
+            {"to": "str", "on": "datetime.date", "note": "str | None", "at": "list[Stop] | None"},
+            collection="trips",
+        ),
+        {**add("travel", "Trip", "own", to="x", on="2025-01-01"), "collection": "next_trip"}
+        | {"singleton": True},
+        add("travel", "Trip", "k", to="x", on="2025-01-01"),
+        {"op": "write_constraint", "name": "never", "source": SILENT, "tests_source": TESTS},
+    )
+
+    assert render_manifest(project.outline) == (
+        '"""Generated. str unless name:type; ? may be None"""\n'
+        "DOMAINS = {\n"
+        '"travel": [\n'
+        ' "trips: 1 Trip(to, on:date, note?, at:list[Stop]?)",\n'
+        ' "next_trip = Trip",\n'
+        ' "Stop(town, fee:Decimal)",\n'
+        ' "Color = RED | BLUE",\n'
+        "],\n"
+        "}\n"
+        "CONSTRAINTS = {\n"
+        ' "never": "Never says anything.",\n'
+        "}\n"
+    )
+
+
+def test_as_text_it_names_the_open_alerts_too() -> None:
+    text = manifest_text(trips_project(2).outline, [("critical", "Passport expires")])
+
+    assert text == (
+        "Domains (str unless name:type; ? may be None):\n"
+        "travel:\n"
+        "  trips: 2 Trip(to, starts_on:date, days:int)\n"
+        "Open alerts:\n"
+        "  critical: Passport expires\n"
+    )
+
+
+def test_it_is_valid_python_whatever_it_names() -> None:
+    project = rich_project()
+    source = SILENT.replace("Never", 'A "quoted" \\\\ remark, ' * 20)
+    edit(project, "write_constraint", name="wordy", source=source, tests_source=TESTS)
+
+    manifest = render_manifest(project.outline)
+
+    values = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in ast.parse(manifest).body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    assert set(values["DOMAINS"]) == {"identity", "travel"}
+    assert values["CONSTRAINTS"]["wordy"].endswith("...")
+    assert max(map(len, values["CONSTRAINTS"].values())) == 100
+
+
+def test_past_a_size_it_gives_names_and_counts_alone() -> None:
+    classes = [
+        define("big", f"Thing{number}", {"field": "str"}, collection=f"things_of_{number}_")
+        for number in range(MAX_CLASSES + 1)
+    ]
+
+    small = render_manifest(project_with(*classes[:-1]).outline)
+    big = render_manifest(project_with(*classes).outline)
+
+    assert "(field)" in small
+    assert "(field)" not in big
+    assert ' "things_of_80_: 0 Thing80",\n' in big
+
+
+def test_of_an_empty_project_there_is_nothing_to_say() -> None:
+    assert "DOMAINS = {\n}\n" in render_manifest(Project.empty().outline)

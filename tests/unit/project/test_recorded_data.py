@@ -1,0 +1,87 @@
+"""Real records, where they are at hand: all of them compile, and none loses anything."""
+
+import datetime
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory.project import Project, RecordEntry, apply, compile_record, render, render_manifest
+
+FOLDER = os.environ.get("UAC_DATA_DIR", "")
+FILES = ("analytical.jsonl", "ten_domains.json")
+
+pytestmark = pytest.mark.skipif(
+    not FOLDER or not all((Path(FOLDER) / name).is_file() for name in FILES),
+    reason=f"UAC_DATA_DIR names no folder with the recorded data ({' and '.join(FILES)})",
+)
+
+TYPES = {
+    "trips": "Trip",
+    "contacts": "Contact",
+    "meals": "Meal",
+    "transactions": "Transaction",
+    "sleep": "Night",
+    "workouts": "Workout",
+    "books": "Book",
+    "medical": "MedicalVisit",
+    "meetings": "Meeting",
+    "purchases": "Purchase",
+}
+
+
+def cases() -> Iterator[Mapping[str, list[dict[str, Any]]]]:
+    """Each recorded user: the records by domain."""
+    with (Path(FOLDER) / "analytical.jsonl").open() as lines:
+        for line in lines:
+            case = json.loads(line)
+            yield {case["type"]: case["records"]}
+    yield json.loads((Path(FOLDER) / "ten_domains.json").read_text())["user_state"]
+
+
+def project_of(case: Mapping[str, list[dict[str, Any]]]) -> Project:
+    project = Project.empty()
+    seq = 0
+    for domain, records in case.items():
+        for data in records:
+            seq += 1
+            entry = RecordEntry(seq, domain, TYPES[domain], data=data)
+            for edit in compile_record(project, entry):
+                apply(project, edit)
+    return project
+
+
+def test_every_recorded_record_compiles_and_says_the_same() -> None:
+    seen = 0
+    for case in cases():
+        project = project_of(case)
+        back = Project.from_files(render(project))
+        assert back == project
+        for domain, records in case.items():
+            (collection,) = back.outline.domains[domain].collections
+            stored = [dict(record.fields) for _, record in back.records(domain, collection)]
+            assert [{k: as_json(v) for k, v in fields.items()} for fields in stored] == records
+            dates = [field for field in records[0] if field == "date" or field.endswith("_date")]
+            assert dates
+            assert all(type(fields[name]) is datetime.date for fields in stored for name in dates)
+            seen += len(records)
+    assert seen > 5_000
+
+
+def as_json(value: object) -> object:
+    return value.isoformat() if isinstance(value, datetime.date) else value
+
+
+def test_the_manifest_of_ten_domains_names_every_field_in_450_tokens() -> None:
+    *_, ten_domains = cases()
+    manifest = render_manifest(project_of(ten_domains).outline)
+
+    assert len(ten_domains) == 10
+    assert len(manifest) / 4 <= 450
+    for domain, records in ten_domains.items():
+        assert f'"{domain}"' in manifest
+        for field in records[0]:
+            assert field in manifest

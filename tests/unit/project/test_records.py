@@ -1,0 +1,619 @@
+"""How typed entries become classes, fields and records without a model."""
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memory.project import (
+    Add,
+    AddField,
+    DefineClass,
+    EditError,
+    EnumMember,
+    FieldSpec,
+    PartialDate,
+    Project,
+    RecordEntry,
+    RecordId,
+    Ref,
+    Retire,
+    Update,
+    WidenField,
+    apply,
+    compile_record,
+    render,
+)
+from memory.project.types import format_type
+
+from .support import Store, add, define, define_enum, project_with, remember
+
+SCHEMA = "domains/life/schema.py"
+STATE = "domains/life/state.py"
+
+
+def annotations(project: Project, name: str = "Thing") -> dict[str, str]:
+    fields = project.outline.domains["life"].classes[name].fields
+    return {field.name: format_type(field.type) for field in fields}
+
+
+def learned(*data: dict[str, Any]) -> Project:
+    """What a project makes of some things, in this order."""
+    project = Project.empty()
+    remember(project, "Thing", *data)
+    return project
+
+
+def things(project: Project) -> list[dict[str, Any]]:
+    return [dict(record.fields) for _, record in project.records("life", "things")]
+
+
+def refusal(project: Project, **entry: Any) -> EditError:
+    """Why an entry is refused; it leaves the project alone."""
+    before = render(project)
+    with pytest.raises(EditError) as error:
+        compile_record(
+            project, RecordEntry(**{"seq": 9, "domain": "life", "type": "Thing", **entry})
+        )
+    assert render(project) == before
+    return error.value
+
+
+# New types
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "stored"),
+    [
+        ("text", "str", "text"),
+        ("23:45", "str", "23:45"),
+        ("2024", "str", "2024"),
+        ("2024-01", "str", "2024-01"),
+        ("on 2024-01-31", "str", "on 2024-01-31"),
+        ("2024-01-31\n", "str", "2024-01-31\n"),
+        ("2024-01-31", "datetime.date", datetime.date(2024, 1, 31)),
+        (
+            "2024-01-31T10:00",
+            "datetime.datetime",
+            datetime.datetime(2024, 1, 31, 10),  # noqa: DTZ001
+        ),
+        (
+            "2024-01-31 10:00:01.5Z",
+            "datetime.datetime",
+            datetime.datetime(2024, 1, 31, 10, 0, 1, 500_000, datetime.timezone.utc),  # noqa: UP017
+        ),
+        (1, "int", 1),
+        (1.0, "float", 1.0),
+        (True, "bool", True),
+        (2**80, "int", 2**80),
+        (None, "object | None", None),
+        ([], "list[object]", []),
+        ([None], "list[object | None]", [None]),
+        (["a", "b"], "list[str]", ["a", "b"]),
+        (["a", None], "list[str | None]", ["a", None]),
+        ([1, 2.5], "list[float]", [1, 2.5]),
+        (["2024-01-31"], "list[datetime.date]", [datetime.date(2024, 1, 31)]),
+        (["2024-01-31", "soon"], "list[str]", ["2024-01-31", "soon"]),
+        ([[1], []], "list[list[int]]", [[1], []]),
+    ],
+)
+def test_a_new_field_gets_its_type_from_the_value(value: Any, annotation: str, stored: Any) -> None:
+    project = learned({"x": value})
+
+    assert annotations(project) == {"x": annotation}
+    found = things(project)[0].get("x")
+    assert (found, type(found)) == (stored, type(stored))
+    assert Project.from_files(render(project)) == project
+
+
+def test_a_new_type_becomes_one_class_and_one_collection() -> None:
+    entry = RecordEntry(7, "life", "MedicalVisit", data={"at": "2024-01-31", "note": None})
+
+    assert compile_record(Project.empty(), entry) == [
+        DefineClass(
+            "life",
+            "MedicalVisit",
+            (FieldSpec("at", "datetime.date"), FieldSpec("note", "object | None")),
+        ),
+        Add(
+            "life",
+            "MedicalVisit",
+            {"at": datetime.date(2024, 1, 31)},
+            (7,),
+            "medical_visit-7",
+            "medical_visits",
+        ),
+    ]
+
+
+def test_nested_objects_become_classes_named_after_their_place() -> None:
+    project = learned(
+        {
+            "home": {"street": "A", "geo": {"lat": 1.5}},
+            "flight_legs": [{"from": "X"}, {"from": "Y", "to": "Z"}],
+        }
+    )
+
+    assert render(project)[SCHEMA].partition("\n\n\n")[2] == (
+        "@dataclass(kw_only=True)\n"
+        "class ThingHomeGeo:\n"
+        "    lat: float\n"
+        "\n\n"
+        "@dataclass(kw_only=True)\n"
+        "class ThingHome:\n"
+        "    street: str\n"
+        "    geo: ThingHomeGeo\n"
+        "\n\n"
+        "@dataclass(kw_only=True)\n"
+        "class ThingFlightLeg:\n"
+        "    from_: str\n"
+        "    to: str | None = None\n"
+        "\n\n"
+        "@dataclass(kw_only=True)\n"
+        "class Thing(Record):\n"
+        "    home: ThingHome\n"
+        "    flight_legs: list[ThingFlightLeg]\n"
+    )
+
+
+def test_the_name_of_a_nested_class_gives_way_to_one_that_exists() -> None:
+    project = project_with(define("life", "ThingHome", {"x": "str"}))
+
+    remember(project, "Thing", {"home": {"street": "A"}})
+
+    assert annotations(project) == {"home": "ThingHome2"}
+
+
+# Known types
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "annotation"),
+    [
+        (1, 2, "int"),
+        (1, 2.5, "float"),
+        (2.5, 1, "float"),
+        (1, None, "int | None"),
+        (None, 1, "int | None"),
+        (None, "2024-01-31", "datetime.date | None"),
+        (None, [1], "list[int] | None"),
+        (None, {"a": 1}, "ThingX | None"),
+        ([], [1], "list[int]"),
+        ([1], [], "list[int]"),
+        ([1], [2.5], "list[float]"),
+        ([1], [None], "list[int | None]"),
+        ([], None, "list[object] | None"),
+        ([None], ["a"], "list[str | None]"),
+        ([], [{"a": 1}], "list[ThingX]"),
+        ([[]], [[1]], "list[list[int]]"),
+        ("soon", "2024-01-31", "str"),
+        ("soon", "2021-11-00", "str"),
+        ({"a": 1}, {"a": 2.5}, "ThingX"),
+        ({"a": 1}, None, "ThingX | None"),
+    ],
+)
+def test_a_field_becomes_as_wide_as_it_must(first: Any, second: Any, annotation: str) -> None:
+    project = learned({"x": first})
+    before = render(project)[STATE]
+
+    remember(project, "Thing", {"x": second}, seq=2)
+
+    assert annotations(project) == {"x": annotation}
+    # What was there before stays as it is, byte for byte.
+    assert before.splitlines()[-2] in render(project)[STATE].splitlines()
+    assert Project.from_files(render(project)) == project
+
+
+CLASHES = [
+    ("2024-01-31", "soon"),
+    ("2024-01-31", "2024-01-31T10:00"),
+    ("2024-01-31T10:00", "2024-01-31"),
+    (1, "1"),
+    ("1", 1),
+    (True, 1),
+    (1, True),
+    (1.5, True),
+    ("x", ["x"]),
+    (["x"], "x"),
+    ([1], ["x"]),
+    ({"a": 1}, "x"),
+    ("x", {"a": 1}),
+    ({"a": 1}, [{"a": 1}]),
+    ({"a": 1}, {"a": "x"}),
+    (None, [1, "x"]),
+    (1, float("nan")),
+    (1, float("inf")),
+    (1, 10**400),
+    ("x", "\ud800"),
+    (None, "\ud800"),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), CLASHES)
+def test_a_value_of_another_kind_is_refused(first: Any, second: Any) -> None:
+    project = learned({"x": first})
+
+    error = refusal(project, data={"x": second})
+
+    assert error.code == "type_clash"
+    assert "life.Thing" in error.message
+    assert "x" in error.message
+
+
+@pytest.mark.parametrize(
+    "impossible", ["2021-11-00", "2023-02-29", "0000-01-01", "2021-01-01T25:00"]
+)
+@pytest.mark.parametrize("known", [{}, {"x": None}, {"x": "2024-01-31"}])
+def test_an_impossible_date_is_refused(impossible: str, known: dict[str, Any]) -> None:
+    error = refusal(learned(known), data={"x": impossible})
+
+    assert error.code == "impossible_date"
+    assert f"life.Thing.x: {impossible!r}" in error.message
+    assert "PartialDate" in error.message
+
+
+def test_a_new_field_is_optional_and_a_missing_one_becomes_so() -> None:
+    project = learned({"a": 1, "b": 2})
+
+    edits = compile_record(project, RecordEntry(2, "life", "Thing", data={"a": 1, "c": [{"d": 1}]}))
+
+    assert edits == [
+        DefineClass("life", "ThingC", (FieldSpec("d", "int"),), "object"),
+        WidenField("life", "Thing", "b", "int | None"),
+        AddField("life", "Thing", "c", "list[ThingC] | None", None),
+        edits[-1],
+    ]
+    for item in edits:
+        apply(project, item)
+    assert annotations(project) == {"a": "int", "b": "int | None", "c": "list[ThingC] | None"}
+
+
+def test_nested_classes_evolve_in_the_same_way() -> None:
+    project = learned({"x": {"a": 1, "b": 2}})
+
+    remember(project, "Thing", {"x": {"a": 1.5, "c": "new"}}, seq=2)
+
+    assert annotations(project, "ThingX") == {"a": "float", "b": "int | None", "c": "str | None"}
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "stored"),
+    [
+        ("Color", "red", EnumMember("Color", "RED")),
+        ("Color", "RED", EnumMember("Color", "RED")),
+        ("Color", "BLUE", EnumMember("Color", "OTHER")),  # the value comes before the name
+        ("Color", 3, EnumMember("Color", "THREE")),
+        ("list[Color]", ["red", 3], [EnumMember("Color", "RED"), EnumMember("Color", "THREE")]),
+        ("PartialDate", "2021", PartialDate("2021")),
+        ("PartialDate", "2021-11", PartialDate("2021-11")),
+        ("PartialDate", "2021-11-03", PartialDate("2021-11-03")),
+        ("PartialDate", 2021, PartialDate("2021")),
+        ("Ref[Thing]", "thing-1", Ref("Thing", "thing-1")),
+        ("Ref[other.Far]", "far-1", Ref("other.Far", "far-1")),
+        ("decimal.Decimal", "12.50", Decimal("12.50")),
+        ("decimal.Decimal", 12, Decimal(12)),
+        ("decimal.Decimal", 0.1, Decimal("0.1")),
+        ("datetime.time", "23:45", datetime.time(23, 45)),
+        ("str | datetime.date", "2024-01-31", datetime.date(2024, 1, 31)),
+        ("str | datetime.date", "soon", "soon"),
+        ("int | str", "7", "7"),
+        ("str", "2024-01-31", "2024-01-31"),
+    ],
+)
+def test_a_declared_type_says_what_a_value_means(type_: str, value: Any, stored: Any) -> None:
+    project = project_with(
+        define_enum("life", "Color", RED="red", THREE=3, OTHER="BLUE", BLUE="blue"),
+        define("other", "Far"),
+        define("life", "Thing", {"x": type_}),
+    )
+
+    remember(project, "Thing", {"x": value})
+
+    assert annotations(project) == {"x": type_}
+    assert str(things(project)[0]["x"]) == str(stored)
+    assert things(project)[0]["x"] == stored
+    assert Project.from_files(render(project)) == project
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ("Color", "green"),
+        ("Color", 4),
+        ("Color", None),
+        ("PartialDate", "2021-13"),
+        ("PartialDate", "2021-11-31"),
+        ("PartialDate", "late 2021"),
+        ("PartialDate", 21),
+        ("Ref[Thing]", 7),
+        ("Ref[Thing]", ""),
+        ("decimal.Decimal", "many"),
+        ("decimal.Decimal", "NaN"),
+        ("decimal.Decimal", True),
+        ("datetime.time", "25:00"),
+        ("datetime.time", "2024-01-31T10:00"),
+    ],
+)
+def test_a_declared_type_refuses_what_it_cannot_mean(type_: str, value: Any) -> None:
+    project = project_with(
+        define_enum("life", "Color", RED="red", THREE=3), define("life", "Thing", {"x": type_})
+    )
+    if value is None:
+        remember(project, "Thing", {"x": None})
+        assert annotations(project) == {"x": f"{type_} | None"}
+        return
+
+    assert "life.Thing.x" in refusal(project, data={"x": value}).message
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        *[(name, name) for name in ("date", "list", "type", "id", "time", "str", "match", "größe")],
+        *[(name, name) for name in ("Thing", "self", "field", "dataclass", "Record", "x" * 100)],
+        *[(name, f"{name}_") for name in ("key", "sources", "class", "None", "datetime", "uac")],
+        *[(name, f"{name}_") for name in ("builtins", "decimal", "domains", "Ref", "PartialDate")],
+        ("_id", "id_"),
+        ("__init__", "init_"),
+        ("ﬁeld", "field"),
+    ],
+)
+def test_every_name_of_a_client_becomes_one_of_python(name: str, field: str) -> None:
+    project = learned({name: [1], "other": "x"})
+
+    assert annotations(project) == {field: "list[int]", "other": "str"}
+    assert Project.from_files(render(project)) == project
+    # The same name finds the same field again.
+    assert (
+        len(compile_record(project, RecordEntry(2, "life", "Thing", data={name: [2], "other": ""})))
+        == 1
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "two words", "a-b", "1st", "_", "a.b", "x" * 101, "a\x00"]
+)
+def test_a_name_that_python_cannot_have_is_refused(name: str) -> None:
+    for data in ({name: 1}, {"inner": {name: 1}}, {"inner": [{name: 1}]}):
+        error = refusal(Project.empty(), data=data)
+        assert error.code == "bad_name"
+        assert repr(name) in error.message
+
+
+@pytest.mark.parametrize("data", [{"class": 1, "class_": 2}, {"_a": 1, "a_": 2}, {"ﬁ": 1, "fi": 2}])
+def test_two_names_that_become_one_are_refused(data: dict[str, Any]) -> None:
+    assert refusal(Project.empty(), data=data).code == "bad_name"
+
+
+@pytest.mark.parametrize(
+    ("type_", "collection"),
+    [
+        ("Trip", "trips"),
+        ("MedicalVisit", "medical_visits"),
+        ("HTTPError", "http_errors"),
+        ("Person", "people"),
+        ("Address", "addresses"),
+        ("Bus", "buses"),
+        ("Diary", "diaries"),
+        ("News", "news"),
+        ("Trips", "trips"),
+        ("Var", "vars_"),
+        ("Statistic", "statistics_"),
+        ("Übung", "übungs"),
+        ("旅行", "旅行s"),
+    ],
+)
+def test_a_collection_is_named_for_many_of_its_class(type_: str, collection: str) -> None:
+    project = Project.empty()
+
+    remember(project, type_, {"x": 1})
+
+    assert list(project.outline.domains["life"].collections) == [collection]
+    assert Project.from_files(render(project)) == project
+
+
+def test_the_collection_of_a_class_is_settled_once() -> None:
+    project = Project.empty()
+
+    remember(project, "Thing", {"x": 1}, collection="stuff")
+    remember(project, "Thing", {"x": 2}, seq=2)
+    remember(project, "Thing", {"x": 3}, seq=3, collection="input")
+    remember(project, "Thing", {"x": 4}, seq=4, collection="input")
+
+    collections = project.outline.domains["life"].collections
+    assert {name: c.count for name, c in collections.items()} == {"stuff": 2, "input_": 2}
+
+
+def test_the_collections_of_two_classes_with_one_plural_stay_apart() -> None:
+    project = Project.empty()
+
+    remember(project, "Trip", {"x": 1})
+    remember(project, "Trips", {"x": 1})
+
+    assert list(project.outline.domains["life"].collections) == ["trips", "trips_"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "code", "message"),
+    [
+        ({"domain": "Life"}, "bad_name", "domain 'Life'"),
+        ({"domain": "../life"}, "bad_name", "domain '../life'"),
+        ({"type": "thing"}, "bad_name", "write 'Thing'"),
+        ({"type": "My thing"}, "bad_name", "type 'My thing'"),
+        ({"type": "Record"}, "bad_name", "type 'Record'"),
+        ({"type": "Color"}, "class_exists", "life.Color is an enum"),
+        ({"type": "Part"}, "not_a_record", "life.Part"),
+        ({"collection": "Stuff"}, "bad_name", "collection 'Stuff'"),
+        ({"collection": "others"}, "wrong_collection", "holds Other, not Thing"),
+        ({"key": ""}, "bad_key", "key ''"),
+        ({"key": "a\x00b"}, "bad_key", "key"),
+        ({"data": [1]}, "malformed", "life.Thing must be an object"),
+        ({"data": {"a": {"b": [[[[[[[[[[1]]]]]]]]]]}}}, "too_deep", "life.Thing.a.b"),
+        ({"retired": True, "key": None}, "unknown_key", "key is missing"),
+        ({"retired": True, "key": "none"}, "unknown_key", "life.things.none"),
+    ],
+)
+def test_an_entry_that_makes_no_sense_is_refused(
+    entry: dict[str, Any], code: str, message: str
+) -> None:
+    project = project_with(
+        define_enum("life", "Color", RED="red"),
+        define("life", "Part", {"x": "int"}, kind="object"),
+        define("life", "Thing", {"x": "int"}, collection="things"),
+        define("life", "Other", {"x": "int"}, collection="others"),
+    )
+
+    error = refusal(project, **{"data": {"x": 1}, **entry})
+
+    assert error.code == code
+    assert message in error.message
+
+
+# Known keys
+
+
+@pytest.fixture
+def known() -> Project:
+    project = project_with(
+        define("life", "Thing", {"x": "int", "at": "datetime.date | None", "tags": "list[str]"}),
+        {**add("life", "Thing", "k", x=1, at="2024-01-31", tags=["a"]), "sources": [5]},
+    )
+    return Store(project).open()
+
+
+def compiled(project: Project, data: dict[str, Any], **entry: Any) -> list[Any]:
+    return compile_record(
+        project,
+        RecordEntry(
+            **{"seq": 9, "domain": "life", "type": "Thing", "key": "k", **entry}, data=data
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "changed"),
+    [
+        ({"x": 2}, {"x": 2}),
+        ({"x": 1, "at": "2024-01-31", "tags": ["a"]}, {}),
+        ({}, {}),
+        ({"x": 1, "at": "2024-02-01", "tags": ["a"]}, {"at": datetime.date(2024, 2, 1)}),
+        ({"at": None}, {"at": None}),
+        ({"tags": []}, {"tags": []}),
+        ({"tags": ["a", "b"]}, {"tags": ["a", "b"]}),
+    ],
+)
+def test_a_known_key_updates_what_differs(
+    known: Project, data: dict[str, Any], changed: dict[str, Any]
+) -> None:
+    assert compiled(known, data) == [Update("life", "things", "k", changed, (9,))]
+
+
+def test_an_update_that_says_nothing_new_still_counts_as_a_source(known: Project) -> None:
+    for item in compiled(known, {"x": 1}):
+        apply(known, item)
+
+    record = known.record(RecordId("life", "things", "k"))
+    assert record
+    assert record.sources == (5, 9)
+    assert known.change().updated == [RecordId("life", "things", "k")]
+
+
+def test_a_number_written_otherwise_is_a_change(known: Project) -> None:
+    assert compiled(known, {"x": 1.0}) == [
+        WidenField("life", "Thing", "x", "float"),
+        Update("life", "things", "k", {"x": 1.0}, (9,)),
+    ]
+
+
+def test_an_update_evolves_the_schema_but_makes_nothing_optional(known: Project) -> None:
+    assert compiled(known, {"new": "n", "tags": None}) == [
+        WidenField("life", "Thing", "tags", "list[str] | None"),
+        AddField("life", "Thing", "new", "str | None", None),
+        Update("life", "things", "k", {"new": "n", "tags": None}, (9,)),
+    ]
+
+
+def test_an_update_that_clashes_is_refused(known: Project) -> None:
+    assert refusal(known, key="k", data={"x": "text"}).code == "type_clash"
+
+
+def test_an_entry_can_retire_its_record(known: Project) -> None:
+    (retire,) = compiled(known, {"ignored": 1}, retired=True)
+
+    assert retire == Retire("life", "things", "k", (9,))
+    apply(known, retire)
+    for entry in ({"data": {"x": 1}}, {"retired": True}):
+        error = refusal(known, key="k", **entry)
+        assert error.code == "key_retired"
+
+
+def test_an_entry_for_a_singleton_needs_no_key() -> None:
+    project = project_with(
+        define("life", "Thing", {"x": "int"}),
+        {**add("life", "Thing", "the-one", x=1), "collection": "own", "singleton": True},
+    )
+
+    assert compiled(project, {"x": 2}, key=None, collection="own") == [
+        Update("life", "own", "the-one", {"x": 2}, (9,))
+    ]
+    assert compiled(project, {}, key=None, collection="own", retired=True) == [
+        Retire("life", "own", "the-one", (9,))
+    ]
+
+
+def test_a_key_that_was_made_is_never_anothers() -> None:
+    project = project_with(
+        define("life", "Thing", {"x": "int"}, collection="things"),
+        add("life", "Thing", "thing-9", x=1),
+    )
+
+    (added,) = compiled(project, {"x": 2}, key=None)
+
+    assert isinstance(added, Add)
+    assert added.key == "thing-9-2"
+
+
+# Anything at all
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats()
+    | st.text(max_size=6)
+    | st.sampled_from(["2024-01-31", "2021-11-00", "2024-01-31T10:00:00Z", "23:45"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["a", "b", "list", "class"]) | st.text(max_size=3), inner, max_size=3
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "date"]), JSON, max_size=3), max_size=5))
+def test_any_data_is_taken_as_a_whole_or_not_at_all(data: list[dict[str, Any]]) -> None:
+    project = Project.empty()
+    taken = 0
+    for number, item in enumerate(data, start=1):
+        try:
+            edits = compile_record(project, RecordEntry(number, "life", "Thing", data=item))
+        except EditError:
+            continue
+        # What compiles also applies.
+        for compiled_edit in edits:
+            apply(project, compiled_edit)
+        taken += 1
+
+    files = render(project)
+    assert Project.from_files(files) == project
+    assert render(Project.from_files(files)) == files
+    assert len(things(project)) == taken if taken else "life" not in project.outline.domains

@@ -1,0 +1,237 @@
+"""The host's end of the protocol against runners that lie."""
+
+import datetime
+import io
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sandbox_image.uac import protocol
+from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.runner import Evaluation, SandboxError, Usage
+
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+HELLO = {"hello": protocol.VERSION, "python": "3.11.7", "hash_seed": "0"}
+ANSWER = {
+    "id": 1,
+    "outcome": "ok",
+    "message": "",
+    "error": None,
+    "result": {"value": 2, "type": "int"},
+    "stdout": "",
+    "seconds": 0.1,
+    "cpu_seconds": 0,
+    "memory_bytes": 10,
+}
+
+
+class Script:
+    """A channel whose runner says what is written, whatever it is asked."""
+
+    def __init__(self, *frames: dict[str, Any] | bytes) -> None:
+        data = [
+            frame if isinstance(frame, bytes) else protocol.encode_frame(frame) for frame in frames
+        ]
+        self.incoming = io.BytesIO(b"".join(data))
+        self.sent: list[bytes] = []
+        self.closed = False
+        self.raises: Exception | None = None
+
+    def send(self, data: bytes, deadline: float) -> None:
+        if data:
+            self.sent.append(data)
+        if data and self.raises is not None:
+            raise self.raises
+
+    def receive(self, count: int, deadline: float) -> bytes:
+        return self.incoming.read(count)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def sandbox(channel: Script) -> ChannelSandbox:
+    return ChannelSandbox(channel, runner_name="script", image_digest="x", hash_seed=0)
+
+
+def evaluate(channel: Script) -> Evaluation:
+    return sandbox(channel).evaluate("1 + 1", now=NOW, time_zone="UTC")
+
+
+def test_a_proper_answer_is_returned() -> None:
+    evaluation = evaluate(Script(HELLO, ANSWER))
+    assert (evaluation.value, evaluation.type) == (2, "int")
+    assert evaluation.usage == Usage(seconds=0.1, memory_bytes=10)
+
+
+@pytest.mark.parametrize(
+    "hello",
+    [
+        {**HELLO, "hello": 2},
+        {**HELLO, "hash_seed": "1"},
+        {},
+        ANSWER,
+        b"",
+        b"HTTP/1.1 200 OK\r\n",
+        b"\0\0",
+    ],
+)
+def test_a_wrong_hello_is_refused(hello: dict[str, Any] | bytes) -> None:
+    channel = Script(hello)
+    with pytest.raises(SandboxError) as raised:
+        sandbox(channel)
+    assert raised.value.outcome in ("protocol_error", "killed")
+    assert channel.closed
+
+
+FORGED = [
+    {**ANSWER, "id": 2},
+    {**ANSWER, "id": 0},
+    {**ANSWER, "id": True},
+    {**ANSWER, "id": "1"},
+    {**ANSWER, "outcome": "great"},
+    {**ANSWER, "outcome": None},
+    {**ANSWER, "message": 1},
+    {**ANSWER, "result": None},
+    {**ANSWER, "result": []},
+    {**ANSWER, "result": {"type": "int"}},
+    {**ANSWER, "result": {"value": 1, "type": 2}},
+    {**ANSWER, "result": {"value": {"$date": "tomorrow"}, "type": "date"}},
+    {**ANSWER, "result": {"value": 2**60, "type": "int"}},
+    {**ANSWER, "stdout": None},
+    {**ANSWER, "seconds": "fast"},
+    {**ANSWER, "seconds": -1},
+    {**ANSWER, "memory_bytes": True},
+    {**ANSWER, "outcome": "user_error", "error": "bad"},
+    {**ANSWER, "outcome": "user_error", "error": {"type": "X"}},
+    {
+        **ANSWER,
+        "outcome": "user_error",
+        "error": {"type": "X", "message": "", "path": None, "line": "1", "traceback": ""},
+    },
+    {},
+    HELLO,
+    b"\xff\xff\xff\xff",
+    b"\0\0\0\2[]",
+    b"\0\0\0\5{}",
+    struct.pack(">I", 16) + b'{"id": 1, "a":1}'[:16],
+    struct.pack(">I", 11) + b'{"id": NaN}',
+]
+
+
+@pytest.mark.parametrize("answer", FORGED)
+def test_a_forged_answer_breaks_the_sandbox(answer: dict[str, Any] | bytes) -> None:
+    channel = Script(HELLO, answer, ANSWER, {**ANSWER, "id": 2})
+    one = sandbox(channel)
+    with pytest.raises(SandboxError) as raised:
+        one.evaluate("1 + 1", now=NOW, time_zone="UTC")
+    assert raised.value.outcome == "protocol_error"
+    assert channel.closed
+    assert not one.alive
+    # It is not asked again: what it would say now belongs to nothing.
+    asked = len(channel.sent)
+    with pytest.raises(SandboxError, match="open another"):
+        one.evaluate("1 + 1", now=NOW, time_zone="UTC")
+    assert len(channel.sent) == asked
+
+
+EVIDENCE = {"class": "T", "domain": "d", "collection": "c", "key": "k", "sources": [1]}
+ALERT = {"severity": "info", "message": "x", "key": None, "evidence": [EVIDENCE]}
+RESULT = {"path": "constraints/a.py", "alerts": [ALERT], "error": None, "seconds": 0.1}
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        {},
+        [1],
+        [{**RESULT, "path": "constraints/b.py"}],
+        [],
+        [RESULT, RESULT],
+        [{**RESULT, "alerts": None}],
+        [{**RESULT, "error": []}],
+        [{**RESULT, "alerts": [{**ALERT, "severity": "fatal"}]}],
+        [{**RESULT, "alerts": [{**ALERT, "evidence": []}]}],
+        [{**RESULT, "alerts": [{**ALERT, "key": 1}]}],
+        [{**RESULT, "alerts": [{**ALERT, "evidence": [{}]}]}],
+        [{**RESULT, "alerts": [{**ALERT, "evidence": [{**EVIDENCE, "sources": ["1"]}]}]}],
+    ],
+)
+def test_forged_results_of_constraints_are_refused(results: Any) -> None:
+    one = sandbox(Script(HELLO, {**ANSWER, "result": results}))
+    with pytest.raises(SandboxError, match="protocol_error"):
+        one.run_constraints(["constraints/a.py"], now=NOW, time_zone="UTC")
+
+
+@pytest.mark.parametrize(
+    ("ask", "result"),
+    [
+        (lambda one: one.compile({"a.py": ""}), {"bytecode": {}}),
+        (lambda one: one.compile({"a.py": ""}), {"bytecode": {"b.py": ""}}),
+        (lambda one: one.compile({"a.py": ""}), {"bytecode": {"a.py": 1}}),
+        (lambda one: one.load({"a.py": ""}), {"modules": "1", "executed": 1}),
+        (lambda one: one.run_tests(["tests/test_a.py"]), [{"name": "tests/test_b.py::test_x"}]),
+        (lambda one: one.run_tests(), [{"error": None}]),
+        (lambda one: one.dump(["domains/a/state.py"]), {"counts": {}, "records": {}}),
+        (lambda one: one.dump(), {"counts": {"a": {"b": "1"}}, "records": {}}),
+        (lambda one: one.dump(), {"counts": {"a": 1}, "records": {}}),
+        (lambda one: one.dump(), {"counts": {}, "records": {"p": {"c": ["x"]}}}),
+        (lambda one: one.dump(), {"counts": {}, "records": {"p": {"c": [{"$record": 1}]}}}),
+    ],
+)
+def test_forged_results_of_the_others_are_refused(
+    ask: Callable[[ChannelSandbox], object], result: Any
+) -> None:
+    one = sandbox(Script(HELLO, {**ANSWER, "result": result}))
+    with pytest.raises(SandboxError, match="protocol_error"):
+        ask(one)
+    assert not one.alive
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"), [(TimeoutError(), "timeout"), (EOFError(), "killed")]
+)
+def test_a_channel_that_fails_is_an_outcome(error: Exception, outcome: str) -> None:
+    channel = Script(HELLO)
+    channel.raises = error
+    with pytest.raises(SandboxError) as raised:
+        evaluate(channel)
+    assert raised.value.outcome == outcome
+    assert channel.closed
+
+
+def test_an_interruption_halfway_closes_the_sandbox() -> None:
+    channel = Script(HELLO, ANSWER)
+    channel.raises = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        evaluate(channel)
+    assert channel.closed
+
+
+def test_a_request_that_is_too_large_is_not_sent_and_harms_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(protocol, "MAX_FRAME_BYTES", 1000)
+    channel = Script(HELLO, {**ANSWER, "id": 2})
+    one = sandbox(channel)
+    with pytest.raises(SandboxError, match="at most 1000"):
+        one.evaluate("x" * 2000, now=NOW, time_zone="UTC")
+    assert channel.sent == []
+    assert one.evaluate("2", now=NOW, time_zone="UTC").value == 2
+
+
+@pytest.mark.parametrize(
+    ("now", "time_zone", "message"),
+    [
+        (datetime.datetime(2026, 1, 1), "UTC", "aware datetime"),  # noqa: DTZ001
+        (NOW, "Mars/Olympus", "Mars/Olympus"),
+        (NOW, "../etc/passwd", "is no zone"),
+    ],
+)
+def test_a_wrong_instant_is_the_callers_error(
+    now: datetime.datetime, time_zone: str, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        sandbox(Script(HELLO)).evaluate("1", now=now, time_zone=time_zone)
