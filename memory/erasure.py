@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from django.db import models
 
+from memory.log import PAYLOAD_FIELDS
 from memory.models import (
     Alert,
     AlertEvent,
@@ -69,18 +70,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     ),
     LogEntry: Erasure(
         Method.REDACT,
-        content=(
-            "content",
-            "data",
-            "metadata",
-            "session_id",
-            "role",
-            "speaker",
-            "agent_id",
-            "source",
-            "idempotency_key",
-            "salt",
-        ),
+        content=(*PAYLOAD_FIELDS, "salt"),
         kept=(
             "id",
             "user",

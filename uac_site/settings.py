@@ -160,6 +160,15 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": [],
     "SCHEMA_PATH_PREFIX": "/v1/",
     "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {
+        "EntryKindEnum": "memory.models.log.EntryKind",
+        "NewEntryKindEnum": "memory.api.entries.APPENDED_KINDS",
+        "RunKindEnum": "memory.models.runs.RunKind",
+        "RunOutcomeEnum": "memory.models.runs.RunOutcome",
+        "AlertKindEnum": "memory.models.alerts.AlertKind",
+        "AlertEventKindEnum": "memory.models.alerts.AlertEventKind",
+        "AlertStateEnum": "memory.models.alerts.AlertState",
+    },
 }
 
 STATIC_URL = "static/"

@@ -81,6 +81,14 @@ class DecisionSerializer(serializers.Serializer[Any]):
     error = serializers.JSONField()
 
 
+class FileSerializer(serializers.Serializer[Any]):
+    """A file of a version."""
+
+    path = serializers.CharField()
+    hash = serializers.CharField(help_text="SHA-256 of the source.")
+    source = serializers.CharField()  # type: ignore[assignment]
+
+
 class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
     """The accepted versions, newest first; or propose the next one."""
 
@@ -154,7 +162,7 @@ class CheckpointFile(OneCheckpoint):
     """One file of one version."""
 
     @extend_schema(
-        responses={200: serializers.JSONField()},
+        responses=FileSerializer,
         parameters=[OpenApiParameter("path", str, OpenApiParameter.PATH)],
     )
     def get(self, request: Request, user_id: str, version: int, path: str = "") -> Response:

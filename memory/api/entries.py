@@ -25,6 +25,8 @@ MAX_ENTRIES = 1000
 MAX_TEXT = 1_000_000
 MAX_DATA_BYTES = 256 * 1024
 
+APPENDED_KINDS = [kind for kind in EntryKind.choices if kind[0] != EntryKind.REDACTION]
+
 STATES = {
     None: "logged",
     Outcome.COVERED: "checkpointed",
@@ -41,7 +43,7 @@ class NewEntrySerializer(StrictSerializer):
     """
 
     kind = serializers.ChoiceField(
-        choices=[kind for kind in EntryKind.choices if kind[0] != EntryKind.REDACTION]
+        choices=APPENDED_KINDS, help_text="A redaction is written by the server alone."
     )
     occurred_at = serializers.DateTimeField(
         required=False, help_text="When it was true or said; UTC without an offset; default now."

@@ -50,7 +50,7 @@ class Manifest(UserScopedView):
 class State(UserScopedView):
     """What there is: domains, classes with their fields, collections with their counts."""
 
-    @extend_schema(responses=StateSerializer)
+    @extend_schema(operation_id="users_state_overview", responses=StateSerializer)
     def get(self, request: Request, user_id: str) -> Response:
         """Return the schema and the counts."""
         user = self.memory_user()
@@ -66,6 +66,7 @@ class Collection(UserScopedView):
     """The records of one collection, or the one record of a singleton."""
 
     @extend_schema(
+        operation_id="users_state_records",
         responses=RecordsSerializer,
         parameters=[OpenApiParameter("page", int, description="From 1; a page is one file.")],
     )

@@ -20,6 +20,7 @@ from memory.project.types import (
     Scalar,
     Type,
     Union,
+    bare_name,
     format_type,
     members_of,
     without_none,
@@ -59,7 +60,7 @@ def conform(value: object, type_: Type, domain: Domain, where: str) -> Value:
             if isinstance(value, str):
                 check_key(value, where)
                 return Ref(class_name, value)
-            if isinstance(value, Ref) and value.class_name in (class_name, _bare(class_name)):
+            if isinstance(value, Ref) and value.class_name in (class_name, bare_name(class_name)):
                 return Ref(class_name, value.key)
         case Named(name) if name in domain.enums:
             member = _member(value, domain.enums[name])
@@ -185,10 +186,6 @@ def _clash(value: object, type_: Type, domain: Domain, where: str) -> EditError:
         f"{where} holds {expected} and got {shown(value)}: correct the value, use another field, "
         "or widen the field with widen_field",
     )
-
-
-def _bare(class_name: str) -> str:
-    return class_name.rpartition(".")[2]
 
 
 def _member(value: object, enumeration: Enumeration) -> EnumMember | None:

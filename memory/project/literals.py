@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from memory.project.types import dotted_name
+from memory.project.types import bare_name, dotted_name
 from memory.project.values import EnumMember, PartialDate, Record, Ref, Struct, Value
 
 # What would be invisible, end a line, or reorder text in an editor. A fixed list and not
@@ -40,7 +40,7 @@ class Uses:
     def name_of(self, class_name: str) -> str:
         """Return the name to write for a class, and note that it is used."""
         self.classes.add(class_name)
-        return self.aliases.get(class_name) or class_name.rpartition(".")[2]
+        return self.aliases.get(class_name) or bare_name(class_name)
 
 
 class LiteralError(ValueError):

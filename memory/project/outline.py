@@ -122,11 +122,6 @@ class Domain:
             return self.state_path
         return f"domains/{self.name}/{collection}_{number:04d}.py"
 
-    def class_of(self, collection: str) -> Class:
-        """Return the class of a collection's or singleton's records; KeyError if there is none."""
-        holder = self.collections.get(collection) or self.singletons[collection]
-        return self.classes[holder.class_name]
-
     def names(self) -> set[str]:
         """All names that are taken in the domain."""
         return {*self.enums, *self.classes, *self.collections, *self.singletons}

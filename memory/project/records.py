@@ -105,10 +105,6 @@ def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
         return [*draft.edits(), edit]
     record = project.record(record_id)
     assert record, "it was found a moment ago"
-    if record.class_name != entry.type:
-        raise EditError(
-            "wrong_type", f"{'.'.join(record_id)} is a {record.class_name}, not a {entry.type}"
-        )
     fields = draft.fit_fields(entry.type, data)
     class_ = draft.domain.classes[entry.type]
     current = {f.name: record.fields.get(f.name, f.default) for f in class_.fields}
@@ -173,6 +169,7 @@ class _Draft:
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
         self._before = domain.classes
+        self._taken = {*domain.names(), *RESERVED_CLASSES}
 
     def fit_object(
         self, name: str, data: Mapping[str, object], *, is_record: bool
@@ -232,6 +229,7 @@ class _Draft:
             raise EditError(
                 "class_exists", f"{self.domain.name}.{name} is an enum: use another type"
             )
+        self._taken.add(name)
         fields: dict[str, Value] = {}
         specs = []
         for field_name, value in data.items():
@@ -271,12 +269,11 @@ class _Draft:
     def _fit_nested(
         self, value: Mapping[str, object], core: Type, owner: str, name: str
     ) -> tuple[Type, Value]:
-        classes = self.domain.classes
-        candidates = [m.name for m in members_of(core) if isinstance(m, Named)]
-        class_name = next((c for c in candidates if c in classes), None)
+        candidates = [member.name for member in members_of(core) if isinstance(member, Named)]
+        class_name = next((c for c in candidates if c in self.domain.classes), None)
         if class_name is None:
-            taken = {*classes, *self.domain.enums, *RESERVED_CLASSES, owner}
-            class_name = unused((owner + camel(name))[: MAX_LENGTH - 10], taken)
+            # Room for the number that makes it unique.
+            class_name = unused((owner + camel(name))[: MAX_LENGTH - 10], self._taken)
         fields = self.fit_object(class_name, value, is_record=False)
         class_ = self.domain.classes[class_name]
         return Named(class_name), Struct(class_name, normal_fields(fields, class_))

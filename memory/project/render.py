@@ -7,7 +7,7 @@ from typing import TypeAlias
 from memory.project.literals import Uses, literal, record_literal, string_literal
 from memory.project.names import unused
 from memory.project.outline import REQUIRED, Class, Collection, Domain, Enumeration, Field
-from memory.project.types import ListOf, RefTo, Scalar, classes_in, format_type, parts
+from memory.project.types import ListOf, RefTo, Scalar, bare_name, classes_in, format_type, parts
 from memory.project.values import Record
 
 FileRecords: TypeAlias = Mapping[str, Mapping[str, Record]]
@@ -63,11 +63,11 @@ def render_state(domain: Domain, path: str, records: FileRecords) -> str:
 
 def _aliases(class_names: Iterable[str]) -> dict[str, str]:
     """Other names for classes of other domains whose own name is taken in this file."""
-    taken = [_bare(name) for name in class_names]
+    taken = [bare_name(name) for name in class_names]
     return {
         name: name.replace(".", "_")
         for name in class_names
-        if "." in name and taken.count(_bare(name)) > 1
+        if "." in name and taken.count(bare_name(name)) > 1
     }
 
 
@@ -152,10 +152,11 @@ def _render_class(
 
 
 def _class_block(head: str, doc: str, lines: list[str]) -> str:
-    parts = [head]
-    if doc:
-        parts += [f'    """{string_literal(doc)[1:-1]}"""', *([""] if lines else [])]
-    return "\n".join([*parts, *(lines or ([] if doc else ["    pass"]))]) + "\n"
+    body = [f'    """{string_literal(doc)[1:-1]}"""'] if doc else []
+    if doc and lines:
+        body.append("")
+    body += lines
+    return "\n".join([head, *(body or ["    pass"])]) + "\n"
 
 
 def _names_in_body(class_: Class, domain: Domain) -> dict[str, str]:
@@ -166,7 +167,7 @@ def _names_in_body(class_: Class, domain: Domain) -> dict[str, str]:
     fields = {field_.name for field_ in class_.fields}
     names = {name: f"builtins.{name}" for name in _SHADOWABLE if name in fields}
     foreign = {name for name in _mentioned(domain.classes.values()) if "." in name}
-    taken = [*domain.enums, *domain.classes, *(_bare(name) for name in foreign)]
+    taken = [*domain.enums, *domain.classes, *(bare_name(name) for name in foreign)]
     for name in _mentioned([class_]):
         prefix, _, bare = name.rpartition(".")
         if bare in fields or (prefix and taken.count(bare) > 1):
@@ -205,7 +206,3 @@ def _import_parts(field_: Field, names: Mapping[str, str], imports: _Imports) ->
                 imports.modules.add(names.get(name, name).partition(".")[0])
             case ListOf() if "list" in names:
                 imports.modules.add("builtins")
-
-
-def _bare(class_name: str) -> str:
-    return class_name.rpartition(".")[2]

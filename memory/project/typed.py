@@ -9,7 +9,7 @@ from typing import Any
 from memory.project.conform import conform
 from memory.project.errors import EditError
 from memory.project.outline import REQUIRED, Class, Domain
-from memory.project.types import MAX_DEPTH, Scalar
+from memory.project.types import MAX_DEPTH, Scalar, bare_name
 from memory.project.values import EnumMember, PartialDate, Record, Ref, Struct, Value
 
 _MAX_JSON_INT = 2**53 - 1
@@ -43,7 +43,7 @@ def encode(value: object, domain: Domain | None = None) -> Any:
             return tagged
         case Ref(class_name, key):
             # A class knows its own name, not which module somebody imported it from.
-            name = class_name.rpartition(".")[2] if domain else class_name
+            name = bare_name(class_name) if domain else class_name
             return {"$ref": name, "key": key}
         case Struct(class_name, fields):
             return {"$object": class_name, "fields": _encode_fields(class_name, fields, domain)}

@@ -107,11 +107,7 @@ def is_wider(new: Type, old: Type) -> bool:
         return True
     if isinstance(old, Union) or isinstance(new, Union):
         return all(
-            any(
-                is_wider(alternative, member)
-                for alternative in members_of(new)
-                if not isinstance(alternative, Union)
-            )
+            any(is_wider(alternative, member) for alternative in members_of(new))
             for member in members_of(old)
         )
     if isinstance(new, ListOf) and isinstance(old, ListOf):
@@ -152,6 +148,11 @@ def classes_in(type_: Type) -> set[str]:
     """Return the classes and enums that a type mentions, as values or as targets of references."""
     names = {part.name for part in parts(type_) if isinstance(part, Named)}
     return names | {part.class_name for part in parts(type_) if isinstance(part, RefTo)}
+
+
+def bare_name(class_name: str) -> str:
+    """Return "Passport" for "identity.Passport" and for itself."""
+    return class_name.rpartition(".")[2]
 
 
 def map_names(

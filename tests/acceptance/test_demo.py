@@ -1,5 +1,6 @@
 """The demo as a newcomer meets it: a process that is started, watched, and interrupted."""
 
+import datetime
 import re
 import signal
 import socket
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.embedded.conftest import alive, descendants
+from uac_site.demo import person
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DEMO = [sys.executable, "-u", "-m", "uac_site.demo"]

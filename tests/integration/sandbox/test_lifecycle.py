@@ -7,7 +7,9 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,13 +17,22 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 import workers
-from tests.integration.sandbox.conftest import NOW, PROJECT
+from tests.integration.sandbox.conftest import NOW, PROJECT, WITHOUT_NAMESPACES
 from tests.integration.sandbox.processes import Process, eventually, gone, me
 from workers.sandbox import process
 from workers.sandbox.process import ProcessChannel
-from workers.sandbox.runner import Limits, SandboxError, open_sandbox
+from workers.sandbox.runner import Limits, Sandbox, SandboxError, open_sandbox
 
 ROOT = Path(workers.__file__).parent.parent
+
+
+@contextmanager
+def watched() -> Iterator[tuple[Sandbox, Process, Process]]:
+    """A sandbox with its two processes, the watcher and the runner."""
+    before = me().descendants()
+    with process.open_sandbox() as sandbox:
+        watcher, runner = (one for one in me().descendants() if one not in before)
+        yield sandbox, watcher, runner
 
 
 def test_the_setting_names_the_runner() -> None:
@@ -63,10 +74,9 @@ def test_nothing_leaks_over_many_evaluations() -> None:
     def held() -> tuple[int, int, list[Process]]:
         return me().descriptors(), threading.active_count(), me().descendants()
 
-    with process.open_sandbox() as sandbox:
+    with watched() as (sandbox, _, runner):
         sandbox.load(PROJECT)
         before = held()
-        runner = before[2][-1]
         descriptors = runner.descriptors()
         for number in range(50):
             assert sandbox.evaluate(f"{number}", now=NOW, time_zone="UTC").value == number
@@ -116,27 +126,30 @@ def test_a_sandbox_outlives_the_thread_that_opened_it() -> None:
         context.__exit__(None, None, None)
 
 
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_sandbox_that_is_killed_says_so_and_is_cleaned_up(victim: int) -> None:
-    with process.open_sandbox() as sandbox:
-        processes = me().descendants()  # the watcher, the runner
-        processes[victim].send(signal.SIGKILL)
-        assert eventually(lambda: gone(processes))
+@pytest.mark.parametrize("victim", ["watcher", "runner"])
+def test_a_sandbox_that_is_killed_says_so_and_is_cleaned_up(victim: str) -> None:
+    with watched() as (sandbox, watcher, runner):
+        (watcher if victim == "watcher" else runner).send(signal.SIGKILL)
+        assert eventually(lambda: gone([watcher, runner]))
         with pytest.raises(SandboxError) as raised:
             sandbox.evaluate("1", now=NOW, time_zone="UTC")
         assert raised.value.outcome == "killed"
         assert not sandbox.alive
 
 
-def test_a_runner_that_hangs_is_given_up_and_killed() -> None:
-    with process.open_sandbox() as sandbox:
-        processes = me().descendants()
-        processes[1].send(signal.SIGSTOP)
+@pytest.mark.parametrize("victims", [["runner"], ["runner", "watcher"]])
+def test_a_sandbox_that_hangs_is_given_up_and_killed(
+    victims: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "CLOSE_SECONDS", 0.2)
+    with watched() as (sandbox, watcher, runner):
+        for name in victims:
+            {"watcher": watcher, "runner": runner}[name].send(signal.SIGSTOP)
         with pytest.raises(SandboxError) as raised:
             sandbox.load({}, limits=Limits(wall_seconds=0.2))
         assert raised.value.outcome == "timeout"
         assert not sandbox.alive
-        assert gone(processes)
+        assert eventually(lambda: gone([watcher, runner]))
 
 
 def test_a_runner_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,6 +163,7 @@ def test_a_runner_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) 
 WORKER = """
 import datetime, os, sys, threading
 sys.path.insert(0, {root!r})
+{first}
 from workers.sandbox import process
 from workers.sandbox.runner import Limits
 
@@ -179,11 +193,16 @@ for act in (load, evaluate, wait):
 """
 
 
+@pytest.mark.parametrize("first", ["", WITHOUT_NAMESPACES], ids=["namespaces", "none"])
 @pytest.mark.parametrize("forked", [False, True])
-def test_a_killed_worker_leaves_no_process(forked: bool) -> None:
+def test_a_killed_worker_leaves_no_process(forked: bool, first: str) -> None:
     """While one sandbox loads without end, one evaluates without end, and one is idle."""
     worker = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(WORKER.format(root=str(ROOT), forked=forked))],
+        [
+            sys.executable,
+            "-c",
+            textwrap.dedent(WORKER.format(root=str(ROOT), forked=forked, first=first)),
+        ],
         stdout=subprocess.PIPE,
     )
     sibling = None

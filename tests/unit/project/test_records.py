@@ -167,6 +167,14 @@ def test_the_name_of_a_nested_class_gives_way_to_one_that_exists() -> None:
     assert annotations(project) == {"home": "ThingHome2"}
 
 
+def test_names_of_nested_classes_stay_apart_however_long_they_are() -> None:
+    name = "x" * 90
+    project = learned({name: {name: {name: {name: 1}}}})
+
+    assert len(project.outline.domains["life"].classes) == 4
+    assert Project.from_files(render(project)) == project
+
+
 # Known types
 
 

@@ -1,0 +1,336 @@
+"""The main job over HTTP with real workers: entries in, typed Python out, alerts, exact answers."""
+
+from typing import Any
+
+import pytest
+
+from benchmarks import analytical
+from benchmarks.harness import Client
+from tests.acceptance.conftest import Person, message, polled, record
+from uac_site.demo import person as sample
+from uac_site.embedded.system import System
+
+PENICILLIN = record(
+    "Allergy",
+    "penicillin",
+    domain="health",
+    allergen="penicillin",
+    drug_class="penicillin",
+    reaction="hives",
+    severity="severe",
+    noted_on="2025-01-10",
+)
+IBUPROFEN = record(
+    "Medication",
+    "ibuprofen",
+    domain="health",
+    name="Ibuprofen",
+    dose="400 mg",
+    drug_class="nsaid",
+    started_on="2025-02-01",
+    prescribed_by=None,
+)
+AMOXICILLIN = record(
+    "Medication",
+    "amoxicillin",
+    domain="health",
+    name="Amoxicillin",
+    dose="500 mg",
+    drug_class="penicillin",
+    started_on="2025-03-01",
+    prescribed_by="Dr. Okafor",
+)
+DRUG_ALLERGY = next(
+    constraint for constraint in sample.constraints() if constraint.name == "drug_allergy"
+)
+
+# It passes its own tests, and divides by zero as soon as there is a medicine with a dose of zero.
+DIVIDES = '''
+"""Doses."""
+
+import datetime
+from collections.abc import Iterator
+
+from domains.health.state import medications
+from uac import Alert, info
+
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    """Say how many tablets make a gram."""
+    for medication in medications:
+        tablets = 1000 // int(medication.dose.split()[0])
+        if tablets > 100:
+            yield info(f"{tablets} tablets of {medication.name}", evidence=[medication])
+'''
+DIVIDES_TESTS = '''
+"""Speaks of small doses, and only of them."""
+
+import datetime
+
+from constraints import tablets
+from domains.health.schema import Medication
+from uac.testing import run_check
+
+TODAY = datetime.date(2025, 3, 1)
+
+
+def medication(dose: str) -> Medication:
+    """Return a medicine."""
+    return Medication(
+        key="m", name="M", dose=dose, drug_class="c", started_on=TODAY, prescribed_by=None
+    )
+
+
+def test_speaks() -> None:
+    """A milligram is little."""
+    assert run_check(tablets, today=TODAY, medications=[medication("1 mg")])
+
+
+def test_is_silent() -> None:
+    """Half a gram is not."""
+    assert not run_check(tablets, today=TODAY, medications=[medication("500 mg")])
+'''
+
+
+def write_constraint(
+    person: Person, name: str, source: str, tests: str, *, status: int = 200
+) -> dict[str, Any]:
+    body = {"source": source, "tests": tests}
+    decision: dict[str, Any] = person.request(
+        "PUT", f"constraints/{name}/?wait=30", body, status=status
+    )
+    return decision
+
+
+@pytest.fixture
+def patient(person: Person) -> Person:
+    """Somebody with an allergy, a harmless medicine, and the constraint that watches over both."""
+    entries = person.log(PENICILLIN, IBUPROFEN)
+    assert [entry["state"] for entry in entries] == ["checkpointed"] * 2
+    decision = write_constraint(person, "drug_allergy", DRUG_ALLERGY.source, DRUG_ALLERGY.tests)
+    assert decision["accepted"], decision
+    return person
+
+
+class TestEntries:
+    def test_a_message_is_logged_and_stays_pending(self, person: Person) -> None:
+        [entry] = person.log(message("I moved to Lisbon."), wait=2)
+
+        assert (entry["seq"], entry["state"]) == (1, "logged")
+        assert person.get()["entries"] == {
+            "total": 1,
+            "pending": 1,
+            "covered": 0,
+            "dismissed": 0,
+            "rejected": 0,
+        }
+        assert person.get()["head"] is None
+
+    def test_typed_entries_become_typed_python(self, person: Person) -> None:
+        entries = person.log(PENICILLIN, message("It was terrible."), IBUPROFEN)
+
+        assert [entry["state"] for entry in entries] == ["checkpointed", "logged", "checkpointed"]
+        schema = person.file("domains/health/schema.py")
+        assert "@dataclass(kw_only=True)\nclass Medication(Record):" in schema
+        assert "    started_on: datetime.date\n" in schema
+        state = person.file("domains/health/state.py")
+        assert (
+            "allergies: list[Allergy] = [\n"
+            '    Allergy(key="penicillin", allergen="penicillin", drug_class="penicillin", '
+            'reaction="hives", severity="severe", noted_on=datetime.date(2025, 1, 10), '
+            "sources=(1,)),\n"
+            "]\n"
+        ) in state
+        assert 'Medication(key="ibuprofen"' in state
+        assert "sources=(3,)" in state
+
+    def test_without_wait_the_answer_comes_first_and_the_checkpoint_later(
+        self, person: Person
+    ) -> None:
+        answer = person.post("entries/", IBUPROFEN, status=202)
+
+        assert answer["logged"] == 1
+        seq = answer["entries"][0]["seq"]
+        entry = polled(
+            lambda: person.get(f"entries/{seq}/"), lambda entry: entry["state"] != "logged"
+        )
+        assert entry["state"] == "checkpointed"
+        assert entry["checkpoint"] == 1
+
+    def test_a_contradiction_is_taken_in_and_then_rejected_with_the_reason(
+        self, person: Person
+    ) -> None:
+        person.log(IBUPROFEN)
+        before = person.get()["head"]
+
+        [entry] = person.log(record("Medication", "odd", domain="health", started_on=7))
+
+        assert entry["state"] == "rejected"
+        assert "started_on" in entry["reason"]
+        assert person.get()["head"] == before
+        assert person.get()["entries"]["rejected"] == 1
+        assert "odd" not in person.file("domains/health/state.py")
+
+    def test_the_manifest_says_what_is_known(self, patient: Person) -> None:
+        text = patient.get("manifest/")["text"]
+
+        assert "medications: 1 Medication(name, dose, drug_class, started_on:date" in text
+        assert "drug_allergy: A prescribed medicine must not belong to a class" in text
+
+
+class TestConstraints:
+    def test_one_that_fails_its_own_tests_is_refused_and_the_head_stays(
+        self, patient: Person
+    ) -> None:
+        before = patient.get()["head"]
+        never_speaks = DRUG_ALLERGY.source.replace(
+            "medication.drug_class == allergy.drug_class", "False"
+        )
+
+        decision = write_constraint(
+            patient, "drug_allergy", never_speaks, DRUG_ALLERGY.tests, status=422
+        )
+
+        assert not decision["accepted"]
+        assert decision["version"] is None
+        assert not decision["verdict"]["accepted"]
+        assert "test_speaks_of_a_medicine_of_the_class" in str(decision["verdict"])
+        assert patient.get()["head"] == before
+        assert patient.file("constraints/drug_allergy.py") == DRUG_ALLERGY.source
+
+    def test_one_with_input_and_output_is_refused(self, patient: Person) -> None:
+        reads_files = DRUG_ALLERGY.source.replace(
+            "    for medication", "    open('/etc/passwd')\n    for medication", 1
+        )
+
+        decision = write_constraint(
+            patient, "drug_allergy", reads_files, DRUG_ALLERGY.tests, status=422
+        )
+
+        assert "open" in str(decision["verdict"])
+        assert patient.file("constraints/drug_allergy.py") == DRUG_ALLERGY.source
+
+
+class TestAlerts:
+    def test_a_conflict_speaks_up_by_itself_and_falls_silent_when_it_is_gone(
+        self, patient: Person
+    ) -> None:
+        [entry] = patient.log(AMOXICILLIN)
+
+        [alert] = polled(lambda: patient.alerts("open"), len)
+        assert alert["severity"] == "critical"
+        assert "Amoxicillin" in alert["message"]
+        assert alert["constraint"] == "constraints/drug_allergy.py"
+        assert alert["entries"] == [1, entry["seq"]]
+        assert alert["evidence"] == [
+            {
+                "class": "Medication",
+                "domain": "health",
+                "collection": "medications",
+                "key": "amoxicillin",
+                "sources": [entry["seq"]],
+            },
+            {
+                "class": "Allergy",
+                "domain": "health",
+                "collection": "allergies",
+                "key": "penicillin",
+                "sources": [1],
+            },
+        ]
+        assert "critical: Amoxicillin" in patient.get("manifest/")["text"]
+
+        patient.log({**AMOXICILLIN, "data": {}, "retired": True})
+
+        polled(lambda: patient.alerts("open"), lambda alerts: not alerts)
+        [alert] = patient.alerts()
+        assert alert["state"] == "resolved"
+        events = patient.client.get(f"alerts/{alert['id']}/")[1]["events"]
+        assert [event["kind"] for event in events] == ["opened", "resolved"]
+
+    def test_can_be_acknowledged_and_resolved_by_hand(self, patient: Person) -> None:
+        patient.log(AMOXICILLIN)
+        [alert] = polled(lambda: patient.alerts("open"), len)
+
+        status, answer = patient.client.post(f"alerts/{alert['id']}/acknowledge/", {"note": "seen"})
+        assert (status, answer["state"]) == (200, "acknowledged")
+        status, answer = patient.client.post(f"alerts/{alert['id']}/resolve/", {"reason": "told"})
+        assert (status, answer["state"]) == (200, "resolved")
+
+        status, _ = patient.client.post(f"alerts/{alert['id']}/acknowledge/", {})
+        assert status == 409
+        assert patient.alerts("open") == []
+
+    def test_a_constraint_that_raises_is_an_error_on_the_run_and_an_alert_for_the_staff(
+        self, patient: Person
+    ) -> None:
+        decision = write_constraint(patient, "tablets", DIVIDES, DIVIDES_TESTS)
+        assert decision["accepted"], decision
+
+        patient.log(AMOXICILLIN, {**IBUPROFEN, "data": {**IBUPROFEN["data"], "dose": "0 mg"}})
+
+        found = polled(lambda: patient.alerts("open"), lambda alerts: len(alerts) == 2)
+        by_kind = {alert["kind"]: alert for alert in found}
+        failure = by_kind["constraint_error"]
+        assert failure["constraint"] == "constraints/tablets.py"
+        assert "ZeroDivisionError" in failure["message"]
+        # The other constraint was not kept from speaking.
+        assert by_kind["finding"]["constraint"] == "constraints/drug_allergy.py"
+        run = patient.client.get(f"runs/{failure['last_run']}/")[1]
+        assert (run["kind"], run["outcome"]) == ("constraints", "user_error")
+        assert run["error"]["type"] == "ZeroDivisionError"
+        assert run["error"]["path"] == "constraints/tablets.py"
+        assert "1000 //" in DIVIDES.splitlines()[run["error"]["line"] - 1]
+
+
+class TestQueries:
+    def test_a_question_is_answered_exactly_with_what_it_rests_on(self, patient: Person) -> None:
+        code = "sum(m.started_on < today for m in medications), Decimal('0.1') + Decimal('0.2')"
+
+        answer = patient.post("query/?wait=30", {"code": code}, status=200)
+
+        assert answer["value"] == {"$tuple": [1, {"$decimal": "0.3"}]}
+        assert answer["type"] == "tuple"
+        assert answer["outcome"] == "ok"
+        assert answer["checkpoint"] == patient.get()["head"]
+        assert answer["code"] == code
+        assert answer["runner"] == "process"
+        assert "development" in answer["warning"]
+
+    def test_without_wait_the_run_has_the_answer_later(self, patient: Person) -> None:
+        queued = patient.post("query/?wait=0", {"code": "len(medications)"}, status=202)
+
+        run = patient.client.finished(queued["id"])
+
+        assert run["outcome"] == "ok"
+        assert run["output"] == {"value": 1, "type": "int"}
+
+    def test_an_error_names_the_line_of_the_question(self, patient: Person) -> None:
+        code = "number = 0\n1 / number"
+
+        answer = patient.post("query/?wait=30", {"code": code}, status=422)
+
+        assert answer["outcome"] == "user_error"
+        assert answer["error"]["type"] == "ZeroDivisionError"
+        assert answer["error"]["line"] == 2
+        assert answer["value"] is None
+
+
+def test_verify_finds_no_problem(system: System, patient: Person) -> None:
+    output = system.manage("verify")
+
+    assert output.splitlines()[-1].endswith(" 0 problems")
+    assert not output.startswith("verified 0 users")
+
+
+def test_recorded_questions_are_answered_as_recorded(client: Client) -> None:
+    if not (analytical.cases() or analytical.ten_domains()):
+        pytest.skip("UAC_DATA_DIR holds neither analytical.jsonl nor ten_domains.json")
+
+    rows = list(analytical.answered(client))
+
+    assert [row for row in rows if not row["correct"]] == []
+    expected = len(analytical.cases() or []) + len(
+        (analytical.ten_domains() or {"cases": []})["cases"]
+    )
+    assert len(rows) == expected > 0

@@ -1,0 +1,156 @@
+"""`/v1/users/{user_id}/query/`: the value as computed, or exactly what went wrong."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pytest_django.fixtures import Settings
+from rest_framework.test import APIClient
+
+from memory.api import waiting
+from memory.models import MemoryUser, Run
+from tests.integration.checkpointing.conftest import trip
+
+pytestmark = pytest.mark.django_db
+
+URL = "/v1/users/ada/query/"
+Ask = Callable[[str], dict[str, Any]]
+
+
+@pytest.fixture
+def ask(api: APIClient, user: MemoryUser, work: Callable[[], None]) -> Ask:
+    """Load three trips; then ask, work, and return the run."""
+    statements = [
+        {"kind": "record", **trip("Rome", key="a", cost=840, on="2026-05-02")},
+        {"kind": "record", **trip("Oslo", key="b", cost=99.5, on="2026-06-02")},
+        {"kind": "record", **trip("Rome", key="c", cost=0, on="2027-01-02")},
+    ]
+    assert api.post("/v1/users/ada/entries/", {"entries": statements}).status_code == 202
+    work()
+
+    def do(code: str) -> dict[str, Any]:
+        response = api.post(f"{URL}?wait=0", {"code": code})
+        assert response.status_code == 202, response.data
+        work()
+        run: dict[str, Any] = api.get(f"/v1/runs/{response.data['id']}/").data
+        return run
+
+    return do
+
+
+@pytest.mark.parametrize(
+    ("code", "value", "type_name"),
+    [
+        ("sum(t.cost for t in trips)", 939.5, "float"),
+        ("len(travel.trips)", 3, "int"),
+        ("sorted({t.to for t in trips})", ["Oslo", "Rome"], "list"),
+        ("{t.to for t in trips}", {"$set": ["Oslo", "Rome"]}, "set"),
+        ("max(trips, key=lambda t: t.on).on", {"$date": "2027-01-02"}, "date"),
+        ("sum(1 for t in trips if t.on.year == 2026)", 2, "int"),
+        ("n = 0\nfor t in trips:\n    n += 1\nn", 3, "int"),
+        ("n = 1", None, "NoneType"),
+        ("Counter(t.to for t in trips)", {"Rome": 2, "Oslo": 1}, "Counter"),
+        ("Decimal('1.10') + 1", {"$decimal": "2.10"}, "Decimal"),
+        ("2 ** 60", {"$int": str(2**60)}, "int"),
+        ("today <= now.date()", True, "bool"),
+    ],
+)
+def test_a_value_is_returned_exactly(ask: Ask, code: str, value: Any, type_name: str) -> None:
+    run = ask(code)
+
+    assert (run["status"], run["outcome"], run["error"]) == ("done", "ok", None)
+    assert run["output"] == {"value": value, "type": type_name}
+    assert run["checkpoint"] == 1
+    assert run["runner"] == "process"
+    assert run["memory_bytes"] > 0
+
+
+def test_a_record_comes_with_its_key_and_its_entries(ask: Ask) -> None:
+    assert ask("trips[0]")["output"]["value"] == {
+        "$record": "Trip",
+        "key": "a",
+        "sources": [1],
+        "fields": {"to": "Rome", "cost": 840, "on": {"$date": "2026-05-02"}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome", "word"),
+    [
+        ("1 +", "user_error", "syntax"),
+        ("import os", "user_error", "os"),
+        ("open('/etc/passwd')", "user_error", "open"),
+        ("trips[0].price", "user_error", "price"),
+        ("1 / 0", "user_error", "ZeroDivisionError"),
+        ("(t for t in trips)", "user_error", "list("),
+        ("[x := []] and x.append(x) or x", "result_limit", "deep"),
+        ("'x' * 5_000_000", "result_limit", "byte"),
+        ("while True: pass", "timeout", "took longer than"),
+        ("10 ** 10 ** 9", "timeout", "took longer than"),
+        ("print('x' * 5_000_000)", "output_limit", "print"),
+        ("[0] * 10 ** 10", "out_of_memory", "memory"),
+    ],
+)
+def test_what_goes_wrong_is_said(ask: Ask, code: str, outcome: str, word: str) -> None:
+    run = ask(code)
+
+    assert run["status"] == "done"
+    assert run["outcome"] == outcome, run["error"]
+    assert run["output"] is None
+    assert word in str(run["error"]).lower() or word in str(run["error"])
+
+
+def test_an_error_names_the_users_own_line(ask: Ask) -> None:
+    error = ask("a = 1\nb = 0\na / b")["error"]
+
+    assert (error["type"], error["path"], error["line"]) == ("ZeroDivisionError", "<query>", 3)
+
+
+def test_a_query_changes_nothing_for_the_next_one(ask: Ask) -> None:
+    assert ask("trips.clear()")["outcome"] == "ok"
+    assert ask("len(trips)")["output"]["value"] == 3
+
+
+def test_without_a_state_the_answer_says_so(api: APIClient, user: MemoryUser) -> None:
+    response = api.post(URL, {"code": "1"})
+
+    assert response.status_code == 409
+    assert "no checkpoint" in response.data["detail"]
+    assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "code"),
+        ({"code": ""}, "code"),
+        ({"code": "1", "wait": 3}, "wait"),
+        ({"code": "x" * 20_001}, "code"),
+        ({"code": ["1"]}, "code"),
+    ],
+)
+def test_a_malformed_query_is_refused(
+    api: APIClient, user: MemoryUser, body: dict[str, Any], field: str
+) -> None:
+    response = api.post(URL, body)
+
+    assert response.status_code == 400
+    assert list(response.data["errors"]) == [field]
+
+
+def test_past_the_cap_requests_do_not_wait(
+    api: APIClient, ask: Ask, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(waiting.hints, "wait_done", lambda run, seconds: waited.append(seconds))
+    for _ in range(settings.UAC_WAITING_REQUESTS):
+        assert waiting._slots.acquire(blocking=False)
+    try:
+        assert api.post(f"{URL}?wait=30", {"code": "1"}).status_code == 202
+        assert waited == []
+    finally:
+        for _ in range(settings.UAC_WAITING_REQUESTS):
+            waiting._slots.release()
+
+    api.post(f"{URL}?wait=3", {"code": "1"})
+    assert waited == [3]

@@ -1,0 +1,89 @@
+"""An unsafe production is refused before it starts."""
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from django.core.checks import run_checks
+from django.core.management.base import SystemCheckError
+from django.db import connection
+from pytest_django.fixtures import Settings
+
+from tests.services import SERVICES
+from uac_site import checks
+
+SAFE: dict[str, Any] = {
+    "UAC_ENVIRONMENT": "production",
+    "DEVELOPMENT": False,
+    "DEBUG": False,
+    "SECRET_KEY": "abcdefghijklmnopqrstuvwxyz0123456789-abcdefghijklmnopqrstuvwxyz",
+    "ALLOWED_HOSTS": ["memory.example.com"],
+    "UAC_SANDBOX_RUNNER": "docker",
+    "SECURE_SSL_REDIRECT": True,
+}
+
+
+def found(settings: Settings, **changes: Any) -> list[str]:
+    for name, value in {**SAFE, **changes}.items():
+        setattr(settings, name, value)
+    return [str(message.id) for message in run_checks(tags=[checks.TAG])]
+
+
+def test_a_safe_production_is_accepted(settings: Settings) -> None:
+    assert found(settings) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "check"),
+    [
+        ({"UAC_ENVIRONMENT": "prod"}, "uac.E001"),
+        ({"REDIS_URL": ""}, "uac.E002"),
+        ({"DATABASES": {}}, "uac.E002"),
+        ({"DATABASES": {"default": {"ENGINE": "django.db.backends.sqlite3"}}}, "uac.E003"),
+        ({"UAC_SANDBOX_RUNNER": "none"}, "uac.E004"),
+        ({"DEBUG": True}, "uac.E010"),
+        ({"SECRET_KEY": "short"}, "uac.E011"),
+        ({"SECRET_KEY": "x" * 60}, "uac.E011"),
+        ({"ALLOWED_HOSTS": []}, "uac.E012"),
+        ({"ALLOWED_HOSTS": ["*"]}, "uac.E012"),
+        ({"UAC_SANDBOX_RUNNER": "process"}, "uac.E013"),
+        ({"SECURE_SSL_REDIRECT": False}, "uac.W014"),
+    ],
+)
+def test_an_unsafe_production_is_named(
+    settings: Settings, changes: dict[str, Any], check: str
+) -> None:
+    assert found(settings, **changes) == [check]
+
+
+def test_development_may_do_what_production_may_not(settings: Settings) -> None:
+    changes = {"DEVELOPMENT": True, "UAC_ENVIRONMENT": "development", "DEBUG": True}
+    assert found(settings, **changes, UAC_SANDBOX_RUNNER="process", ALLOWED_HOSTS=[]) == []
+
+
+@pytest.fixture
+def as_role(live_database: str) -> Iterator[Any]:
+    """Connect as another role for a while."""
+    before = {name: connection.settings_dict[name] for name in ("USER", "PASSWORD")}
+
+    def become(url: str) -> None:
+        role = urlsplit(url)
+        connection.close()
+        connection.settings_dict.update(USER=role.username, PASSWORD=role.password)
+
+    yield become
+    connection.close()
+    connection.settings_dict.update(before)
+
+
+def test_the_server_starts_as_the_role_that_owns_nothing(live_database: str) -> None:
+    checks.refuse_unsafe_start()
+
+
+@pytest.mark.parametrize("role", ["owner_url", "superuser_url"])
+def test_the_server_does_not_start_with_power_over_the_triggers(as_role: Any, role: str) -> None:
+    as_role(getattr(SERVICES.postgres, role))
+
+    with pytest.raises(SystemCheckError, match=r"uac\.E021"):
+        checks.refuse_unsafe_start()

@@ -1,0 +1,70 @@
+"""Hints and signals may be lost: whoever sends or awaits one goes on without Redis."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+import redis
+from django.http import HttpRequest
+from kombu.exceptions import OperationalError
+from pytest_django.fixtures import Settings
+
+from memory import hints
+from uac_site import health
+from uac_site.embedded.process import free_port
+
+
+@pytest.fixture
+def no_redis(settings: Settings) -> Iterator[None]:
+    """Point the server at a port where nobody listens."""
+    settings.REDIS_URL = f"redis://127.0.0.1:{free_port()}/0"
+    hints.redis_client.cache_clear()
+    yield
+    hints.redis_client.cache_clear()
+
+
+def test_a_signal_wakes_who_waits_even_if_it_comes_first() -> None:
+    run = uuid.uuid4()
+    hints.signal_done(run)
+
+    hints.wait_done(run, 30)
+
+    assert not hints.redis_client().exists(f"done:{run}")
+
+
+def test_a_signal_that_nobody_awaits_goes_by_itself() -> None:
+    run = uuid.uuid4()
+    hints.signal_done(run)
+
+    assert 0 < int(str(hints.redis_client().ttl(f"done:{run}"))) <= hints.SIGNAL_SECONDS
+
+
+def test_without_redis_signals_and_waits_end_at_once(no_redis: None) -> None:
+    with pytest.raises(redis.ConnectionError):
+        hints.redis_client().ping()
+
+    hints.signal_done(uuid.uuid4())
+    hints.wait_done(uuid.uuid4(), 30)
+
+
+@pytest.mark.parametrize("error", [OperationalError, redis.ConnectionError, OSError])
+def test_a_broker_that_does_not_answer_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    asked: list[str] = []
+
+    def refuse(task: str, args: list[object]) -> None:
+        asked.append(task)
+        raise error("gone")
+
+    monkeypatch.setattr(hints.current_app, "send_task", refuse)
+    hints.send_hint("workers.tasks.dispatch", [])
+    assert asked == ["workers.tasks.dispatch"]
+
+
+@pytest.mark.django_db
+def test_the_server_is_ready_without_redis_and_says_so(no_redis: None) -> None:
+    response = health.ready(HttpRequest())
+
+    assert response.status_code == 200
+    assert b'"redis": "does not answer"' in response.content

@@ -1,0 +1,108 @@
+"""`manage.py verify` finds what was changed behind the server's back."""
+
+import io
+from collections.abc import Callable
+
+import psycopg
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from psycopg import sql
+
+from memory import log
+from memory.log import Draft
+from memory.models import MemoryUser
+from memory.models.log import EntryKind
+from tests.integration.checkpointing.conftest import trip
+from tests.services import SERVICES
+
+Tamper = Callable[[str], None]
+
+
+@pytest.fixture
+def lived(live_database: str, user: MemoryUser, work: Callable[[], None]) -> MemoryUser:
+    """A user with some messages, some trips and two versions."""
+    for to in ("Rome", "Oslo"):
+        drafts = [
+            Draft(kind=EntryKind.RECORD, data=trip(to, key=to.lower())),
+            Draft(kind=EntryKind.MESSAGE, content=f"I like {to}"),
+        ]
+        log.append(user, drafts, source="test")
+        work()
+    user.refresh_from_db()
+    assert user.head is not None
+    assert user.head.version == 2
+    return user
+
+
+@pytest.fixture
+def tamper(live_database: str) -> Tamper:
+    """Execute a statement as a superuser who has switched all triggers off."""
+    url = SERVICES.postgres.superuser_url.rsplit("/", 1)[0] + f"/{live_database}"
+
+    def do(statement: str) -> None:
+        with psycopg.connect(url) as superuser:
+            superuser.execute("SET session_replication_role = replica")
+            cursor = superuser.execute(sql.SQL(statement))  # type: ignore[arg-type]
+            assert cursor.rowcount > 0
+        connection.close()
+
+    return do
+
+
+def verify(*arguments: str) -> str:
+    output = io.StringIO()
+    try:
+        call_command("verify", *arguments, stdout=output)
+    except CommandError as error:
+        output.write(f"FAILED: {error}")
+    return output.getvalue()
+
+
+def test_an_untouched_memory_verifies(lived: MemoryUser) -> None:
+    assert verify() == "verified 1 users, 4 entries: 0 problems\n"
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        (
+            "UPDATE memory_logentry SET content = 'I like Bonn' WHERE seq = 2",
+            "entry 2: its content",
+        ),
+        ("UPDATE memory_logentry SET occurred_at = now() WHERE seq = 1", "entry 1: its hash"),
+        ("UPDATE memory_logentry SET kind = 'fact' WHERE seq = 2", "entry 2: its hash"),
+        ("DELETE FROM memory_logentry WHERE seq = 2", "entry 2 is missing"),
+        ("DELETE FROM memory_logentry WHERE seq = 4", "the log ends at entry 3"),
+        ("UPDATE memory_logentry SET seq = 9 WHERE seq = 4", "entry 4 is missing"),
+        (
+            "INSERT INTO memory_entryoutcome (user_id, seq, outcome, reason, decided_at)"
+            " SELECT id, 9, 'covered', '', now() FROM memory_memoryuser",
+            "an outcome for entry 9",
+        ),
+        ("UPDATE memory_blob SET content = content || '#'", "its content has another hash"),
+        ("DELETE FROM memory_blob WHERE content LIKE '%Oslo%'", "state.py is missing"),
+        (
+            "UPDATE memory_checkpoint SET verdict = '{\"accepted\": false}' WHERE version = 2",
+            "version 2 did not pass the gate",
+        ),
+        (
+            "UPDATE memory_memoryuser SET head_id = (SELECT min(id) FROM memory_checkpoint)",
+            "the head is not the newest version",
+        ),
+        ("UPDATE memory_recordlocation SET path = 'x.py'", "which is no file"),
+    ],
+)
+def test_every_kind_of_tampering_is_found(
+    lived: MemoryUser, tamper: Tamper, statement: str, problem: str
+) -> None:
+    tamper(statement)
+
+    report = verify()
+    assert problem in report
+    assert "FAILED" in report
+
+
+def test_it_can_be_narrowed_and_does_not_pass_for_nobody(lived: MemoryUser) -> None:
+    assert "verified 1 users" in verify("--user", "ada", "--workspace", lived.workspace.name)
+    assert "FAILED: no user matches" in verify("--user", "nobody")
