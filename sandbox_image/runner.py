@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from .child import Limits
@@ -59,6 +60,7 @@ PRIVATE_DESCRIPTORS = 10
 def main() -> None:
     """Serve the host on standard input and output until it leaves."""
     prepare()
+    sys.path.remove(str(Path.cwd()))  # where it was started from: no business of user code
     serve(*take_descriptors())
 
 

@@ -7,6 +7,7 @@ import pytest
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
+from memory import hints
 from memory.api import waiting
 from memory.models import MemoryUser, Run
 from tests.integration.checkpointing.conftest import trip
@@ -142,7 +143,7 @@ def test_past_the_cap_requests_do_not_wait(
     api: APIClient, ask: Ask, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[float] = []
-    monkeypatch.setattr(waiting.hints, "wait_done", lambda run, seconds: waited.append(seconds))
+    monkeypatch.setattr(hints, "wait_done", lambda run, seconds: waited.append(seconds))
     for _ in range(settings.UAC_WAITING_REQUESTS):
         assert waiting._slots.acquire(blocking=False)
     try:

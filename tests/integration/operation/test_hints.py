@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import redis
+from celery import current_app
 from django.http import HttpRequest
 from kombu.exceptions import OperationalError
 from pytest_django.fixtures import Settings
@@ -57,7 +58,7 @@ def test_a_broker_that_does_not_answer_is_no_error(
         asked.append(task)
         raise error("gone")
 
-    monkeypatch.setattr(hints.current_app, "send_task", refuse)
+    monkeypatch.setattr(current_app, "send_task", refuse)
     hints.send_hint("workers.tasks.dispatch", [])
     assert asked == ["workers.tasks.dispatch"]
 

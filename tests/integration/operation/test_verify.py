@@ -43,7 +43,7 @@ def tamper(live_database: str) -> Tamper:
     def do(statement: str) -> None:
         with psycopg.connect(url) as superuser:
             superuser.execute("SET session_replication_role = replica")
-            cursor = superuser.execute(sql.SQL(statement))  # type: ignore[arg-type]
+            cursor = superuser.execute(sql.SQL(statement))
             assert cursor.rowcount > 0
         connection.close()
 

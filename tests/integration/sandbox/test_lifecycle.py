@@ -1,10 +1,10 @@
 """Opening and closing sandboxes: from threads, many times, and when the worker is killed."""
 
+import dataclasses
 import os
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 import workers
+from sandbox_image.uac import protocol
 from tests.integration.sandbox.conftest import NOW, PROJECT, WITHOUT_NAMESPACES
 from tests.integration.sandbox.processes import Process, eventually, gone, me
 from workers.sandbox import process
@@ -152,6 +153,37 @@ def test_a_sandbox_that_hangs_is_given_up_and_killed(
         assert eventually(lambda: gone([watcher, runner]))
 
 
+def test_the_runner_speaks_on_its_standard_streams_as_in_its_image() -> None:
+    request = {"id": 9, "op": "evaluate", "code": "import sys\nsys.path", "now": NOW.isoformat(),
+               "time_zone": "UTC", "limits": dataclasses.asdict(Limits())}  # fmt: skip
+    unknown = {"id": 10, "op": "dance"}
+    runner = subprocess.Popen(
+        [sys.executable, "-s", "-S", "-B", "-m", "sandbox_image.runner"],
+        cwd=ROOT,
+        env={"PYTHONHASHSEED": "0"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with runner:
+        assert runner.stdin is not None
+        assert runner.stdout is not None
+        assert runner.stderr is not None
+        runner.stdin.write(protocol.encode_frame(request) + protocol.encode_frame(unknown))
+        runner.stdin.flush()
+        hello, answer, refusal = (protocol.read_frame(runner.stdout.read) for _ in range(3))
+        runner.stdin.close()  # at which it ends
+        assert runner.wait(60) == 0
+        assert runner.stdout.read() == runner.stderr.read() == b""
+    assert hello is not None
+    assert (hello["hello"], hello["hash_seed"]) == (protocol.VERSION, "0")
+    assert answer is not None
+    assert (answer["id"], answer["outcome"]) == (9, "ok")
+    assert str(ROOT) not in answer["result"]["value"]
+    assert refusal is not None
+    assert (refusal["id"], refusal["outcome"]) == (10, "protocol_error")
+
+
 def test_a_runner_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "PACKAGE", Path("/nonexistent/sandbox_image"))
     monkeypatch.setattr(process, "_image_digest", lambda: "x")
@@ -197,12 +229,9 @@ for act in (load, evaluate, wait):
 @pytest.mark.parametrize("forked", [False, True])
 def test_a_killed_worker_leaves_no_process(forked: bool, first: str) -> None:
     """While one sandbox loads without end, one evaluates without end, and one is idle."""
+    code = WORKER.format(root=str(ROOT), forked=forked, first=first)
     worker = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            textwrap.dedent(WORKER.format(root=str(ROOT), forked=forked, first=first)),
-        ],
+        [sys.executable, "-c", code],
         stdout=subprocess.PIPE,
     )
     sibling = None
