@@ -60,22 +60,36 @@ class Candidate:
     image_digest: str
 
 
-def open_project(checkpoint: Checkpoint | None, user: MemoryUser) -> Project:
-    """Open a version of the project for editing; files are read when an edit needs them."""
+def open_project(
+    checkpoint: Checkpoint | None, user: MemoryUser, *, keys: Collection[str] = ()
+) -> Project:
+    """Open a version of the project for editing; files are read when an edit needs them.
+
+    `keys` of records that will be looked for are located in one go, others one by one.
+    """
     if checkpoint is None:
         return Project.empty()
+    asked = frozenset(keys)
+    found = _locations(user, key__in=asked) if asked else {}
+
+    def locate(domain: str, collection: str, key: str) -> Location | None:
+        if key not in asked:
+            one = _locations(user, domain=domain, collection=collection, key=key)
+            return one.get((domain, collection, key))
+        return found.get((domain, collection, key))
+
     return Project.open(
-        Outline.from_json(checkpoint.outline),
-        lambda path: read_file(checkpoint, path),
-        lambda domain, collection, key: _locate(user, domain, collection, key),
+        Outline.from_json(checkpoint.outline), lambda path: read_file(checkpoint, path), locate
     )
 
 
-def _locate(user: MemoryUser, domain: str, collection: str, key: str) -> Location | None:
-    row = RecordLocation.objects.filter(
-        user=user, domain=domain, collection=collection, key=key
-    ).first()
-    return None if row is None else Location(row.path, row.retired_version is not None)
+def _locations(user: MemoryUser, **where: Any) -> dict[tuple[str, str, str], Location]:
+    return {
+        (row.domain, row.collection, row.key): Location(
+            row.path, retired=row.retired_version is not None
+        )
+        for row in RecordLocation.objects.filter(user=user, **where)
+    }
 
 
 def read_file(checkpoint: Checkpoint, path: str) -> str:

@@ -28,6 +28,8 @@ def redis_client() -> redis.Redis:
     return redis.Redis.from_url(
         settings.REDIS_URL,
         socket_connect_timeout=3,
+        # Longer than any wait: the client would break a wait off that outlasts its own patience.
+        socket_timeout=settings.UAC_MAX_WAIT_SECONDS + 5,
         socket_keepalive=True,
         health_check_interval=30,
     )

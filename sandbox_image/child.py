@@ -41,7 +41,7 @@ class Limits:
         if not isinstance(values, dict) or values.keys() != names.keys():
             raise ValueError(f"limits are {', '.join(sorted(names))}")
         for name, value in values.items():
-            whole = names[name] in (int, "int")
+            whole = names[name] is int
             if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
                 raise ValueError(f"the limit {name} is no number")
             if value <= 0:

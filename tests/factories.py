@@ -8,22 +8,21 @@ from django.utils import timezone
 from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.checkpoints import Origin
 from memory.models.runs import RunKind, RunStatus, RunTrigger
+from memory.project import Outline
 
 
 def make_checkpoint(user: MemoryUser, version: int = 1, **fields: Any) -> Checkpoint:
     """Store a version with no files, accepted by nobody."""
-    return Checkpoint.objects.create(
-        user=user,
-        version=version,
-        parent=Checkpoint.objects.filter(user=user, version=version - 1).first(),
-        tree={},
-        outline={},
-        seen_seq=0,
-        origin=Origin.RECORDS,
-        edits=[],
-        verdict={"accepted": True},
-        **fields,
-    )
+    defaults: dict[str, Any] = {
+        "parent": Checkpoint.objects.filter(user=user, version=version - 1).first(),
+        "tree": {},
+        "outline": Outline().to_json(),
+        "seen_seq": 0,
+        "origin": Origin.RECORDS,
+        "edits": [],
+        "verdict": {"accepted": True},
+    }
+    return Checkpoint.objects.create(user=user, version=version, **{**defaults, **fields})
 
 
 def make_run(

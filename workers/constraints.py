@@ -13,12 +13,14 @@ from memory.models import Run
 from memory.models.alerts import AlertKind, Severity
 from memory.models.runs import RunOutcome
 from memory.project import Outline
-from workers.errors import error_json, user_error_json
+from workers.errors import error_json, is_infrastructure, user_error_json
 from workers.projects import loaded
 from workers.sandbox.runner import ConstraintResult, FoundAlert, SandboxError
 
 # Stands for the project where it did not load, so that no constraint could run.
 PROJECT = "project"
+# A sandbox that breaks is tried again; one that breaks each time is the staff's to look at.
+MAX_ATTEMPTS = 3
 
 
 def execute(run: Run) -> None:
@@ -35,6 +37,8 @@ def execute(run: Run) -> None:
             ready = time.monotonic()
             ran = sandbox.run_constraints(now=run.instant, time_zone=run.user.time_zone)
     except SandboxError as error:
+        if is_infrastructure(error) and run.attempts < MAX_ATTEMPTS:
+            raise
         _finish(
             run,
             [alerts.failure(PROJECT, error_json(error))],

@@ -5,6 +5,14 @@ from typing import Any
 from workers.sandbox.runner import SandboxError, UserError
 
 
+def is_infrastructure(error: SandboxError) -> bool:
+    """Tell whether the sandbox broke, so that the same may well succeed in another one.
+
+    Nobody's entry is rejected and no constraint called broken for that.
+    """
+    return error.outcome in ("protocol_error", "killed")
+
+
 def user_error_json(error: UserError) -> dict[str, Any]:
     """Return the error with its type, message, path, line and traceback of user frames."""
     return {

@@ -35,15 +35,24 @@ class Ref(Generic[RecordType]):
 
     def get(self) -> RecordType:
         """The record referred to; LookupError if no such record is loaded."""
-        name = self.class_name
+        name, target = self.class_name, self._target()
         for record in _records_with_key(self.key):
-            if name in [one.__name__ for one in type(record).__mro__]:
+            # Two domains may have a class of the same name; in quotes, the name is all there is.
+            if isinstance(target, type):
+                found = isinstance(record, target)
+            else:
+                found = name in [one.__name__ for one in type(record).__mro__]
+            if found:
                 return cast("RecordType", record)
         raise LookupError(f"no {name} with the key {self.key!r} is loaded")
 
-    def _class_name(self) -> str | None:
+    def _target(self) -> object:
         # typing leaves here what `Ref[Passport](…)` was called on.
         (target,) = get_args(getattr(self, "__orig_class__", None)) or (None,)
+        return target
+
+    def _class_name(self) -> str | None:
+        target = self._target()
         name: str | None = getattr(target, "__name__", None) or getattr(
             target, "__forward_arg__", None
         )

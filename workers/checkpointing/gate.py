@@ -21,15 +21,13 @@ from memory.project import Change, ProjectError, Record, RecordId
 from memory.project.parse import parse_state
 from memory.project.typed import encode
 from workers.checkpointing.policy import check_policy
-from workers.errors import error_json, user_error_json
+from workers.errors import error_json, is_infrastructure, user_error_json
 from workers.projects import loaded
 from workers.sandbox.image import image_digest
 from workers.sandbox.runner import ConstraintRun, Sandbox, SandboxError, open_sandbox
 
 # Two interpreters that order their sets and hash their strings differently must agree.
 HASH_SEEDS = (0, 1)
-# Failures of ours or of the machine, never of the candidate: nobody's entry is rejected for them.
-INFRASTRUCTURE = ("protocol_error", "killed")
 MAX_FINDINGS = 20
 
 
@@ -127,7 +125,7 @@ def judge(
     try:
         _execute(user, parent, change, sources, verdict, judge_code=judge_code)
     except SandboxError as error:
-        if error.outcome in INFRASTRUCTURE:
+        if is_infrastructure(error):
             raise GateUnavailable(str(error)) from error
         verdict.checks.append(Check("execution", [_finding(error_json(error))]))
     return verdict

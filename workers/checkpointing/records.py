@@ -8,6 +8,9 @@ with the reason; the others go through.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+# `memory.project` names collections with it. It takes seconds to import: better at the worker's
+# start than at a person's first entry.
+import inflect  # noqa: F401
 import structlog
 from django.conf import settings
 
@@ -19,6 +22,7 @@ from memory.models.checkpoints import Origin
 from memory.models.log import Outcome
 from memory.models.users import LaneName
 from memory.project import Change, Edit, EditError, RecordEntry, apply, compile_record, edit_to_json
+from memory.project.names import snake
 from workers.checkpointing import gate
 
 logger = structlog.get_logger(__name__)
@@ -147,14 +151,19 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
     An entry that contradicts the schema is left out, with the reason in `rejected`.
     """
     rejected: dict[int, str] = {}
+    statements = {entry.seq: _record_entry(entry) for entry in entries}
+    keys = [
+        statement.key or f"{snake(statement.type)}-{statement.seq}"
+        for statement in statements.values()
+    ]
     while True:
-        project = checkpoints.open_project(user.head, user)
+        project = checkpoints.open_project(user.head, user, keys=keys)
         edits: list[Edit] = []
         for entry in entries:
             if entry.seq in rejected:
                 continue
             try:
-                compiled = compile_record(project, _record_entry(entry))
+                compiled = compile_record(project, statements[entry.seq])
             except EditError as error:
                 rejected[entry.seq] = str(error)
                 continue

@@ -5,7 +5,6 @@ where the kernel allows no namespaces it also shares the network and a readable 
 for demonstrations and tests, production settings refuse it.
 """
 
-import hashlib
 import os
 import select
 import signal
@@ -15,13 +14,13 @@ import time
 import zoneinfo
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, cast
 
 import sandbox_image
 from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.image import image_digest
 from workers.sandbox.runner import Sandbox, SandboxError
 
 PACKAGE = Path(sandbox_image.__file__).parent
@@ -38,7 +37,7 @@ def open_sandbox(*, hash_seed: int = 0) -> Iterator[Sandbox]:
             sandbox = ChannelSandbox(
                 channel,
                 runner_name="process",
-                image_digest=_image_digest(),
+                image_digest=image_digest(),
                 hash_seed=hash_seed,
             )
         except SandboxError as error:
@@ -132,15 +131,6 @@ def _wait(descriptor: int, event: int, deadline: float) -> None:
     poller.register(descriptor, event)
     if not poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
         raise TimeoutError
-
-
-@cache
-def _image_digest() -> str:
-    """What the bytecode of these sandboxes depends on: the interpreter, and our own code."""
-    digest = hashlib.sha256(sys.version.encode())
-    for file in sorted(PACKAGE.rglob("*.py")):
-        digest.update(file.read_bytes())
-    return f"process:{digest.hexdigest()}"
 
 
 def _time_zones() -> Path:

@@ -129,6 +129,7 @@ def test_entries_that_arrive_while_a_checkpoint_is_made_are_settled_too(
     before_each_commit: Callable[[list[Note]], None],
 ) -> None:
     append(trip(key="a"))
+
     def somebody_else() -> None:
         append(trip("Oslo", key="b"))
 

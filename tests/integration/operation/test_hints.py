@@ -1,5 +1,6 @@
 """Hints and signals may be lost: whoever sends or awaits one goes on without Redis."""
 
+import threading
 import uuid
 from collections.abc import Iterator
 
@@ -30,6 +31,18 @@ def test_a_signal_wakes_who_waits_even_if_it_comes_first() -> None:
 
     hints.wait_done(run, 30)
 
+    assert not hints.redis_client().exists(f"done:{run}")
+
+
+def test_a_wait_lasts_longer_than_the_clients_default_patience() -> None:
+    run = uuid.uuid4()
+    late = threading.Timer(6, hints.signal_done, [run])
+    late.start()
+
+    hints.wait_done(run, 30)
+
+    # Who was woken has taken the signal; who gave up early has left it there.
+    late.join()
     assert not hints.redis_client().exists(f"done:{run}")
 
 

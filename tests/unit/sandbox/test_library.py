@@ -54,6 +54,16 @@ class TestRef:
         finally:
             resolve_references_with(previous)
 
+    def test_a_class_of_the_same_name_elsewhere_is_not_meant(self) -> None:
+        elsewhere = type("Passport", (Document,), {})
+        stranger, passport = (one(key="p-1", number="X1") for one in (elsewhere, Passport))
+        previous = resolve_references_with(lambda key: [stranger, passport])
+        try:
+            assert Ref[Passport]("p-1").get() is passport
+            assert Ref["Passport"]("p-1").get() is stranger  # the name is all it says
+        finally:
+            resolve_references_with(previous)
+
     def test_nothing_is_loaded_at_first(self) -> None:
         with pytest.raises(LookupError):
             Ref[Passport]("p-1").get()
