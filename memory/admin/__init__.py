@@ -1,5 +1,14 @@
 """The staff's screens in Django's admin: one module per aggregate, as the models."""
 
-from memory.admin import alerts, checkpoints, log, runs, users, workspaces
+from django.contrib import admin
 
-__all__ = ["alerts", "checkpoints", "log", "runs", "users", "workspaces"]
+from memory.admin import alerts, checkpoints, log, records, runs, users, workspaces
+
+admin.site.site_title = "UaC"
+admin.site.site_header = "UaC: User as Code"
+admin.site.index_title = "People's memories"
+# There is no site beside the API. Rows link to each other, and their lists need the room.
+admin.site.site_url = None
+admin.site.enable_nav_sidebar = False
+
+__all__ = ["alerts", "checkpoints", "log", "records", "runs", "users", "workspaces"]

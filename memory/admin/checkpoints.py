@@ -1,138 +1,321 @@
-"""Versions of projects."""
+"""Versions of projects, and the files and places that they consist of."""
+
+from collections.abc import Iterator, Mapping
 
 from django.contrib import admin
-from django.utils.html import format_html, format_html_join
+from django.db.models import Func, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models.fields.json import KeyTransform
+from django.db.models.functions import Length
+from django.http import HttpRequest
+from django.template.defaultfilters import filesizeformat
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
-from memory import checkpoints
-from memory.admin.base import NOTHING, ReadOnlyAdmin, link, links_to_entries, preformatted, pretty
-from memory.models import Blob, Bytecode, Checkpoint, RecordLocation
+from memory.admin.base import (
+    ReadOnlyAdmin,
+    link,
+    link_to_key,
+    link_to_list,
+    links_to_entries,
+)
+from memory.admin.display import (
+    NOTHING,
+    badge,
+    counted,
+    durations,
+    folded,
+    gate,
+    inline,
+    lines,
+    source,
+)
+from memory.admin.edits import edit_title, show_edits
+from memory.models import Blob, Bytecode, Checkpoint, EntryOutcome, Run
+
+# A version page carries this much source; the other files are a click away.
+_MAX_SOURCE = 400_000
 
 
 @admin.register(Checkpoint)
 class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     """Accepted versions: what changed, from which entries, and what the gate checked."""
 
-    list_display = ["version_name", "user_link", "origin", "changes", "seen_seq", "created_at"]
-    list_filter = ["origin", "user__workspace"]
+    list_display = ["version_name", "user_link", "came_from", "changes", "seen", "created_at"]
+    list_filter = ["origin", ("created_at", admin.DateFieldListFilter), "user__workspace"]
     list_select_related = ["user"]
     search_fields = ["user__user_id"]
-    ordering = ["-created_at"]
-    fields = [
-        "user_link",
-        "version",
-        "parent_link",
-        "origin",
-        "created_at",
-        "seen_seq",
-        "gate",
-        "counts",
-        "cited",
-        "all_edits",
-        "files",
+    search_help_text = "By user id."
+    ordering = ["-created_at", "-id"]
+    when_empty = "No version has been accepted yet."
+    fieldsets = [
+        (
+            None,
+            {
+                "fields": [
+                    "user_link",
+                    "version_name",
+                    "parent_link",
+                    "children_links",
+                    "came_from",
+                    "changes",
+                    "created_at",
+                ]
+            },
+        ),
+        ("Gate", {"fields": ["checks", "counts", "checked_in"]}),
+        ("What changed", {"fields": ["all_edits"]}),
+        ("Connected with", {"fields": ["cited", "settled", "seen", "runs"]}),
+        ("The project", {"fields": ["files"]}),
     ]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Checkpoint]:
+        """Leave in the database what lists do not show: of the edits they show the first."""
+        return (
+            super()
+            .get_queryset(request)
+            .defer("outline", "tree", "edits")
+            .annotate(
+                first_edit=KeyTransform(0, "edits"),
+                edit_count=Func(
+                    "edits", function="jsonb_array_length", output_field=IntegerField()
+                ),
+            )
+        )
 
     @admin.display(description="version", ordering="version")
     def version_name(self, checkpoint: Checkpoint) -> str:
         """Name the version."""
         return f"v{checkpoint.version}"
 
-    @admin.display(description="user")
+    @admin.display(description="user", ordering="user__user_id")
     def user_link(self, checkpoint: Checkpoint) -> str:
         """Lead to the user."""
         return link(checkpoint.user)
 
+    @admin.display(description="comes from", ordering="origin")
+    def came_from(self, checkpoint: Checkpoint) -> str:
+        """Say what it was made of."""
+        return checkpoint.get_origin_display()
+
+    @admin.display(description="entries seen", ordering="seen_seq")
+    def seen(self, checkpoint: Checkpoint) -> str:
+        """Name the newest entry considered."""
+        return f"up to #{checkpoint.seen_seq}"
+
     @admin.display(description="built on")
     def parent_link(self, checkpoint: Checkpoint) -> str:
         """Lead to the version before."""
-        parent = checkpoint.parent
-        return link(parent, f"v{parent.version}" if parent else None)
+        return _version(checkpoint.parent)
+
+    @admin.display(description="next")
+    def children_links(self, checkpoint: Checkpoint) -> str:
+        """Lead to the version after."""
+        return lines(_version(child) for child in checkpoint.children.order_by("version"))
 
     @admin.display(description="changes")
     def changes(self, checkpoint: Checkpoint) -> str:
-        """Count the records that changed."""
+        """Count the records that changed, or else say what did."""
         counts = checkpoint.verdict.get("counts", {})
-        return (
-            ", ".join(
-                f"{counts[f'records_{verb}']} {verb}"
-                for verb in ("added", "updated", "retired")
-                if counts.get(f"records_{verb}")
-            )
-            or f"{len(checkpoint.edits)} edits"
+        changed = ", ".join(
+            f"{counts[f'records_{verb}']} {verb}"
+            for verb in ("added", "updated", "retired")
+            if counts.get(f"records_{verb}")
         )
+        if changed:
+            return f"records: {changed}"
+        number, first = (
+            getattr(checkpoint, "edit_count", 0),
+            getattr(checkpoint, "first_edit", None),
+        )
+        if first is None:
+            return NOTHING
+        more = f" and {counted(number - 1, 'edit')} more" if number > 1 else ""
+        return format_html("{}{}", edit_title(first), more)
 
-    @admin.display(description="gate")
-    def gate(self, checkpoint: Checkpoint) -> str:
+    @admin.display(description="checks")
+    def checks(self, checkpoint: Checkpoint) -> str:
         """Show each check with its result."""
-        rows = [
-            ("passed" if check["passed"] else "failed", check["name"])
-            for check in checkpoint.verdict.get("checks", [])
-        ]
-        return format_html_join("", "<div>{}: {}</div>", rows) or NOTHING
+        return gate(checkpoint.verdict)
 
-    @admin.display(description="counts")
+    @admin.display(description="work")
     def counts(self, checkpoint: Checkpoint) -> str:
-        """Show what the gate counted."""
-        return pretty(checkpoint.verdict.get("counts"))
+        """Show what the gate counted and how long it took."""
+        counts = checkpoint.verdict.get("counts", {})
+        files = ", ".join(
+            f"{counts[f'files_{verb}']} {verb}"
+            for verb in ("changed", "parsed", "rendered", "compiled", "checked")
+            if f"files_{verb}" in counts
+        )
+        return f"files: {files or NOTHING}; {durations(checkpoint.verdict.get('timings', {}))}"
+
+    @admin.display(description="checked in")
+    def checked_in(self, checkpoint: Checkpoint) -> str:
+        """Name the kind of sandbox, and mark the one for development."""
+        runner = checkpoint.verdict.get("runner") or NOTHING
+        if runner != "process":
+            return runner
+        return format_html(
+            "{} {}", badge("warning", "development"), "The process runner: for development only."
+        )
 
     @admin.display(description="entries cited")
     def cited(self, checkpoint: Checkpoint) -> str:
         """Lead to the entries that the edits rest on."""
         seqs = {seq for edit in checkpoint.edits for seq in edit.get("sources", [])}
-        return links_to_entries(checkpoint.user, sorted(seqs)[:100])
+        return links_to_entries(checkpoint.user, seqs)
+
+    @admin.display(description="entries settled")
+    def settled(self, checkpoint: Checkpoint) -> str:
+        """Lead to the outcomes that were decided with it."""
+        number = checkpoint.outcomes.count()
+        return link_to_list(
+            EntryOutcome, counted(number, "outcome"), checkpoint__id__exact=checkpoint.pk
+        )
+
+    @admin.display(description="runs")
+    def runs(self, checkpoint: Checkpoint) -> str:
+        """Lead to what was executed on it."""
+        number = checkpoint.runs.count()
+        return link_to_list(Run, counted(number, "run"), checkpoint__id__exact=checkpoint.pk)
 
     @admin.display(description="edits")
     def all_edits(self, checkpoint: Checkpoint) -> str:
         """Show the edits."""
-        return pretty(checkpoint.edits)
+        return show_edits(checkpoint.edits)
 
-    @admin.display(description="project")
+    @admin.display(description="files")
     def files(self, checkpoint: Checkpoint) -> str:
-        """Show every file's source, folded."""
-        sources = checkpoints.read_files(checkpoint)
-        rows = [(path, preformatted(source)) for path, source in sorted(sources.items()) if source]
-        return format_html(
-            "<div>{}</div>",
-            format_html_join("", "<details><summary>{}</summary>{}</details>", rows),
+        """Show every file's source, folded, and which of them this version changed."""
+        before = checkpoint.parent.tree if checkpoint.parent else {}
+        gone = (
+            format_html("{} {}", badge("plain", "deleted"), inline(path))
+            for path in sorted(before.keys() - checkpoint.tree.keys())
         )
+        return lines([*_files(checkpoint, before), *gone])
+
+
+def _files(checkpoint: Checkpoint, before: Mapping[str, str]) -> Iterator[SafeString]:
+    blobs = {
+        hash_: (pk, size)
+        for hash_, pk, size in Blob.objects.filter(
+            user_id=checkpoint.user_id, hash__in=set(checkpoint.tree.values())
+        ).values_list("hash", "pk", Length("content"))
+    }
+    shown: list[str] = []
+    room = _MAX_SOURCE
+    for path, hash_ in sorted(checkpoint.tree.items()):
+        size = blobs[hash_][1]
+        if 0 < size <= room:
+            shown.append(path)
+            room -= size
+    sources = dict(
+        Blob.objects.filter(
+            user_id=checkpoint.user_id, hash__in={checkpoint.tree[path] for path in shown}
+        ).values_list("hash", "content")
+    )
+    for path, hash_ in sorted(checkpoint.tree.items()):
+        key, size = blobs[hash_]
+        if size == 0:
+            continue  # the empty __init__.py of a package
+        mark: SafeString | str = ""
+        if before.get(path) != hash_:
+            mark = badge("changed") if path in before else badge("new")
+        file = link_to_key(Blob, key, filesizeformat(size))
+        title = format_html("{} {}", inline(path), mark)
+        if path in shown:
+            yield folded(title, format_html("{}{}", source(sources[hash_]), file))
+        else:
+            yield format_html("{} {}", title, file)
+
+
+def _version(checkpoint: Checkpoint | None) -> SafeString | str:
+    return link(checkpoint, f"v{checkpoint.version}") if checkpoint else NOTHING
 
 
 @admin.register(Blob)
 class BlobAdmin(ReadOnlyAdmin[Blob]):
     """Files of projects, by hash."""
 
-    list_display = ["hash", "user"]
+    list_display = ["short_hash", "user_link", "size"]
+    list_filter = ["user__workspace"]
     list_select_related = ["user"]
     search_fields = ["=hash", "user__user_id"]
-    fields = ["user", "hash", "source"]
+    search_help_text = "By the whole hash or user id."
+    ordering = ["-id"]
+    when_empty = "No project has a file yet."
+    fields = ["user_link", "used_as", "hash", "size", "shown"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Blob]:
+        """Leave the content in the database: lists show its size alone."""
+        return super().get_queryset(request).defer("content").annotate(characters=Length("content"))
+
+    @admin.display(description="hash", ordering="hash")
+    def short_hash(self, blob: Blob) -> str:
+        """Show the beginning of the hash."""
+        return blob.hash[:12]
+
+    @admin.display(description="user", ordering="user__user_id")
+    def user_link(self, blob: Blob) -> str:
+        """Lead to the user."""
+        return link(blob.user)
+
+    @admin.display(description="in the newest version")
+    def used_as(self, blob: Blob) -> str:
+        """Name the files of the user's newest version that have this content."""
+        head = blob.user.head
+        tree = head.tree if head else {}
+        return lines(inline(path) for path in sorted(tree) if tree[path] == blob.hash)
+
+    @admin.display(description="characters")
+    def size(self, blob: Blob) -> str:
+        """Count its characters."""
+        return f"{getattr(blob, 'characters', 0):,}"
 
     @admin.display(description="content")
-    def source(self, blob: Blob) -> str:
+    def shown(self, blob: Blob) -> str:
         """Show the source."""
-        return preformatted(blob.content)
+        return source(blob.content)
 
 
 @admin.register(Bytecode)
 class BytecodeAdmin(ReadOnlyAdmin[Bytecode]):
     """Compiled files."""
 
-    list_display = ["path", "user", "image_digest"]
+    list_display = ["file", "user_link", "source_file", "image_digest", "size"]
+    list_filter = ["user__workspace"]
     list_select_related = ["user"]
-    search_fields = ["user__user_id"]
-    fields = ["user", "path", "source_hash", "image_digest"]
+    search_fields = ["path", "user__user_id"]
+    search_help_text = "By path or user id."
+    ordering = ["-id"]
+    when_empty = "Nothing has been compiled yet."
+    fields = ["user_link", "file", "source_file", "image_digest", "size"]
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Bytecode]:
+        """Leave the code in the database: nobody can read it."""
+        blob = Blob.objects.filter(user=OuterRef("user"), hash=OuterRef("source_hash"))
+        return (
+            super()
+            .get_queryset(request)
+            .defer("code")
+            .annotate(bytes=Length("code"), blob_id=Subquery(blob.values("pk")[:1]))
+        )
 
-@admin.register(RecordLocation)
-class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
-    """In which file each record is."""
+    @admin.display(description="file", ordering="path")
+    def file(self, bytecode: Bytecode) -> str:
+        """Name the file."""
+        return inline(bytecode.path)
 
-    list_display = [
-        "user",
-        "domain",
-        "collection",
-        "key",
-        "path",
-        "added_version",
-        "retired_version",
-    ]
-    list_select_related = ["user"]
-    search_fields = ["=key", "user__user_id"]
+    @admin.display(description="user", ordering="user__user_id")
+    def user_link(self, bytecode: Bytecode) -> str:
+        """Lead to the user."""
+        return link(bytecode.user)
+
+    @admin.display(description="compiled from")
+    def source_file(self, bytecode: Bytecode) -> str:
+        """Lead to the source."""
+        return link_to_key(Blob, getattr(bytecode, "blob_id", None), bytecode.source_hash[:12])
+
+    @admin.display(description="size")
+    def size(self, bytecode: Bytecode) -> str:
+        """Show the size of the code."""
+        return filesizeformat(getattr(bytecode, "bytes", 0))

@@ -1,95 +1,255 @@
-"""The log."""
+"""The log, and what became of its entries."""
+
+from collections.abc import Iterable
 
 from django.contrib import admin
+from django.db.models import Exists, OuterRef, QuerySet, Subquery
+from django.http import HttpRequest
+from django.utils.html import format_html
 
 from memory import log
 from memory.admin.base import (
-    NOTHING,
     ReadOnlyAdmin,
+    heavy,
     link,
+    link_to_key,
+    links_to_alerts,
     links_to_entries,
+)
+from memory.admin.display import (
+    NOTHING,
+    badge,
+    inline,
     preformatted,
     pretty,
     summary,
 )
-from memory.models import LogEntry
+from memory.models import Alert, ApiKey, EntryOutcome, LogEntry
+from memory.models.log import Outcome
+
+PENDING = "pending"
+
+
+class OutcomeFilter(admin.SimpleListFilter):
+    """What became of the entries; pending is what has no outcome."""
+
+    title = "what became of it"
+    parameter_name = "outcome"
+
+    def lookups(
+        self, request: HttpRequest, model_admin: admin.ModelAdmin[LogEntry]
+    ) -> Iterable[tuple[str, str]]:
+        """Return the choices."""
+        return [(PENDING, PENDING), *((value, str(label)) for value, label in Outcome.choices)]
+
+    def queryset(
+        self, request: HttpRequest, queryset: QuerySet[LogEntry]
+    ) -> QuerySet[LogEntry] | None:
+        """Keep the entries that were decided so, or not decided at all."""
+        decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
+        if self.value() == PENDING:
+            return queryset.filter(~Exists(decided))
+        if self.value() in Outcome.values:
+            return queryset.filter(Exists(decided.filter(outcome=self.value())))
+        return None
 
 
 @admin.register(LogEntry)
 class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     """What was said and told, line by line, and what became of it."""
 
-    list_display = ["seq", "user_link", "kind", "says", "occurred_at", "recorded_at"]
-    list_display_links = ["seq", "says"]
-    list_filter = ["kind", "user__workspace"]
-    list_select_related = ["user"]
-    search_fields = ["user__user_id"]
-    ordering = ["-recorded_at", "-seq"]
-    fields = [
+    list_display = [
+        "number",
+        "says",
+        "decided",
         "user_link",
-        "seq",
         "kind",
-        "outcome",
-        "text",
-        "record",
-        "role",
-        "speaker",
-        "agent_id",
-        "session_id",
-        "details",
-        "source",
-        "derived",
         "occurred_at",
-        "recorded_at",
-        "redacted_at",
-        "id",
-        "idempotency_key",
-        "chain",
+    ]
+    list_display_links = ["number", "says"]
+    list_filter = [
+        "kind",
+        OutcomeFilter,
+        ("recorded_at", admin.DateFieldListFilter),
+        "user__workspace",
+    ]
+    list_select_related = ["user"]
+    search_fields = ["user__user_id", "=id", "content"]
+    search_help_text = "By user id, entry id or what a message says."
+    ordering = ["-recorded_at", "-seq"]
+    when_empty = "Nothing has been logged yet."
+    fieldsets = [
+        (None, {"fields": ["user_link", "number", "kind_name", "outcome", "said"]}),
+        (
+            "Who, where, when",
+            {
+                "fields": [
+                    ("role", "speaker"),
+                    ("session_id", "agent_id"),
+                    "details",
+                    "occurred_at",
+                    "recorded_at",
+                    "redacted_at",
+                ]
+            },
+        ),
+        ("Connected with", {"fields": ["neighbours", "derived", "derivatives", "alerts"]}),
+        (
+            "Identity",
+            {"classes": ["collapse"], "fields": ["id", "written_by", "idempotency_key", "chain"]},
+        ),
     ]
 
-    def lookup_allowed(self, lookup: str, value: str, *args: object) -> bool:
-        """Let links name one entry by its number."""
-        return lookup == "seq" or super().lookup_allowed(lookup, value, *args)  # type: ignore[arg-type]
+    def get_queryset(self, request: HttpRequest) -> QuerySet[LogEntry]:
+        """Look up each entry's outcome along."""
+        decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
+        return super().get_queryset(request).annotate(decided_as=decided.values("outcome")[:1])
 
-    @admin.display(description="user")
+    @admin.display(description="entry", ordering="seq")
+    def number(self, entry: LogEntry) -> str:
+        """Number the entry as the API does."""
+        return f"#{entry.seq}"
+
+    @admin.display(description="user", ordering="user__user_id")
     def user_link(self, entry: LogEntry) -> str:
         """Lead to the user."""
         return link(entry.user)
 
+    @admin.display(description="kind", ordering="kind")
+    def kind_name(self, entry: LogEntry) -> str:
+        """Name the kind."""
+        return badge(entry.kind, entry.get_kind_display())
+
     @admin.display(description="says")
     def says(self, entry: LogEntry) -> str:
         """Show the beginning."""
-        return summary(entry)
+        return inline(summary(entry))
 
-    @admin.display(description="content")
-    def text(self, entry: LogEntry) -> str:
-        """Show the text."""
-        return preformatted(entry.content or "")
+    @admin.display(description="became")
+    def decided(self, entry: LogEntry) -> str:
+        """Say what became of it."""
+        return badge(getattr(entry, "decided_as", None) or PENDING)
 
-    @admin.display(description="typed record")
-    def record(self, entry: LogEntry) -> str:
-        """Show the record."""
-        return pretty(entry.data)
+    @admin.display(description="what became of it")
+    def outcome(self, entry: LogEntry) -> str:
+        """Lead to the outcome and to the version that it came with."""
+        outcome = log.outcomes(entry.user, [entry.seq]).get(entry.seq)
+        if outcome is None:
+            return format_html("{} {}", badge(PENDING), "no version of the project has it yet")
+        checkpoint = outcome.checkpoint
+        relation = "at" if outcome.outcome == Outcome.REJECTED else "with"
+        return format_html(
+            "{} {}{} ({})",
+            badge(outcome.outcome, outcome.get_outcome_display()),
+            format_html("{} {} ", relation, link(checkpoint, f"v{checkpoint.version}"))
+            if checkpoint
+            else "",
+            inline(outcome.reason),
+            link(outcome, "decision"),
+        )
+
+    @admin.display(description="says")
+    def said(self, entry: LogEntry) -> str:
+        """Show the text, or the typed record."""
+        if entry.redacted_at is not None:
+            return "(redacted)"
+        return format_html(
+            "{}{}",
+            preformatted(entry.content) if entry.content else "",
+            pretty(entry.data) if entry.data is not None else "",
+        )
 
     @admin.display(description="metadata")
     def details(self, entry: LogEntry) -> str:
         """Show the metadata."""
         return pretty(entry.metadata)
 
+    @admin.display(description="before and after")
+    def neighbours(self, entry: LogEntry) -> str:
+        """Lead to the entries beside it in the user's log."""
+        return links_to_entries(entry.user, [entry.seq - 1, entry.seq + 1])
+
     @admin.display(description="derived from")
     def derived(self, entry: LogEntry) -> str:
         """Lead to the entries that this one was made from."""
         return links_to_entries(entry.user, entry.derived_from)
 
-    @admin.display(description="what became of it")
-    def outcome(self, entry: LogEntry) -> str:
-        """Lead to the outcome."""
-        outcome = log.outcomes(entry.user, [entry.seq]).get(entry.seq)
-        if outcome is None:
-            return "pending"
-        return link(outcome, f"{outcome.outcome} {outcome.reason}".strip())
+    @admin.display(description="made into")
+    def derivatives(self, entry: LogEntry) -> str:
+        """Lead to the entries that were made from this one."""
+        made = LogEntry.objects.filter(user=entry.user, derived_from__contains=[entry.seq])
+        return links_to_entries(entry.user, made.values_list("seq", flat=True)[:100])
+
+    @admin.display(description="alerts that rest on it")
+    def alerts(self, entry: LogEntry) -> str:
+        """Lead to the alerts that cite it, live ones and past ones."""
+        citing = Alert.objects.filter(user=entry.user, entries__contains=[entry.seq])
+        return links_to_alerts(citing)
+
+    @admin.display(description="written by")
+    def written_by(self, entry: LogEntry) -> str:
+        """Lead to the API key that wrote it."""
+        kind, _, prefix = (entry.source or "").partition(":")
+        key = ApiKey.objects.filter(prefix=prefix).first() if kind == "key" else None
+        return link(key) if key else inline(entry.source or NOTHING)
 
     @admin.display(description="hash")
     def chain(self, entry: LogEntry) -> str:
         """Show the entry's hash, which the next one includes."""
         return bytes(entry.hash).hex() if entry.hash else NOTHING
+
+
+@admin.register(EntryOutcome)
+class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
+    """What became of entries; the rejected ones say why."""
+
+    list_display = ["result", "entry", "user_link", "version", "why", "decided_at"]
+    list_display_links = ["result"]
+    list_filter = ["outcome", ("decided_at", admin.DateFieldListFilter), "user__workspace"]
+    list_select_related = ["user", "checkpoint"]
+    search_fields = ["user__user_id", "reason"]
+    search_help_text = "By user id or reason."
+    ordering = ["-decided_at", "-seq"]
+    when_empty = "No entry has been decided on yet."
+    fields = ["result", "why", "says", "user_link", "version", "decided_at"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[EntryOutcome]:
+        """Look up the entry's key along: nothing has a foreign key to the log."""
+        entry = LogEntry.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
+        return (
+            super()
+            .get_queryset(request)
+            .defer(*heavy("checkpoint"))
+            .annotate(entry_id=Subquery(entry.values("pk")[:1]))
+        )
+
+    @admin.display(description="outcome", ordering="outcome")
+    def result(self, outcome: EntryOutcome) -> str:
+        """Show what became of the entry."""
+        return badge(outcome.outcome, outcome.get_outcome_display())
+
+    @admin.display(description="reason")
+    def why(self, outcome: EntryOutcome) -> str:
+        """Show the reason."""
+        return inline(outcome.reason) if outcome.reason else NOTHING
+
+    @admin.display(description="entry", ordering="seq")
+    def entry(self, outcome: EntryOutcome) -> str:
+        """Lead to the entry."""
+        return link_to_key(LogEntry, getattr(outcome, "entry_id", None), f"#{outcome.seq}")
+
+    @admin.display(description="it says")
+    def says(self, outcome: EntryOutcome) -> str:
+        """Show the beginning of the entry."""
+        return links_to_entries(outcome.user, [outcome.seq])
+
+    @admin.display(description="user", ordering="user__user_id")
+    def user_link(self, outcome: EntryOutcome) -> str:
+        """Lead to the user."""
+        return link(outcome.user)
+
+    @admin.display(description="version", ordering="checkpoint__version")
+    def version(self, outcome: EntryOutcome) -> str:
+        """Lead to the checkpoint."""
+        checkpoint = outcome.checkpoint
+        return link(checkpoint, f"v{checkpoint.version}" if checkpoint else None)

@@ -1,64 +1,130 @@
 """Users and the lanes in which their memory is worked on."""
 
+from collections.abc import Collection
 from typing import Any
 
 from django.contrib import admin, messages
-from django.db.models import Count, Q, QuerySet
-from django.forms import ModelForm
+from django.contrib.admin.models import CHANGE
+from django.contrib.admin.models import LogEntry as StaffAction
+from django.contrib.contenttypes.models import ContentType
+from django.db.models import Count, F, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+from django.forms import JSONField, ModelForm
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.safestring import SafeString
 
 from memory import log
-from memory.admin.base import ReadOnlyAdmin, link, link_to_list
-from memory.models import Alert, Checkpoint, EntryOutcome, Lane, LogEntry, MemoryUser, Run
+from memory.admin.base import MemoryAdmin, PresenceFilter, ReadOnlyAdmin, heavy, link, link_to_list
+from memory.admin.display import (
+    NOTHING,
+    badge,
+    counted,
+    inline,
+    preformatted,
+    shortened,
+    visible_json,
+)
+from memory.admin.log import PENDING
+from memory.models import (
+    Alert,
+    Checkpoint,
+    EntryOutcome,
+    Lane,
+    LogEntry,
+    MemoryUser,
+    RecordLocation,
+    Run,
+)
 from memory.models.alerts import AlertState
+from memory.models.log import Outcome
 from memory.users import change_user
+
+_LIVE = [AlertState.OPEN, AlertState.ACKNOWLEDGED]
+
+
+def _number_of(rows: QuerySet[Any]) -> Coalesce:
+    """Count the rows of each user in a subquery of its own: joins would multiply each other."""
+    counts = rows.filter(user=OuterRef("pk")).order_by().values("user").annotate(number=Count("*"))
+    return Coalesce(Subquery(counts.values("number")), 0, output_field=IntegerField())
+
+
+class VisibleJSONField(JSONField):
+    """JSON to edit: characters that would steer the page are escapes, as JSON allows them."""
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return the text for the form."""
+        return visible_json(super().prepare_value(value))
 
 
 @admin.register(MemoryUser)
-class MemoryUserAdmin(admin.ModelAdmin[MemoryUser]):
+class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
     """The people remembered: what is known, what waits, what was found."""
 
-    list_display = ["user_id", "workspace", "version", "entries", "alerts", "created_at"]
-    list_filter = ["workspace"]
-    list_select_related = ["workspace", "head"]
-    search_fields = ["user_id"]
-    show_full_result_count = False
-    fields = [
+    list_display = [
         "user_id",
         "workspace",
-        "public_id",
-        "time_zone",
-        "metadata",
-        "created_at",
-        "version",
-        "coverage",
-        "entries",
         "alerts",
-        "checkpoints",
-        "runs",
-        "lanes",
-        "constraints_due_at",
+        "entries",
+        "pending",
+        "rejected",
+        "version",
+        "created_at",
+    ]
+    list_filter = ["workspace", ("created_at", admin.DateFieldListFilter)]
+    list_select_related = ["workspace", "head"]
+    search_fields = ["user_id", "=public_id"]
+    search_help_text = "By user id or public id."
+    ordering = ["-created_at"]
+    when_empty = "The products' backends have not created a user yet."
+    fieldsets = [
+        (None, {"fields": ["user_id", "workspace", "time_zone", "metadata"]}),
+        ("What was found", {"fields": ["alerts", "past_alerts"]}),
+        (
+            "What was logged",
+            {"fields": ["entries", ("covered", "pending", "dismissed", "rejected")]},
+        ),
+        ("What it became", {"fields": ["version", "checkpoints", "locations", "runs", "lanes"]}),
+        ("More", {"fields": ["public_id", "created_at", "constraints_due_at"]}),
     ]
     readonly_fields = [
         "user_id",
         "workspace",
-        "public_id",
-        "created_at",
-        "version",
-        "coverage",
-        "entries",
         "alerts",
+        "past_alerts",
+        "entries",
+        "covered",
+        "pending",
+        "dismissed",
+        "rejected",
+        "version",
         "checkpoints",
+        "locations",
         "runs",
         "lanes",
+        "public_id",
+        "created_at",
         "constraints_due_at",
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[MemoryUser]:
-        """Count the live alerts along."""
-        live = Count("alerts", filter=~Q(alerts__state=AlertState.RESOLVED))
-        return super().get_queryset(request).annotate(live_alerts=live)
+        """Count the live alerts and the outcomes along."""
+        return (
+            super()
+            .get_queryset(request)
+            .defer(*heavy("head"))
+            .annotate(
+                live_alerts=_number_of(Alert.objects.filter(state__in=_LIVE)),
+                rejected_entries=_number_of(EntryOutcome.objects.filter(outcome=Outcome.REJECTED)),
+                pending_entries=F("last_seq") - _number_of(EntryOutcome.objects.all()),
+            )
+        )
+
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Edit the metadata as JSON in which nothing hides."""
+        if db_field.name == "metadata":
+            kwargs["form_class"] = VisibleJSONField
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Users come from the product's backend."""
@@ -74,97 +140,195 @@ class MemoryUserAdmin(admin.ModelAdmin[MemoryUser]):
         """Store what was changed, and move the daily run with the time zone."""
         change_user(obj, **{name: form.cleaned_data[name] for name in form.changed_data})
 
+    def log_change(self, request: HttpRequest, obj: MemoryUser, message: Any) -> StaffAction:
+        """Note who changed it under the public id: an erased person's name must not stay here."""
+        return StaffAction.objects.create(
+            user_id=int(str(request.user.pk)),
+            content_type=ContentType.objects.get_for_model(obj),
+            object_id=str(obj.pk),
+            object_repr=f"user {obj.public_id}",
+            action_flag=CHANGE,
+            change_message=message,
+        )
+
     @admin.display(description="newest version")
     def version(self, user: MemoryUser) -> str:
         """Lead to the head."""
         return link(user.head, f"v{user.head.version}" if user.head else None)
 
-    @admin.display(description="coverage")
-    def coverage(self, user: MemoryUser) -> str:
-        """Say what became of the entries."""
-        counts = log.coverage(user)
-        return (
-            f"{counts.total} entries: {counts.covered} covered, {counts.pending} pending,"
-            f" {counts.dismissed} dismissed, {counts.rejected} rejected"
-        )
-
-    @admin.display(description="log")
-    def entries(self, user: MemoryUser) -> str:
-        """Lead to the log."""
-        return link_to_list(LogEntry, f"{user.last_seq} entries", user__id__exact=user.pk)
-
     @admin.display(description="live alerts", ordering="live_alerts")
     def alerts(self, user: MemoryUser) -> str:
-        """Lead to the alerts."""
+        """Lead to the alerts that are not resolved."""
         number = getattr(user, "live_alerts", 0)
-        return link_to_list(Alert, f"{number} live alerts", user__id__exact=user.pk)
+        if not number:
+            return "none"
+        return link_to_list(
+            Alert,
+            counted(number, "alert"),
+            user__id__exact=user.pk,
+            state__in=",".join(_LIVE),
+        )
 
-    @admin.display(description="checkpoints")
+    @admin.display(description="all alerts")
+    def past_alerts(self, user: MemoryUser) -> str:
+        """Lead to the alerts, the resolved ones too."""
+        number = user.alerts.count()
+        return link_to_list(Alert, counted(number, "alert"), user__id__exact=user.pk)
+
+    @admin.display(description="log", ordering="last_seq")
+    def entries(self, user: MemoryUser) -> str:
+        """Lead to the log."""
+        return _entries(user, user.last_seq)
+
+    @admin.display(description="pending", ordering="pending_entries")
+    def pending(self, user: MemoryUser) -> str:
+        """Lead to the entries that nothing has become of yet."""
+        number = getattr(user, "pending_entries", 0)
+        return _entries(user, number, outcome=PENDING) if number else "0"
+
+    @admin.display(description="rejected", ordering="rejected_entries")
+    def rejected(self, user: MemoryUser) -> str:
+        """Lead to what the gate refused, and why."""
+        return _outcomes(user, Outcome.REJECTED, getattr(user, "rejected_entries", 0))
+
+    @admin.display(description="covered")
+    def covered(self, user: MemoryUser) -> str:
+        """Lead to what is in the project."""
+        return _outcomes(user, Outcome.COVERED, log.coverage(user).covered)
+
+    @admin.display(description="dismissed")
+    def dismissed(self, user: MemoryUser) -> str:
+        """Lead to what was found to say nothing lasting."""
+        return _outcomes(user, Outcome.DISMISSED, log.coverage(user).dismissed)
+
+    @admin.display(description="versions")
     def checkpoints(self, user: MemoryUser) -> str:
         """Lead to the versions."""
-        return link_to_list(Checkpoint, "all versions", user__id__exact=user.pk)
+        number = user.checkpoints.count()
+        return link_to_list(Checkpoint, counted(number, "version"), user__id__exact=user.pk)
+
+    @admin.display(description="records")
+    def locations(self, user: MemoryUser) -> str:
+        """Lead to the places of the records."""
+        number = user.locations.filter(retired_version=None).count()
+        return link_to_list(
+            RecordLocation,
+            counted(number, "record"),
+            user__id__exact=user.pk,
+            retired="no",
+        )
 
     @admin.display(description="runs")
     def runs(self, user: MemoryUser) -> str:
         """Lead to the runs."""
-        return link_to_list(Run, "all runs", user__id__exact=user.pk)
+        return link_to_list(Run, counted(user.runs.count(), "run"), user__id__exact=user.pk)
 
     @admin.display(description="work")
     def lanes(self, user: MemoryUser) -> str:
-        """Lead to the lanes and to what the gate refused."""
-        return link_to_list(Lane, "pending work", user__id__exact=user.pk)
+        """Lead to the lanes."""
+        return link_to_list(Lane, counted(user.lanes.count(), "lane"), user__id__exact=user.pk)
+
+
+def _entries(user: MemoryUser, number: int, **filters: str) -> SafeString:
+    text = counted(number, "entry")
+    return link_to_list(LogEntry, text, user__id__exact=user.pk, **filters)
+
+
+def _outcomes(user: MemoryUser, outcome: Outcome, number: int) -> SafeString | str:
+    if not number:
+        return "0"
+    return link_to_list(
+        EntryOutcome,
+        counted(number, "entry"),
+        user__id__exact=user.pk,
+        outcome__exact=outcome,
+    )
+
+
+class DueFilter(PresenceFilter):
+    """Lanes in which something waits, or nothing does."""
+
+    title = "whether work waits"
+    parameter_name = "due"
+    field, filled, empty = "due_at", "work waits", "nothing waits"
 
 
 @admin.register(Lane)
 class LaneAdmin(ReadOnlyAdmin[Lane]):
     """Pending work: since when, who is at it, and what went wrong."""
 
-    list_display = ["user_link", "name", "due_at", "attempts", "lease_owner", "last_error"]
-    list_filter = ["name", ("due_at", admin.EmptyFieldListFilter), "user__workspace"]
+    list_display = [
+        "work",
+        "user_link",
+        "standing",
+        "due_at",
+        "run_after",
+        "attempts",
+        "trouble",
+    ]
+    list_display_links = ["work"]
+    list_filter = ["name", DueFilter, "user__workspace"]
     list_select_related = ["user"]
     search_fields = ["user__user_id"]
-    ordering = ["due_at"]
+    search_help_text = "By user id."
+    ordering = [F("due_at").asc(nulls_last=True), "id"]
     actions = ["try_now"]
+    when_empty = "There is no user yet."
+    fieldsets = [
+        (None, {"fields": ["user_link", "work", "standing", "due_at", "done_to"]}),
+        ("Tries", {"fields": ["attempts", "run_after", "error"]}),
+        (
+            "Worker",
+            {"fields": ["lease_owner", "lease_expires_at", "token", "hinted_at"]},
+        ),
+    ]
 
-    @admin.display(description="user")
+    def actions_for(self, row: Lane) -> Collection[str]:
+        """Where nothing waits there is nothing to try."""
+        return ["try_now"] if row.due_at else []
+
+    @admin.display(description="work", ordering="name")
+    def work(self, lane: Lane) -> str:
+        """Name the kind of work."""
+        return lane.get_name_display()
+
+    @admin.display(description="user", ordering="user__user_id")
     def user_link(self, lane: Lane) -> str:
         """Lead to the user."""
         return link(lane.user)
 
+    @admin.display(description="state")
+    def standing(self, lane: Lane) -> str:
+        """Say whether work waits, is being done, or keeps failing."""
+        if lane.lease_owner:
+            return badge("running", "being worked on")
+        if lane.due_at is None:
+            return badge("idle")
+        return badge("failing") if lane.attempts else badge("waiting")
+
+    @admin.display(description="done up to")
+    def done_to(self, lane: Lane) -> str:
+        """Name the entry up to which nothing waits in this lane."""
+        return f"#{lane.cursor_seq}"
+
+    @admin.display(description="last error")
+    def trouble(self, lane: Lane) -> str:
+        """Show the beginning of the last error."""
+        return inline(shortened(lane.last_error)) if lane.last_error else NOTHING
+
+    @admin.display(description="last error")
+    def error(self, lane: Lane) -> str:
+        """Show the last error."""
+        return preformatted(lane.last_error)
+
     @admin.action(description="Try the selected work again now", permissions=["operate"])
     def try_now(self, request: HttpRequest, queryset: QuerySet[Lane]) -> None:
         """Forget the wait after failures; the dispatcher takes the work at its next tick."""
+        chosen = queryset.count()
         number = queryset.filter(due_at__isnull=False).update(
             run_after=timezone.now(), hinted_at=None
         )
-        messages.success(request, f"{number} lanes are due now.")
-
-
-@admin.register(EntryOutcome)
-class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
-    """What became of entries; the rejected ones say why."""
-
-    list_display = ["user_link", "entry", "outcome", "version", "reason", "decided_at"]
-    list_filter = ["outcome", "user__workspace"]
-    list_select_related = ["user", "checkpoint"]
-    search_fields = ["user__user_id"]
-    ordering = ["-decided_at"]
-    fields = ["user_link", "entry", "outcome", "version", "reason", "decided_at"]
-
-    @admin.display(description="user")
-    def user_link(self, outcome: EntryOutcome) -> str:
-        """Lead to the user."""
-        return link(outcome.user)
-
-    @admin.display(description="entry")
-    def entry(self, outcome: EntryOutcome) -> str:
-        """Lead to the entry."""
-        return link_to_list(
-            LogEntry, f"#{outcome.seq}", user__id__exact=outcome.user_id, seq=outcome.seq
-        )
-
-    @admin.display(description="version")
-    def version(self, outcome: EntryOutcome) -> str:
-        """Lead to the checkpoint."""
-        checkpoint = outcome.checkpoint
-        return link(checkpoint, f"v{checkpoint.version}" if checkpoint else None)
+        if number:
+            messages.success(request, f"{counted(number, 'lane')} will be tried again now.")
+        if number < chosen:
+            messages.warning(request, f"{counted(chosen - number, 'lane')} left: nothing waits.")

@@ -324,7 +324,8 @@ class Migration(migrations.Migration):
                 (
                     "run_after",
                     models.DateTimeField(
-                        default=django.utils.timezone.now, help_text="Not tried before."
+                        default=django.utils.timezone.now,
+                        help_text="Not tried again before this time.",
                     ),
                 ),
                 (
@@ -595,7 +596,8 @@ class Migration(migrations.Migration):
                 (
                     "run_after",
                     models.DateTimeField(
-                        default=django.utils.timezone.now, help_text="Not tried before."
+                        default=django.utils.timezone.now,
+                        help_text="Not tried again before this time.",
                     ),
                 ),
                 (

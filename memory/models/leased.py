@@ -11,7 +11,9 @@ class LeasedWork(models.Model):
     that was thought dead cannot write over its successor.
     """
 
-    run_after = models.DateTimeField(default=timezone.now, help_text="Not tried before.")
+    run_after = models.DateTimeField(
+        default=timezone.now, help_text="Not tried again before this time."
+    )
     hinted_at = models.DateTimeField(null=True, help_text="When workers were last told of it.")
     lease_owner = models.CharField(max_length=100, blank=True, default="")
     lease_expires_at = models.DateTimeField(null=True)

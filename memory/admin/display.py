@@ -1,0 +1,234 @@
+"""How values look on the screens: text that cannot steer the page, badges, JSON, source.
+
+What people, models and backends wrote is content to look at. Everything here escapes it, and writes
+out the characters that would reorder or hide what stands beside them.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from memory.models import LogEntry
+
+NOTHING = "–"
+
+# Enough to judge by; what is longer is read over the API.
+MAX_TEXT = 100_000
+
+# Control characters but tab and line ends, bidirectional embeddings, overrides and isolates,
+# characters of no width, tags. The marks and joiners of Arabic, Hebrew and emoji stay as they are.
+_STEERING = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
+    "\u200b\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
+)
+
+_TONES = {
+    # Severity and state of alerts.
+    "critical": "bad",
+    "warning": "caution",
+    "info": "note",
+    "open": "strong",
+    "opened": "strong",
+    "changed": "note",
+    "acknowledged": "note",
+    "resolved": "good",
+    "constraint_error": "bad",
+    # What became of entries.
+    "covered": "good",
+    "pending": "caution",
+    "rejected": "bad",
+    # How far runs got and how they ended.
+    "queued": "plain",
+    "running": "note",
+    "ok": "good",
+    "superseded": "plain",
+    "user_error": "bad",
+    "timeout": "bad",
+    "out_of_memory": "bad",
+    "output_limit": "bad",
+    "result_limit": "bad",
+    "killed": "bad",
+    "protocol_error": "bad",
+    "abandoned": "bad",
+    # Checks of the gate, files of a version, work, keys.
+    "passed": "good",
+    "failed": "bad",
+    "new": "good",
+    "waiting": "note",
+    "failing": "bad",
+    "valid": "good",
+    "expired": "caution",
+    "revoked": "bad",
+}
+
+
+def visible(text: str) -> str:
+    """Return the text with every character that steers or hides others written as an escape."""
+    return _STEERING.sub(_escaped, text)
+
+
+def visible_json(text: str) -> str:
+    """Return JSON that means the same and in which every such character is an escape of JSON's."""
+    return _STEERING.sub(lambda match: json.dumps(match[0])[1:-1], text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    number = ord(match[0])
+    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
+
+
+def shortened(text: str, length: int = 120) -> str:
+    """Return the beginning of a text, made visible."""
+    text = visible(text)
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def inline(text: str) -> SafeString:
+    """Return text for the middle of a line: its direction stays its own."""
+    return format_html("<bdi>{}</bdi>", visible(text))
+
+
+def badge(value: str, label: str | None = None) -> SafeString:
+    """Return a word on a colour that fits it; a value of no known tone is plain."""
+    return format_html(
+        '<span class="badge {}">{}</span>', _TONES.get(value, "plain"), label or value
+    )
+
+
+def preformatted(text: str) -> SafeString | str:
+    """Return text in a block that keeps its lines."""
+    if not text:
+        return NOTHING
+    return format_html('<pre class="block">{}</pre>', _beginning(text))
+
+
+def source(text: str) -> SafeString | str:
+    """Return a program in a block that numbers its lines; what is copied has no numbers."""
+    if not text:
+        return NOTHING
+    rows = format_html_join(
+        "\n",
+        '<span class="number" data-number="{}"></span>{}',
+        enumerate(_beginning(text).rstrip("\n").split("\n"), 1),
+    )
+    return format_html('<pre class="block">{}</pre>', rows)
+
+
+def _beginning(text: str) -> str:
+    more = len(text) - MAX_TEXT
+    return visible(text[:MAX_TEXT]) + (f"\n… {more:,} more characters" if more > 0 else "")
+
+
+def pretty(value: Any) -> SafeString | str:
+    """Return JSON indented, in a block that keeps its lines."""
+    if value in (None, "", {}, []):
+        return NOTHING
+    return preformatted(visible_json(json.dumps(value, indent=2, ensure_ascii=False)))
+
+
+def folded(title: SafeString | str, body: SafeString | str, *, unfold: bool = False) -> SafeString:
+    """Return a block that opens on a click."""
+    return format_html(
+        "<details{}><summary>{}</summary>{}</details>",
+        SafeString(" open" if unfold else ""),
+        title,
+        body,
+    )
+
+
+def lines(items: Iterable[SafeString | str]) -> SafeString | str:
+    """Return the items one below the other."""
+    rows = format_html_join("", "<li>{}</li>", ((item,) for item in items))
+    return format_html('<ul class="lines">{}</ul>', rows) if rows else NOTHING
+
+
+def facts(values: Mapping[str, Any]) -> str:
+    """Return `name: value` pairs in one line, without those that say nothing."""
+    return ", ".join(
+        f"{visible(name)}: {shortened(_plain(value))}"
+        for name, value in values.items()
+        if value not in (None, "", [], {})
+    )
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ", ".join(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return the number with the noun, in the plural unless it is one."""
+    return f"{number:,} {noun if number == 1 else _plural(noun)}"
+
+
+def _plural(noun: str) -> str:
+    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+
+
+def record_name(class_name: str, key: str) -> SafeString:
+    """Name a record."""
+    return format_html("{} <b>{}</b>", inline(class_name), inline(key))
+
+
+def source_line(place: Mapping[str, Any]) -> str:
+    """Say where in the source something is; empty if that is not known."""
+    line = place.get("line")
+    path = visible(str(place.get("path") or ""))
+    return f"{path}, line {line}" if path and line else path
+
+
+def problem(error: Mapping[str, Any] | None) -> SafeString | str:
+    """Show an error of the user's code: what, where, and the user's own frames."""
+    if not error:
+        return NOTHING
+    where = source_line(error)
+    return format_html(
+        "<div><b>{}</b>: {}</div>{}{}",
+        inline(str(error.get("type", "error"))),
+        inline(str(error.get("message", ""))),
+        format_html("<div>{}</div>", where) if where else "",
+        preformatted(error["traceback"]) if error.get("traceback") else "",
+    )
+
+
+def gate(verdict: Mapping[str, Any] | None) -> SafeString | str:
+    """Show what the gate checked and, below each check, what it found."""
+    checks: Sequence[Mapping[str, Any]] = (verdict or {}).get("checks", [])
+    return lines(
+        format_html(
+            "{} {}{}",
+            badge("passed" if check["passed"] else "failed"),
+            check["name"],
+            lines(_finding(finding) for finding in check["findings"]) if check["findings"] else "",
+        )
+        for check in checks
+    )
+
+
+def _finding(finding: Mapping[str, Any]) -> SafeString:
+    where = source_line(finding)
+    return format_html("{}{}", f"{where}: " if where else "", inline(finding["message"]))
+
+
+def durations(timings: Mapping[str, float]) -> str:
+    """Return seconds by stage in one line."""
+    return ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in timings.items()) or NOTHING
+
+
+def summary(entry: LogEntry) -> str:
+    """Return the beginning of what an entry says."""
+    if entry.redacted_at is not None:
+        return "(redacted)"
+    if not isinstance(entry.data, dict):
+        return shortened(" ".join((entry.content or "").split()), 160)
+    data = entry.data.get("data")
+    name = f"{entry.data.get('type') or ''} {entry.data.get('key') or ''}".strip()
+    said = "retired" if entry.data.get("retired") else facts(data if isinstance(data, dict) else {})
+    return shortened(f"{name}: {said}" if name else said, 160)

@@ -1,0 +1,315 @@
+"""One person's memory with a row of every model, in the words that a test chooses."""
+
+import html
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.db.models import Model
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from memory import alerts, log
+from memory.alerts import Finding
+from memory.canonical import sha256
+from memory.log import Draft
+from memory.models import (
+    Alert,
+    AlertEvent,
+    ApiKey,
+    Blob,
+    Bytecode,
+    Checkpoint,
+    EntryOutcome,
+    Lane,
+    LogEntry,
+    MemoryUser,
+    RecordLocation,
+    Run,
+    Workspace,
+)
+from memory.models.alerts import Severity
+from memory.models.checkpoints import Origin
+from memory.models.log import EntryKind, Outcome
+from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.models.users import LaneName
+from memory.users import create_user
+from memory.workspaces import create_key
+
+Rows: TypeAlias = Mapping[type[Model], Any]
+Populate: TypeAlias = Callable[..., Rows]
+
+CONSTRAINT = "constraints/allergy.py"
+
+# The models of which nobody changes a row by hand.
+IMMUTABLE: list[type[Model]] = [
+    Alert,
+    AlertEvent,
+    Blob,
+    Bytecode,
+    Checkpoint,
+    EntryOutcome,
+    Lane,
+    LogEntry,
+    RecordLocation,
+    Run,
+]
+MODELS: list[type[Model]] = [*IMMUTABLE, ApiKey, MemoryUser, Workspace]
+
+
+def name_of(model: type[Model]) -> str:
+    return model.__name__
+
+
+def list_url(model: type[Model]) -> str:
+    return reverse(f"admin:memory_{model._meta.model_name}_changelist")
+
+
+def add_url(model: type[Model]) -> str:
+    return reverse(f"admin:memory_{model._meta.model_name}_add")
+
+
+def page_url(row: Model) -> str:
+    return reverse(f"admin:memory_{row._meta.model_name}_change", args=[row.pk])
+
+
+def delete_url(row: Model) -> str:
+    return reverse(f"admin:memory_{row._meta.model_name}_delete", args=[row.pk])
+
+
+def messages_of(response: Any) -> list[str]:
+    return [str(message) for message in response.context["messages"]]
+
+
+def text_of(response: Any) -> str:
+    assert response.status_code == 200
+    return str(response.content.decode())
+
+
+def shown(response: Any) -> str:
+    """Return the page's text as a reader sees it, without markup."""
+    page = re.sub(r"<[^>]+>", " ", text_of(response))
+    return " ".join(html.unescape(page).split())
+
+
+@pytest.fixture
+def admin_user(db: None) -> User:
+    """Who may do everything; logged in without a password, whose hashing takes its time."""
+    return User.objects.create(username="admin", is_staff=True, is_superuser=True)
+
+
+@pytest.fixture
+def populate(workspace: Workspace) -> Populate:
+    """Make a person with a row of every model; `text` stands wherever content may stand."""
+    return lambda text="Aspirin", user_id="ada": _populate(workspace, text, user_id)
+
+
+@pytest.fixture
+def rows(populate: Populate) -> Rows:
+    """Rows of one person."""
+    return populate()
+
+
+@pytest.fixture
+def staff() -> Callable[..., Client]:
+    """Log in as a member of the staff with these permissions, such as `view_alert`."""
+
+    def log_in(*permissions: str) -> Client:
+        user = User.objects.create(username="eve", is_staff=True)
+        chosen = Permission.objects.filter(
+            content_type__app_label="memory", codename__in=permissions
+        )
+        assert chosen.count() == len(permissions)
+        user.user_permissions.set(chosen)
+        client = Client()
+        client.force_login(user)
+        return client
+
+    return log_in
+
+
+def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
+    user = create_user(
+        workspace, user_id, time_zone="Europe/Berlin", metadata={"note": text, text: "note"}
+    )
+    key, _ = create_key(workspace, text[:100])
+    entries = _entries(user, text, source=f"key:{key.prefix}")
+    checkpoint = _checkpoint(user, text)
+    outcomes = [
+        EntryOutcome.objects.create(
+            user=user, seq=seq, outcome=outcome, checkpoint=checkpoint, reason=reason
+        )
+        for seq, outcome, reason in [(1, Outcome.COVERED, ""), (2, Outcome.REJECTED, text)]
+    ]
+    location = RecordLocation.objects.create(
+        user=user,
+        domain="health",
+        collection="drugs",
+        key=text,
+        path="domains/health/state.py",
+        added_version=1,
+    )
+    run = _run(checkpoint, text)
+    alerts.apply(
+        run,
+        [
+            Finding(
+                constraint=CONSTRAINT,
+                severity=Severity.CRITICAL,
+                message=text,
+                evidence=[_evidence(text)],
+            )
+        ],
+        spoke=[CONSTRAINT],
+        existing=[CONSTRAINT],
+    )
+    alert = Alert.objects.get(user=user)
+    MemoryUser.objects.filter(pk=user.pk).update(head=checkpoint, constraints_due_at=timezone.now())
+    Lane.objects.filter(user=user, name=LaneName.RECORDS).update(
+        due_at=timezone.now(), attempts=3, last_error=text
+    )
+    user.refresh_from_db()
+    return {
+        Workspace: workspace,
+        ApiKey: key,
+        MemoryUser: user,
+        LogEntry: entries[0],
+        EntryOutcome: outcomes[1],
+        Lane: user.lanes.get(name=LaneName.RECORDS),
+        Blob: user.blobs.get(hash=sha256(_source(text))),
+        Bytecode: user.bytecode.get(),
+        Checkpoint: checkpoint,
+        RecordLocation: location,
+        Run: run,
+        Alert: alert,
+        AlertEvent: alert.events.get(),
+    }
+
+
+def _entries(user: MemoryUser, text: str, source: str) -> list[LogEntry]:
+    """Append an entry that is covered, one that is rejected, and one that stays pending."""
+    data = {"domain": "health", "type": "Drug", "key": text, "data": {"name": text, text: [text]}}
+    drafts = [
+        Draft(kind=EntryKind.RECORD, data=data, idempotency_key=text),
+        Draft(kind=EntryKind.RECORD, data=data),
+        Draft(
+            kind=EntryKind.MESSAGE,
+            content=text,
+            role=text[:32],
+            speaker=text,
+            session_id=text,
+            agent_id=text,
+            metadata={text: text},
+            derived_from=[1],
+        ),
+    ]
+    return log.append(user, drafts, source=source)
+
+
+def _checkpoint(user: MemoryUser, text: str) -> Checkpoint:
+    source = _source(text)
+    Blob.objects.create(user=user, hash=sha256(source), content=source)
+    Bytecode.objects.create(
+        user=user, path=CONSTRAINT, source_hash=sha256(source), image_digest="image", code=b"code"
+    )
+    parent = Checkpoint.objects.create(
+        user=user,
+        version=1,
+        tree={},
+        outline={},
+        seen_seq=0,
+        origin=Origin.PROPOSED,
+        edits=[
+            {"op": "write_constraint", "name": text, "source": source, "tests_source": source},
+        ],
+        verdict={"accepted": True},
+    )
+    return Checkpoint.objects.create(
+        user=user,
+        version=2,
+        parent=parent,
+        tree={CONSTRAINT: sha256(source)},
+        outline={},
+        seen_seq=3,
+        origin=Origin.RECORDS,
+        edits=[
+            {
+                "op": "add",
+                "domain": "health",
+                "collection": "drugs",
+                "class_name": "Drug",
+                "key": text,
+                "fields": {"name": text},
+                "sources": [1],
+            },
+            {"op": "note", "text": text, "sources": [1]},
+        ],
+        verdict={
+            "accepted": True,
+            "checks": [
+                {"name": "policy", "passed": True, "findings": []},
+                {
+                    "name": "execution",
+                    "passed": False,
+                    "findings": [{"path": text, "line": 3, "message": text}],
+                },
+            ],
+            "counts": {"records_added": 1, "files_changed": 2},
+            "runner": "process",
+            "timings": {"total": 0.25},
+        },
+    )
+
+
+def _source(text: str) -> str:
+    return f"# {text}\ndef check(today):\n    yield critical({text!r})\n"
+
+
+def _run(checkpoint: Checkpoint, text: str) -> Run:
+    error = {
+        "type": "ZeroDivisionError",
+        "message": text,
+        "path": CONSTRAINT,
+        "line": 3,
+        "traceback": text,
+    }
+    return Run.objects.create(
+        user=checkpoint.user,
+        kind=RunKind.CONSTRAINTS,
+        trigger=RunTrigger.CHECKPOINT,
+        checkpoint=checkpoint,
+        instant=timezone.now(),
+        input={"code": text},
+        status=RunStatus.DONE,
+        outcome=RunOutcome.USER_ERROR,
+        output={
+            "constraints": [
+                {"path": CONSTRAINT, "seconds": 0.1, "error": error, "alerts": []},
+                {
+                    "path": "constraints/other.py",
+                    "seconds": 0.1,
+                    "error": None,
+                    "alerts": [{"severity": "critical", "message": text}],
+                },
+            ]
+        },
+        error=error,
+        stdout=text,
+        runner="process",
+        timings={"load": 0.1, "total": 0.2},
+        memory_bytes=20_000_000,
+        last_error=text,
+    )
+
+
+def _evidence(text: str) -> dict[str, Any]:
+    return {
+        "class": "Drug",
+        "domain": "health",
+        "collection": "drugs",
+        "key": text,
+        "sources": [1],
+    }

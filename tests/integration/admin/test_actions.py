@@ -1,0 +1,288 @@
+"""What the staff can do: it does what it says, says that it did, and only to who may."""
+
+import datetime
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import time_machine
+from django.contrib.admin.models import LogEntry as StaffAction
+from django.db.models import Model
+from django.test import Client
+from django.utils import timezone
+
+from memory import alerts
+from memory.models import Alert, ApiKey, Lane, MemoryUser, Workspace
+from memory.models.alerts import AlertState
+from memory.models.users import LaneName
+from memory.workspaces import find_key
+from tests.integration.admin.conftest import (
+    Populate,
+    Rows,
+    add_url,
+    list_url,
+    messages_of,
+    page_url,
+)
+
+pytestmark = pytest.mark.django_db
+
+Staff = Callable[..., Client]
+
+
+def act(client: Client, action: str, *rows: Model, **fields: str) -> Any:
+    return client.post(
+        list_url(type(rows[0])),
+        {"action": action, "_selected_action": [str(row.pk) for row in rows], **fields},
+        follow=True,
+    )
+
+
+def history(alert: Alert) -> list[tuple[str, str]]:
+    return [(event.kind, event.actor) for event in alert.events.order_by("id")]
+
+
+# -- Alerts ------------------------------------------------------------------------------------
+
+
+def test_acknowledging_alerts_says_who_saw_them(admin_client: Client, populate: Populate) -> None:
+    first, second = populate(user_id="ada")[Alert], populate(user_id="bob")[Alert]
+
+    response = act(admin_client, "acknowledge", first, second)
+
+    assert messages_of(response) == ["2 alerts acknowledged."]
+    for alert in (first, second):
+        alert.refresh_from_db()
+        assert alert.state == AlertState.ACKNOWLEDGED
+        assert history(alert) == [("opened", "constraints"), ("acknowledged", "staff:admin")]
+
+
+def test_acknowledging_twice_changes_nothing_and_says_so(admin_client: Client, rows: Rows) -> None:
+    act(admin_client, "acknowledge", rows[Alert])
+
+    response = act(admin_client, "acknowledge", rows[Alert])
+
+    assert messages_of(response) == ["1 alert left: acknowledged or resolved already."]
+    assert [kind for kind, _ in history(rows[Alert])] == ["opened", "acknowledged"]
+
+
+def test_resolving_an_alert_closes_it(admin_client: Client, rows: Rows) -> None:
+    response = act(admin_client, "resolve", rows[Alert])
+
+    assert messages_of(response) == ["1 alert resolved."]
+    alert = Alert.objects.get()
+    assert alert.state == AlertState.RESOLVED
+    assert alert.resolved_at is not None
+    assert history(alert)[-1] == ("resolved", "staff:admin")
+
+
+def test_what_is_resolved_already_is_left_and_the_rest_is_done(
+    admin_client: Client, populate: Populate
+) -> None:
+    first, second = populate(user_id="ada")[Alert], populate(user_id="bob")[Alert]
+    alerts.resolve(first, actor="constraints", reason="no longer found")
+
+    response = act(admin_client, "resolve", first, second)
+
+    assert messages_of(response) == ["1 alert resolved.", "1 alert left: resolved already."]
+    assert history(first)[-1] == ("resolved", "constraints")
+    assert history(second)[-1] == ("resolved", "staff:admin")
+
+
+def test_from_its_own_page_one_stays_there(admin_client: Client, rows: Rows) -> None:
+    response = act(admin_client, "acknowledge", rows[Alert], from_page="1")
+
+    assert response.redirect_chain == [(page_url(rows[Alert]), 302)]
+    assert messages_of(response) == ["1 alert acknowledged."]
+
+
+def test_the_page_offers_what_makes_sense(admin_client: Client, rows: Rows) -> None:
+    def offered() -> list[str]:
+        context = admin_client.get(page_url(rows[Alert])).context
+        return [name for name, _ in context["row_actions"]]
+
+    assert offered() == ["acknowledge", "resolve"]
+    act(admin_client, "acknowledge", rows[Alert])
+    assert offered() == ["resolve"]
+    act(admin_client, "resolve", rows[Alert])
+    assert offered() == []
+
+
+def test_who_may_only_view_alerts_cannot_act(staff: Staff, rows: Rows) -> None:
+    client = staff("view_alert")
+
+    for action in ("acknowledge", "resolve"):
+        act(client, action, rows[Alert])
+        act(client, action, rows[Alert], from_page="1")
+
+    assert history(rows[Alert]) == [("opened", "constraints")]
+    assert Alert.objects.get().state == AlertState.OPEN
+    page = client.get(page_url(rows[Alert]))
+    assert page.context["row_actions"] == []
+
+
+def test_who_may_change_alerts_can_act(staff: Staff, rows: Rows) -> None:
+    act(staff("view_alert", "change_alert"), "acknowledge", rows[Alert])
+
+    assert history(rows[Alert])[-1] == ("acknowledged", "staff:eve")
+
+
+# -- Work --------------------------------------------------------------------------------------
+
+
+def test_trying_again_forgets_the_wait(admin_client: Client, rows: Rows) -> None:
+    lane = rows[Lane]
+    later = timezone.now() + datetime.timedelta(hours=1)
+    Lane.objects.filter(pk=lane.pk).update(run_after=later, hinted_at=timezone.now())
+
+    response = act(admin_client, "try_now", lane)
+
+    assert messages_of(response) == ["1 lane will be tried again now."]
+    lane.refresh_from_db()
+    assert lane.run_after <= timezone.now()
+    assert lane.hinted_at is None
+
+
+def test_where_nothing_waits_nothing_is_tried(admin_client: Client, rows: Rows) -> None:
+    idle = Lane.objects.get(user=rows[MemoryUser], name=LaneName.STRUCTURE)
+    later = timezone.now() + datetime.timedelta(hours=1)
+    Lane.objects.filter(pk=idle.pk).update(run_after=later)
+
+    response = act(admin_client, "try_now", idle)
+
+    assert messages_of(response) == ["1 lane left: nothing waits."]
+    assert Lane.objects.get(pk=idle.pk).run_after == later
+
+
+def test_who_may_only_view_lanes_cannot_try_again(staff: Staff, rows: Rows) -> None:
+    later = timezone.now() + datetime.timedelta(hours=1)
+    Lane.objects.update(run_after=later)
+
+    act(staff("view_lane"), "try_now", rows[Lane])
+
+    assert set(Lane.objects.values_list("run_after", flat=True)) == {later}
+
+
+# -- Keys --------------------------------------------------------------------------------------
+
+
+def make_key(client: Client, space: Workspace, **fields: Any) -> Any:
+    return client.post(
+        add_url(ApiKey),
+        {"workspace": space.pk, "name": "backend", "scopes": ["read", "write"], **fields},
+        follow=True,
+    )
+
+
+def test_a_new_key_is_shown_once_and_only_its_digest_kept(
+    admin_client: Client, workspace: Workspace
+) -> None:
+    response = make_key(admin_client, workspace)
+
+    [told] = [message for message in messages_of(response) if "cannot be shown again" in message]
+    found = re.search(r"uac_[0-9a-f]+_[\w-]+", told)
+    assert found is not None
+    text = found[0]
+    key = ApiKey.objects.get()
+    assert find_key(text) == key
+    secret = text.split("_", 2)[2]
+    row = ApiKey.objects.filter(pk=key.pk).values().get()
+    assert not any(secret in str(value) for value in row.values())
+    assert not any(
+        secret in str(value) for action in StaffAction.objects.values() for value in action.values()
+    )
+    for address in (list_url(ApiKey), page_url(key)):
+        assert secret not in admin_client.get(address).content.decode()
+
+
+def test_a_new_key_may_do_what_was_ticked(admin_client: Client, workspace: Workspace) -> None:
+    make_key(admin_client, workspace, scopes=["read"])
+
+    assert ApiKey.objects.get().scopes == ["read"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"scopes": []}, {"scopes": ["admin"]}, {"name": ""}, {"workspace": ""}]
+)
+def test_a_key_that_is_filled_in_wrongly_is_not_made(
+    admin_client: Client, workspace: Workspace, wrong: dict[str, Any]
+) -> None:
+    response = make_key(admin_client, workspace, **wrong)
+
+    assert response.context["adminform"].errors
+    assert not ApiKey.objects.exists()
+
+
+def test_a_revoked_key_opens_nothing_from_then_on(
+    admin_client: Client, workspace: Workspace
+) -> None:
+    told = " ".join(messages_of(make_key(admin_client, workspace)))
+    text = re.findall(r"uac_[0-9a-f]+_[\w-]+", told)[0]
+    key = ApiKey.objects.get()
+
+    response = act(admin_client, "revoke", key)
+
+    assert messages_of(response) == ["1 key revoked."]
+    assert find_key(text) is None
+    assert StaffAction.objects.filter(object_id=str(key.pk), change_message="Revoked.").exists()
+    first = ApiKey.objects.get().revoked_at
+    assert messages_of(act(admin_client, "revoke", key)) == ["1 key left: revoked already."]
+    assert ApiKey.objects.get().revoked_at == first
+
+
+def test_who_may_only_view_keys_cannot_make_or_revoke_them(
+    staff: Staff, rows: Rows, workspace: Workspace
+) -> None:
+    client = staff("view_apikey")
+
+    act(client, "revoke", rows[ApiKey])
+
+    assert make_key(client, workspace).status_code == 403
+    assert [key.revoked_at for key in ApiKey.objects.all()] == [None]
+
+
+# -- Users -------------------------------------------------------------------------------------
+
+
+@time_machine.travel("2026-03-01T12:00:00Z", tick=False)
+def test_the_daily_run_moves_with_the_time_zone(admin_client: Client, rows: Rows) -> None:
+    user = rows[MemoryUser]
+
+    response = admin_client.post(
+        page_url(user), {"time_zone": "Asia/Tokyo", "metadata": "{}"}, follow=True
+    )
+
+    assert any("changed successfully" in message for message in messages_of(response))
+    user.refresh_from_db()
+    assert user.time_zone == "Asia/Tokyo"
+    assert user.metadata == {}
+    # Six in the morning in Tokyo.
+    assert user.constraints_due_at == datetime.datetime(2026, 3, 1, 21, tzinfo=datetime.UTC)
+
+
+def test_a_time_zone_that_does_not_exist_is_refused(admin_client: Client, rows: Rows) -> None:
+    user = rows[MemoryUser]
+
+    response = admin_client.post(page_url(user), {"time_zone": "Mars/Olympus", "metadata": "{}"})
+
+    assert "is not an IANA time zone" in response.content.decode()
+    after = MemoryUser.objects.get(pk=user.pk)
+    assert (after.time_zone, after.constraints_due_at, after.metadata) == (
+        user.time_zone,
+        user.constraints_due_at,
+        user.metadata,
+    )
+
+
+def test_what_the_staff_did_to_a_user_is_noted_without_the_name(
+    admin_client: Client, populate: Populate
+) -> None:
+    user = populate(user_id="lovelace")[MemoryUser]
+
+    admin_client.post(page_url(user), {"time_zone": "Asia/Tokyo", "metadata": "{}"})
+
+    action = StaffAction.objects.get()
+    assert action.object_repr == f"user {user.public_id}"
+    assert user.user_id not in f"{action.object_repr} {action.change_message}"
+    assert action.user.username == "admin"

@@ -1,0 +1,80 @@
+"""How values look: nothing hides, and colours can be told apart by everybody."""
+
+import re
+
+import pytest
+from django.contrib.staticfiles import finders
+
+from memory.admin import display
+from memory.models import LogEntry
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain, with ümläuts", "plain, with ümläuts"),
+        ("two\n\tlines\r\n", "two\n\tlines\r\n"),
+        ("שלום עולם", "שלום עולם"),
+        ("می\u200cخواهم", "می\u200cخواهم"),
+        ("👩\u200d⚕️", "👩\u200d⚕️"),
+        ("a\u202eb", "a\\u202eb"),
+        ("a\u2066b\u2069", "a\\u2066b\\u2069"),
+        ("a\u200bb\ufeff", "a\\u200bb\\ufeff"),
+        ("\x1b[31mred", "\\u001b[31mred"),
+        ("\U000e0041", "\\U000e0041"),
+    ],
+)
+def test_what_steers_is_written_out_and_scripts_stay_whole(text: str, shown: str) -> None:
+    assert display.visible(text) == shown
+
+
+def test_source_is_numbered_and_escaped() -> None:
+    shown = str(display.source("if a < b:\n    pass\n"))
+
+    assert re.findall(r'data-number="(\d+)"', shown) == ["1", "2"]
+    assert "if a &lt; b:\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        (LogEntry(content="hello\n\nthere"), "hello there"),
+        (LogEntry(content=None, data=None), ""),
+        (
+            LogEntry(data={"type": "Trip", "key": "t", "data": {"to": "Oslo", "days": 3}}),
+            "Trip t: to: Oslo, days: 3",
+        ),
+        (LogEntry(data={"type": "Trip", "key": "t", "retired": True}), "Trip t: retired"),
+        (LogEntry(data={"data": {"none": None, "list": [], "zero": 0}}), "zero: 0"),
+        (LogEntry(data={}), ""),
+    ],
+)
+def test_an_entry_is_told_in_a_line(entry: LogEntry, says: str) -> None:
+    assert display.summary(entry) == says
+
+
+def test_a_word_of_no_known_tone_is_plain() -> None:
+    assert display.badge("<odd>") == '<span class="badge plain">&lt;odd&gt;</span>'
+
+
+def test_every_badge_can_be_read() -> None:
+    found = finders.find("memory/admin.css")
+    assert isinstance(found, str)
+    with open(found) as file:  # noqa: PTH123 - a path of the finders
+        tones = re.findall(r"\.badge\.(\w+) \{ background: (#\w+); color: (#\w+);", file.read())
+
+    assert {tone for tone, _, _ in tones} == {*display._TONES.values(), "plain"}
+    for tone, ground, letters in tones:
+        lighter, darker = sorted([_luminance(ground), _luminance(letters)], reverse=True)
+        assert (lighter + 0.05) / (darker + 0.05) >= 4.5, tone
+
+
+def _luminance(colour: str) -> float:
+    digits = colour[1:]
+    if len(digits) == 3:
+        digits = "".join(digit * 2 for digit in digits)
+    parts = [int(digits[start : start + 2], 16) / 255 for start in (0, 2, 4)]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

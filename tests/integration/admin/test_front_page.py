@@ -1,0 +1,46 @@
+"""The front page of the admin: our lists by what they are for; times that can be compared."""
+
+import datetime
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.template import Context, Template
+from django.test import Client
+
+from tests.integration.admin.conftest import MODELS
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_lists_stand_in_the_order_of_daily_work(admin_client: Client) -> None:
+    sections = {
+        section["name"]: [model["object_name"] for model in section["models"]]
+        for section in admin_client.get("/admin/").context["app_list"]
+    }
+
+    assert list(sections) == ["People", "Projects", "Access", "Machinery", "Staff"]
+    assert sections["People"][0] == "Alert"
+    ours = [name for title, names in sections.items() if title != "Staff" for name in names]
+    assert sorted(ours) == sorted(model.__name__ for model in MODELS)
+
+
+def test_the_page_of_the_app_lists_everything(admin_client: Client) -> None:
+    [app] = admin_client.get("/admin/memory/").context["app_list"]
+
+    assert {model["object_name"] for model in app["models"]} == {model.__name__ for model in MODELS}
+
+
+def test_who_may_see_one_list_sees_one_section(client: Client) -> None:
+    user = User.objects.create(username="eve", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_run"))
+    client.force_login(user)
+
+    sections = client.get("/admin/").context["app_list"]
+
+    assert [(section["name"], len(section["models"])) for section in sections] == [("Projects", 1)]
+
+
+def test_times_are_sortable_and_name_their_zone() -> None:
+    moment = datetime.datetime(2026, 3, 1, 17, 5, 9, tzinfo=datetime.UTC)
+
+    assert Template("{{ moment }}").render(Context({"moment": moment})) == "2026-03-01 17:05:09 UTC"

@@ -1,0 +1,86 @@
+"""What people wrote is shown to the last character, and cannot act on who looks at it."""
+
+import html
+
+import pytest
+from django.db.models import Model
+from django.test import Client
+
+from memory.models import (
+    Alert,
+    AlertEvent,
+    ApiKey,
+    Blob,
+    Checkpoint,
+    EntryOutcome,
+    Lane,
+    LogEntry,
+    MemoryUser,
+    RecordLocation,
+    Run,
+    Workspace,
+)
+from tests.integration.admin.conftest import (
+    MODELS,
+    Populate,
+    list_url,
+    name_of,
+    page_url,
+    text_of,
+)
+
+pytestmark = pytest.mark.django_db
+
+# Markup, an override of the writing direction, a character without width, a tag character.
+HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)>\u202egnp.exe\u200b\U000e0041'
+
+
+@pytest.mark.parametrize(
+    ("model", "where"),
+    [(model, "list") for model in MODELS] + [(model, "page") for model in MODELS],
+    ids=str,
+)
+def test_what_people_wrote_is_inert(
+    admin_client: Client, populate: Populate, model: type[Model], where: str
+) -> None:
+    row = populate(HOSTILE)[model]
+
+    page = text_of(admin_client.get(list_url(model) if where == "list" else page_url(row)))
+
+    assert "<script>alert" not in page
+    assert "<img src=x" not in page
+    staff_wrote_it = model in (ApiKey, Workspace)
+    if not staff_wrote_it:
+        for steering in "\u202e\u200b\U000e0041":
+            assert steering not in page
+
+
+@pytest.mark.parametrize(
+    "model",
+    [Alert, AlertEvent, Blob, Checkpoint, EntryOutcome, Lane, LogEntry, RecordLocation, Run],
+    ids=name_of,
+)
+def test_what_people_wrote_is_shown_to_the_last_character(
+    admin_client: Client, populate: Populate, model: type[Model]
+) -> None:
+    row = populate(HOSTILE)[model]
+
+    page = html.unescape(text_of(admin_client.get(page_url(row))))
+
+    assert "<script>alert(" in page
+    assert "\\u202egnp.exe\\u200b\\U000e0041" in page
+
+
+def test_metadata_that_steers_is_edited_as_escapes(
+    admin_client: Client, populate: Populate
+) -> None:
+    user = populate(HOSTILE)[MemoryUser]
+
+    form = admin_client.get(page_url(user)).context["adminform"].form
+    metadata = form["metadata"].value()
+    assert "\\u202egnp.exe\\u200b\\udb40\\udc41" in metadata
+    admin_client.post(page_url(user), {"time_zone": "Asia/Tokyo", "metadata": metadata})
+
+    after = MemoryUser.objects.get(pk=user.pk)
+    assert after.time_zone == "Asia/Tokyo"
+    assert after.metadata == user.metadata == {"note": HOSTILE, HOSTILE: "note"}

@@ -1,0 +1,345 @@
+"""Every screen: it renders, it links, it stays cheap, and what people wrote cannot act in it."""
+
+import html
+import re
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.contrib import admin
+from django.db.models import Model
+from django.test import Client
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from memory.models import (
+    Alert,
+    AlertEvent,
+    ApiKey,
+    Blob,
+    Bytecode,
+    Checkpoint,
+    EntryOutcome,
+    Lane,
+    LogEntry,
+    MemoryUser,
+    RecordLocation,
+    Run,
+    Workspace,
+)
+from memory.models.alerts import AlertState, Severity
+from memory.models.log import EntryKind
+from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from tests.integration.admin.conftest import (
+    CONSTRAINT,
+    MODELS,
+    Populate,
+    Rows,
+    list_url,
+    name_of,
+    page_url,
+    shown,
+    text_of,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def links_in(page: str) -> list[str]:
+    return [html.unescape(address) for address in re.findall(r'href="([^"]+)"', page)]
+
+
+def test_every_model_has_a_screen() -> None:
+    registered = {model for model in admin.site._registry if model._meta.app_label == "memory"}
+
+    assert registered == set(apps.get_app_config("memory").get_models())
+    assert registered == set(MODELS)
+
+
+def test_the_front_page_names_the_product_and_every_list(admin_client: Client) -> None:
+    page = text_of(admin_client.get("/admin/"))
+
+    assert "UaC: User as Code" in page
+    assert "Django administration" not in page
+    assert set(map(list_url, MODELS)) <= set(links_in(page))
+
+
+@pytest.mark.parametrize("model", MODELS, ids=name_of)
+def test_the_list_shows_its_rows(admin_client: Client, rows: Rows, model: type[Model]) -> None:
+    page = text_of(admin_client.get(list_url(model)))
+
+    assert page_url(rows[model]) in links_in(page)
+    assert " object (" not in page
+
+
+@pytest.mark.parametrize("model", MODELS, ids=name_of)
+def test_the_page_of_a_row_is_readable(
+    admin_client: Client, rows: Rows, model: type[Model]
+) -> None:
+    page = text_of(admin_client.get(page_url(rows[model])))
+
+    assert " object (" not in page
+    assert "memory/admin.css" in page
+
+
+@pytest.mark.parametrize("model", MODELS, ids=name_of)
+def test_an_empty_list_says_so(admin_client: Client, model: type[Model]) -> None:
+    assert 'class="when-empty"' in text_of(admin_client.get(list_url(model)))
+    assert "Nothing matches." not in text_of(admin_client.get(list_url(model)))
+
+
+def test_lists_of_fifty_rows_do_not_ask_for_each_row(
+    admin_client: Client,
+    populate: Populate,
+    django_assert_max_num_queries: DjangoAssertNumQueries,
+) -> None:
+    for number in range(50):
+        populate("Aspirin", f"user-{number}")
+
+    for model in MODELS:
+        with django_assert_max_num_queries(12, info=f"the list of {model.__name__}"):
+            page = text_of(admin_client.get(list_url(model)))
+        assert model is Workspace or page.count('name="_selected_action"') in (0, 50)
+        if model is not Workspace:
+            assert len(re.findall(r'<th class="field-', page)) == 50
+
+
+# -- The way from an alert to what was said, and back ------------------------------------------
+
+
+def test_an_alert_leads_to_records_entries_source_run_and_version(
+    admin_client: Client, rows: Rows
+) -> None:
+    response = admin_client.get(page_url(rows[Alert]))
+
+    links = links_in(text_of(response))
+    for model in (MemoryUser, LogEntry, Run, Checkpoint):
+        assert page_url(rows[model]) in links
+    words = shown(response)
+    assert "Drug Aspirin in health.drugs #1" in words
+    assert f"{CONSTRAINT} in v2" in words
+    assert "yield critical('Aspirin')" in words
+    assert "severity: critical" in words  # the history's first step
+
+
+def test_an_entry_leads_to_its_version_its_key_and_the_alerts_that_cite_it(
+    admin_client: Client, rows: Rows
+) -> None:
+    links = links_in(text_of(admin_client.get(page_url(rows[LogEntry]))))
+
+    for model in (MemoryUser, Checkpoint, Alert, ApiKey):
+        assert page_url(rows[model]) in links
+    beside = LogEntry.objects.get(user=rows[MemoryUser], seq=2)
+    assert page_url(beside) in links
+
+
+def test_a_rejected_entry_says_why(admin_client: Client, populate: Populate) -> None:
+    user = populate("no such field")[MemoryUser]
+    entry = LogEntry.objects.get(user=user, seq=2)
+
+    assert "rejected at v2 no such field" in shown(admin_client.get(page_url(entry)))
+
+
+def test_a_redacted_entry_says_only_that(admin_client: Client, rows: Rows) -> None:
+    entry = rows[LogEntry]
+    LogEntry.objects.filter(pk=entry.pk).update(
+        redacted_at=timezone.now(),
+        data=None,
+        source=None,
+        idempotency_key=None,
+        salt=None,
+    )
+
+    for address in (page_url(entry), list_url(LogEntry), page_url(rows[Alert])):
+        assert "(redacted)" in shown(admin_client.get(address))
+
+
+def test_a_version_leads_to_its_entries_runs_and_files(admin_client: Client, rows: Rows) -> None:
+    response = admin_client.get(page_url(rows[Checkpoint]))
+
+    links = links_in(text_of(response))
+    assert page_url(rows[LogEntry]) in links
+    assert page_url(rows[Blob]) in links
+    assert page_url(rows[Checkpoint].parent) in links
+    assert f"{list_url(Run)}?checkpoint__id__exact={rows[Checkpoint].pk}" in links
+    words = shown(response)
+    assert f"{CONSTRAINT} new" in words
+    assert "add Drug Aspirin in health (from #1)" in words
+    assert "failed execution" in words
+
+
+def test_a_run_leads_to_its_alerts_and_warns_of_the_development_runner(
+    admin_client: Client, rows: Rows
+) -> None:
+    response = admin_client.get(page_url(rows[Run]))
+
+    links = links_in(text_of(response))
+    assert page_url(rows[Alert]) in links
+    assert f"{list_url(Alert)}?last_run__id__exact={rows[Run].pk}" in links
+    words = shown(response)
+    assert "for development only" in words
+    assert f"ZeroDivisionError : Aspirin {CONSTRAINT}, line 3" in words
+    assert "load 0.10 s, total 0.20 s" in words
+    assert "19.1" in words  # megabytes
+
+
+def test_a_run_in_containers_warns_of_nothing(admin_client: Client, rows: Rows) -> None:
+    Run.objects.filter(pk=rows[Run].pk).update(runner="docker")
+
+    assert "for development only" not in shown(admin_client.get(page_url(rows[Run])))
+
+
+@pytest.mark.parametrize(
+    ("kind", "input", "output", "words"),
+    [
+        (RunKind.QUERY, {"code": "1 + 1"}, {"value": 2, "type": "int"}, "1 + 1 Output: int 2"),
+        (
+            RunKind.PROPOSAL,
+            {"edits": [{"op": "delete_constraint", "name": "allergy", "sources": []}]},
+            {"version": None, "verdict": {"checks": []}},
+            "delete constraint allergy",
+        ),
+        (RunKind.PROPOSAL, {"edits": []}, {"version": 7, "verdict": {"checks": []}}, "became v7"),
+        (RunKind.CONSTRAINTS, {}, None, "the constraints of the version Output: –"),
+    ],
+)
+def test_every_kind_of_run_shows_what_went_in_and_out(
+    admin_client: Client, rows: Rows, kind: RunKind, input: Any, output: Any, words: str
+) -> None:
+    run = Run.objects.create(
+        user=rows[MemoryUser],
+        kind=kind,
+        trigger=RunTrigger.API,
+        instant=timezone.now(),
+        input=input,
+        output=output,
+        status=RunStatus.DONE,
+        outcome=RunOutcome.OK,
+    )
+
+    assert words in shown(admin_client.get(page_url(run)))
+
+
+def test_a_user_leads_to_exactly_the_pending_and_the_rejected_entries(
+    admin_client: Client, rows: Rows, populate: Populate
+) -> None:
+    populate("Another", "bob")
+    user = rows[MemoryUser]
+    links = links_in(text_of(admin_client.get(page_url(user))))
+
+    def follow(model: type[Model], query: str) -> list[Any]:
+        address = f"{list_url(model)}?user__id__exact={user.pk}&{query}"
+        assert address in links
+        return list(admin_client.get(address).context["cl"].result_list)
+
+    assert [entry.seq for entry in follow(LogEntry, "outcome=pending")] == [3]
+    assert [outcome.seq for outcome in follow(EntryOutcome, "outcome__exact=rejected")] == [2]
+    assert [outcome.seq for outcome in follow(EntryOutcome, "outcome__exact=covered")] == [1]
+    assert follow(RecordLocation, "retired=no") == [rows[RecordLocation]]
+    assert follow(Alert, "state__in=open%2Cacknowledged") == [rows[Alert]]
+
+
+@pytest.mark.parametrize(
+    ("model", "query", "found"),
+    [
+        (LogEntry, "outcome=pending", 1),
+        (LogEntry, "outcome=rejected", 1),
+        (LogEntry, "outcome=covered", 1),
+        (LogEntry, "outcome=dismissed", 0),
+        (Lane, "due=yes", 1),
+        (Lane, "due=no", 1),
+        (ApiKey, "revoked=no", 1),
+        (ApiKey, "revoked=yes", 0),
+        (RecordLocation, "retired=yes", 0),
+        (RecordLocation, "retired=no", 1),
+    ],
+)
+def test_the_filters_keep_what_they_say(
+    admin_client: Client, rows: Rows, model: type[Model], query: str, found: int
+) -> None:
+    response = admin_client.get(f"{list_url(model)}?{query}")
+
+    assert response.context["cl"].result_count == found
+
+
+@pytest.mark.parametrize(
+    ("model", "fitting"),
+    [
+        (Alert, ["ada", "Aspirin", "allergy"]),
+        (AlertEvent, ["ada", "constraints"]),
+        (ApiKey, ["Aspirin"]),
+        (Blob, ["ada"]),
+        (Bytecode, ["ada", "allergy"]),
+        (Checkpoint, ["ada"]),
+        (EntryOutcome, ["ada", "Aspirin"]),
+        (Lane, ["ada"]),
+        (LogEntry, ["ada", "Aspirin"]),
+        (MemoryUser, ["ada"]),
+        (RecordLocation, ["ada", "Aspirin", "drugs"]),
+        (Run, ["ada"]),
+        (Workspace, ["workspace"]),
+    ],
+    ids=str,
+)
+def test_searching_finds_what_fits_and_nothing_else(
+    admin_client: Client, rows: Rows, model: type[Model], fitting: list[str]
+) -> None:
+    for word in fitting:
+        response = admin_client.get(list_url(model), {"q": word})
+        assert response.context["cl"].result_count > 0, word
+    response = admin_client.get(list_url(model), {"q": "xyzzy"})
+    assert response.context["cl"].result_count == 0
+    assert "Nothing matches." in text_of(response)
+
+
+@pytest.mark.parametrize("model", [LogEntry, Run], ids=name_of)
+def test_a_whole_id_finds_its_row(admin_client: Client, rows: Rows, model: type[Model]) -> None:
+    response = admin_client.get(list_url(model), {"q": str(rows[model].pk)})
+
+    assert list(response.context["cl"].result_list) == [rows[model]]
+
+
+def test_alerts_come_live_before_resolved_and_grave_before_slight(
+    admin_client: Client, rows: Rows
+) -> None:
+    def alert(message: str, severity: Severity, state: AlertState) -> None:
+        Alert.objects.create(
+            user=rows[MemoryUser],
+            constraint=CONSTRAINT,
+            fingerprint=message,
+            severity=severity,
+            state=state,
+            message=message,
+            opened_at=timezone.now(),
+            changed_at=timezone.now(),
+        )
+
+    alert("resolved critical", Severity.CRITICAL, AlertState.RESOLVED)
+    alert("open info", Severity.INFO, AlertState.OPEN)
+    alert("acknowledged critical", Severity.CRITICAL, AlertState.ACKNOWLEDGED)
+    alert("open warning", Severity.WARNING, AlertState.OPEN)
+
+    response = admin_client.get(list_url(Alert))
+
+    assert [alert.message for alert in response.context["cl"].result_list] == [
+        "Aspirin",
+        "open warning",
+        "open info",
+        "acknowledged critical",
+        "resolved critical",
+    ]
+
+
+def test_what_is_long_is_cut_and_says_so(admin_client: Client, rows: Rows) -> None:
+    from memory import log
+
+    [entry] = log.append(
+        rows[MemoryUser],
+        [log.Draft(kind=EntryKind.MESSAGE, content="a" * 100_250)],
+        source="test",
+    )
+
+    page = text_of(admin_client.get(page_url(entry)))
+
+    assert "… 250 more characters" in page
+    assert len(page) < 130_000
