@@ -142,6 +142,9 @@ def _keep(alert: Alert, finding: Finding, run: Run, now: datetime.datetime) -> N
     for name in changed:
         setattr(alert, name, after[name])
     alert.changed_at = now
+    if severity_rank(alert.severity) > severity_rank(before["severity"]):
+        # What was acknowledged was less grave than this.
+        alert.state = AlertState.OPEN
     alert.save()
     _event(alert, AlertEventKind.CHANGED, "constraints", run, now, changed=changed)
 

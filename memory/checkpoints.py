@@ -28,7 +28,6 @@ from memory.models import (
 )
 from memory.models.alerts import AlertState
 from memory.models.checkpoints import Origin
-from memory.models.runs import RunKind, RunTrigger
 from memory.project import Change, Location, Outline, Project
 from memory.users import next_daily_run
 
@@ -119,11 +118,9 @@ class Modules:
 
 
 def read_modules(
-    checkpoint: Checkpoint | None, image_digest: str, *, without: Collection[str] = ()
+    checkpoint: Checkpoint, image_digest: str, *, without: Collection[str] = ()
 ) -> Modules:
     """Return the version's files for this image, without those paths; bytecode is base64."""
-    if checkpoint is None:
-        return Modules({}, {})
     tree = {path: hash_ for path, hash_ in checkpoint.tree.items() if path not in without}
     known = Bytecode.objects.filter(
         user_id=checkpoint.user_id,
@@ -177,19 +174,7 @@ def commit(
             edits=list(candidate.edits),
             verdict=dict(candidate.verdict),
         )
-        Bytecode.objects.bulk_create(
-            [
-                Bytecode(
-                    user=locked,
-                    path=path,
-                    source_hash=hashes[path],
-                    image_digest=candidate.image_digest,
-                    code=base64.b64decode(code),
-                )
-                for path, code in candidate.bytecode.items()
-            ],
-            ignore_conflicts=True,
-        )
+        store_bytecode(checkpoint, candidate.bytecode, candidate.image_digest)
         _move_records(locked, checkpoint, change)
         _decide(locked, decisions, checkpoint)
 
@@ -197,9 +182,8 @@ def commit(
         if locked.constraints_due_at is None:
             locked.constraints_due_at = next_daily_run(locked, timezone.now())
         locked.save(update_fields=["head", "constraints_due_at"])
-        runs.supersede_queued_constraints(locked)
-        if change.outline.constraints or _has_live_alerts(locked):
-            runs.queue(locked, RunKind.CONSTRAINTS, RunTrigger.CHECKPOINT, checkpoint=checkpoint)
+        if wants_constraints_run(checkpoint) or (parent and wants_constraints_run(parent)):
+            runs.queue_constraints(locked, checkpoint)
     return checkpoint
 
 
@@ -255,5 +239,24 @@ def _move_records(user: MemoryUser, checkpoint: Checkpoint, change: Change) -> N
         ).update(retired_version=checkpoint.version)
 
 
-def _has_live_alerts(user: MemoryUser) -> bool:
-    return Alert.objects.filter(user=user).exclude(state=AlertState.RESOLVED).exists()
+def wants_constraints_run(checkpoint: Checkpoint) -> bool:
+    """Tell whether a run of the constraints could open an alert, or resolve one."""
+    live = Alert.objects.filter(user_id=checkpoint.user_id).exclude(state=AlertState.RESOLVED)
+    return bool(checkpoint.outline["constraints"]) or live.exists()
+
+
+def store_bytecode(checkpoint: Checkpoint, bytecode: Mapping[str, str], image_digest: str) -> None:
+    """Keep what was compiled of a version's files (path → base64) for this image."""
+    Bytecode.objects.bulk_create(
+        [
+            Bytecode(
+                user_id=checkpoint.user_id,
+                path=path,
+                source_hash=checkpoint.tree[path],
+                image_digest=image_digest,
+                code=base64.b64decode(code),
+            )
+            for path, code in bytecode.items()
+        ],
+        ignore_conflicts=True,
+    )

@@ -6,6 +6,8 @@ woken answers `202` with the address of the result.
 """
 
 import functools
+import math
+import time
 import uuid
 from collections.abc import Sequence
 
@@ -18,33 +20,48 @@ from kombu.exceptions import OperationalError
 
 logger = structlog.get_logger(__name__)
 
+# An older hint is dropped unheard: the dispatcher has given it again by then.
+HINT_SECONDS = 10
+# What a Redis that hangs may cost a request, beyond the wait that it asked for.
+PATIENCE_SECONDS = 2.0
+_silent_until = 0.0
 # How long a signal waits for somebody who has not yet begun to wait for it.
 SIGNAL_SECONDS = 60
 
 
 @functools.cache
-def redis_client() -> redis.Redis:
-    """Return this process's client; its pool is safe to share between threads."""
+def redis_client(wait_seconds: int = 0) -> redis.Redis:
+    """Return this process's client for commands that take up to `wait_seconds` by themselves.
+
+    Its pool is safe to share between threads.
+    """
     return redis.Redis.from_url(
         settings.REDIS_URL,
-        socket_connect_timeout=3,
-        # Longer than any wait: the client would break a wait off that outlasts its own patience.
-        socket_timeout=settings.UAC_MAX_WAIT_SECONDS + 5,
+        socket_connect_timeout=PATIENCE_SECONDS,
+        socket_timeout=wait_seconds + PATIENCE_SECONDS,
         socket_keepalive=True,
         health_check_interval=30,
+        retry=None,
     )
 
 
 def hint(task: str, *arguments: str | int) -> None:
     """Tell the workers, once the current transaction has committed, that there is work to do."""
-    transaction.on_commit(lambda: send_hint(task, arguments))
+    transaction.on_commit(lambda: send_hint(task, arguments), robust=True)
 
 
 def send_hint(task: str, arguments: Sequence[str | int]) -> None:
-    """Tell the workers now. A broker that does not answer costs time and loses nothing."""
+    """Tell the workers now. A broker that does not answer costs time and loses nothing.
+
+    After a failure no hint is sent for a moment, so that not every request pays that time.
+    """
+    global _silent_until
+    if time.monotonic() < _silent_until:
+        return
     try:
-        current_app.send_task(task, args=list(arguments))
+        current_app.send_task(task, args=list(arguments), expires=HINT_SECONDS)
     except (OperationalError, redis.RedisError, OSError) as error:
+        _silent_until = time.monotonic() + HINT_SECONDS
         logger.warning("hint_not_sent", task=task, error=str(error))
 
 
@@ -63,7 +80,7 @@ def signal_done(run_id: uuid.UUID) -> None:
 def wait_done(run_id: uuid.UUID, seconds: float) -> None:
     """Wait until the run is signalled as done, for `seconds` at most, or until Redis fails."""
     try:
-        redis_client().blpop([_done(run_id)], timeout=seconds)
+        redis_client(math.ceil(seconds)).blpop([_done(run_id)], timeout=seconds)
     except redis.RedisError as error:
         logger.warning("wait_failed", run=str(run_id), error=str(error))
 

@@ -4,6 +4,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 
 from memory import leases
+from memory.canonical import exact_json
 from memory.models import EntryOutcome, Lane, LogEntry, MemoryUser
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
@@ -14,17 +15,30 @@ KINDS = {
 }
 
 
+# A batch ends with the entry that makes it larger than this, as JSON.
+BATCH_BYTES = 2 * 1024 * 1024
+
+
 def pending(lane: Lane, limit: int) -> list[LogEntry]:
-    """Return the oldest entries of the lane's kinds that have no outcome yet, in their order."""
+    """Return the oldest entries of the lane's kinds that have no outcome yet, in their order.
+
+    At most `limit`, and fewer where they are large.
+    """
     decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
-    return list(
-        LogEntry.objects.filter(
-            ~Exists(decided),
-            user_id=lane.user_id,
-            kind__in=KINDS[LaneName(lane.name)],
-            seq__gt=lane.cursor_seq,
-        ).order_by("seq")[:limit]
-    )
+    found = LogEntry.objects.filter(
+        ~Exists(decided),
+        user_id=lane.user_id,
+        kind__in=KINDS[LaneName(lane.name)],
+        seq__gt=lane.cursor_seq,
+    ).order_by("seq")[:limit]
+    batch: list[LogEntry] = []
+    size = 0
+    for entry in found.iterator(chunk_size=100):
+        batch.append(entry)
+        size += len(exact_json(entry.data)) + len(entry.content or "")
+        if size > BATCH_BYTES:
+            break
+    return batch
 
 
 def advance(lane: Lane, seq: int) -> None:

@@ -54,11 +54,13 @@ def kept(row: Lane | Run) -> Iterator[None]:
     The renewing thread ends with its process, so a worker that is killed stops renewing.
     """
     stop = threading.Event()
+    # Once given back, the row has no owner; a late renewal must not lease it again.
+    mine = _mine(row).filter(lease_owner=row.lease_owner)
 
     def renew() -> None:
         try:
             while not stop.wait(settings.UAC_LEASE_SECONDS / 3):
-                if not _mine(row).update(lease_expires_at=timezone.now() + _duration()):
+                if not mine.update(lease_expires_at=timezone.now() + _duration()):
                     return
         finally:
             connection.close()

@@ -3,7 +3,7 @@
 import datetime
 import hashlib
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -178,6 +178,10 @@ def broken_links(user: MemoryUser) -> Iterable[str]:
             expected = entry.seq
         if entry.redacted_at is None and payload_hash(entry) != bytes(entry.payload_hash):
             yield f"entry {entry.seq}: its content is not what was hashed"
+        if entry.redacted_at is not None and any(
+            getattr(entry, name) is not None for name in (*PAYLOAD_FIELDS, "salt")
+        ):
+            yield f"entry {entry.seq}: it is redacted and has content"
         if entry_hash(previous, entry) != bytes(entry.hash):
             yield f"entry {entry.seq}: its hash does not follow from the entry before it"
         previous = bytes(entry.hash)
@@ -222,10 +226,19 @@ def coverage(user: MemoryUser) -> Coverage:
 
 
 def outcomes(user: MemoryUser, seqs: Iterable[int]) -> dict[int, EntryOutcome]:
-    """Return the outcomes of these entries by seq; a pending entry is not in it."""
+    """Return the outcomes of these entries by seq; a pending entry is not in it.
+
+    Of the checkpoint only its version is there: a whole one is large, and many entries share it.
+    """
+    decided = EntryOutcome.objects.filter(user=user, seq__in=list(seqs))
     return {
         outcome.seq: outcome
-        for outcome in EntryOutcome.objects.filter(user=user, seq__in=list(seqs)).select_related(
-            "checkpoint"
+        for outcome in decided.select_related("checkpoint").only(
+            "user", "seq", "outcome", "reason", "decided_at", "checkpoint__version"
         )
     }
+
+
+def all_decided(user: MemoryUser, seqs: Collection[int]) -> bool:
+    """Tell whether every one of these entries has an outcome."""
+    return EntryOutcome.objects.filter(user=user, seq__in=seqs).count() == len(seqs)

@@ -50,14 +50,20 @@ def queue(
     return run
 
 
-def supersede_queued_constraints(user: MemoryUser) -> None:
-    """Close the constraint runs that nobody has started: a newer version makes them pointless."""
-    Run.objects.filter(
+def queue_constraints(user: MemoryUser, checkpoint: Checkpoint) -> None:
+    """Have the constraints run on a new version.
+
+    A run that nobody has started yet moves on to it and keeps its place in the queue, so that
+    somebody who writes all the time still gets alerts.
+    """
+    waiting = Run.objects.filter(
         user=user,
         kind=RunKind.CONSTRAINTS,
         trigger=RunTrigger.CHECKPOINT,
         status=RunStatus.QUEUED,
-    ).update(status=RunStatus.DONE, outcome=RunOutcome.SUPERSEDED, finished_at=timezone.now())
+    )
+    if not waiting.update(checkpoint=checkpoint, instant=timezone.now()):
+        queue(user, RunKind.CONSTRAINTS, RunTrigger.CHECKPOINT, checkpoint=checkpoint)
 
 
 def claim(run_id: str) -> Run | None:
@@ -90,4 +96,4 @@ def finish(run: Run, result: Result) -> None:
         run.lease_owner = ""
         run.lease_expires_at = None
         run.save()
-        transaction.on_commit(lambda: signal_done(run.pk))
+        transaction.on_commit(lambda: signal_done(run.pk), robust=True)

@@ -37,13 +37,17 @@ def change_user(
     user: MemoryUser, *, time_zone: str | None = None, metadata: dict[str, Any] | None = None
 ) -> None:
     """Change what is given. The daily run of the constraints follows the time zone."""
-    if metadata is not None:
-        user.metadata = metadata
-    if time_zone is not None:
-        user.time_zone = time_zone
-        if user.constraints_due_at is not None:
-            user.constraints_due_at = next_daily_run(user, timezone.now())
-    user.save(update_fields=["metadata", "time_zone", "constraints_due_at"])
+    with transaction.atomic():
+        # The first checkpoint may set the daily run at this very moment.
+        locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        if metadata is not None:
+            locked.metadata = user.metadata = metadata
+        if time_zone is not None:
+            locked.time_zone = user.time_zone = time_zone
+            if locked.constraints_due_at is not None:
+                locked.constraints_due_at = next_daily_run(locked, timezone.now())
+        user.constraints_due_at = locked.constraints_due_at
+        locked.save(update_fields=["metadata", "time_zone", "constraints_due_at"])
 
 
 def next_daily_run(user: MemoryUser, after: datetime.datetime) -> datetime.datetime:

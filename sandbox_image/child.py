@@ -1,4 +1,4 @@
-"""The forked child that runs user code: its limits, and the answers that it writes."""
+"""The forked child that runs user code: its limits, and the answer that it writes."""
 
 import io
 import json
@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
@@ -50,14 +50,14 @@ class Limits:
 
 
 def fork(
-    items: Sequence[str],
+    item: str,
     work: Callable[[str], Any],
     limits: Limits,
     user_files: Container[str],
 ) -> tuple[int, int, int]:
-    """Start a child that answers the items, one line each; return its id and its two pipes.
+    """Start a child that answers one item with one line; return its id and its two pipes.
 
-    The pipes are the reading ends of its answers and of what it prints.
+    The pipes are the reading ends of its answer and of what it prints.
     """
     results_read, results_write = os.pipe()
     stdout_read, stdout_write = os.pipe()
@@ -66,12 +66,10 @@ def fork(
     if pid == 0:
         try:
             _confine(parent, results_write, stdout_write, limits)
-            for item in items:
-                _allow_cpu(limits)
-                answer = _answer(item, work, limits, user_files)
-                with suppress(Exception):  # user code may have closed or replaced it
-                    sys.stdout.flush()
-                _write(RESULT_DESCRIPTOR, answer)
+            answer = _answer(item, work, limits, user_files)
+            with suppress(Exception):  # user code may have closed or replaced it
+                sys.stdout.flush()
+            _write(RESULT_DESCRIPTOR, answer)
             os._exit(0)
         except MemoryError:  # so little is left that even saying so failed
             os._exit(CHILD_OUT_OF_MEMORY)
@@ -94,35 +92,30 @@ def _confine(parent: int, results: int, stdout: int, limits: Limits) -> None:
     os.dup2(stdout, 2)
     os.dup2(results, RESULT_DESCRIPTOR)
     os.closerange(RESULT_DESCRIPTOR + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    for kind, value in (
-        (resource.RLIMIT_AS, limits.memory_bytes),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NOFILE, 64),
-        (resource.RLIMIT_CORE, 0),
+    for kind, soft, hard in (
+        # At the soft limit comes SIGXCPU, which tells what happened; at the hard one SIGKILL.
+        (resource.RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1),
+        (resource.RLIMIT_AS, limits.memory_bytes, limits.memory_bytes),
+        (resource.RLIMIT_FSIZE, 0, 0),
+        (resource.RLIMIT_NOFILE, 64, 64),
+        (resource.RLIMIT_CORE, 0, 0),
         # No process and no thread: none is needed, and what cannot fork leaves nothing behind.
         # Zero also does not depend on what others run under the same user id.
-        (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_NPROC, 0, 0),
     ):
-        hard = resource.getrlimit(kind)[1]
-        allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (allowed, allowed))
+        allowed = resource.getrlimit(kind)[1]
+        if allowed == resource.RLIM_INFINITY:
+            allowed = hard
+        resource.setrlimit(kind, (min(soft, allowed), min(hard, allowed)))
     sys.stdout = sys.stderr = io.TextIOWrapper(
         io.FileIO(1, "w", closefd=False), encoding="utf-8", errors="backslashreplace"
     )
 
 
-def _allow_cpu(limits: Limits) -> None:
-    """Allow this process as much more CPU as one item may use."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    # The kernel counts whole seconds.
-    soft = max(1, round(used.ru_utime + used.ru_stime + limits.cpu_seconds))
-    resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
-
-
 def _answer(
     item: str, work: Callable[[str], Any], limits: Limits, user_files: Container[str]
 ) -> bytes:
-    """Do the work of one item and return its answer as a line, whatever user code raises."""
+    """Do the work of the item and return its answer as a line, whatever user code raises."""
     message: dict[str, Any]
     try:
         message = {"outcome": "ok", "result": work(item)}
@@ -139,14 +132,13 @@ def _answer(
         if message["error"]["path"] is None and item in user_files:
             message["error"]["path"] = item
         message["message"] = message["error"]["message"]
-    line = _line(item, message)
+    line = _line(message)
     if len(line) > limits.result_bytes + RESULT_SLACK:
-        line = _line(item, failure("result_limit", too_large(limits)))
+        line = _line(failure("result_limit", too_large(limits)))
     return line
 
 
-def _line(item: str, message: dict[str, Any]) -> bytes:
-    message["item"] = item
+def _line(message: dict[str, Any]) -> bytes:
     return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 

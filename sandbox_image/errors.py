@@ -27,6 +27,8 @@ def describe(error: BaseException, user_files: Container[str]) -> dict[str, Any]
         path, line = error.filename, error.lineno
     if isinstance(error, NotAValueError) and path is None and error.line is not None:
         path, line = QUERY, error.line
+    if type(line) is not int or not 0 <= line <= protocol.MAX_INTEGER:
+        line = None  # the user may raise a SyntaxError with anything in it
     message = _message(error)
     if not message and isinstance(error, AssertionError) and frames:
         message = protocol.storable(frames[-1].line or "")  # what was asserted

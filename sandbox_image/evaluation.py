@@ -215,13 +215,18 @@ class Evaluation:
                     f"the evidence {type(record).__name__} {record.key!r} is no record of the"
                     " state: name the records themselves, not copies of them"
                 )
+            if not protocol.are_sources(record.sources) or not isinstance(record.key, str):
+                raise NotAValueError(
+                    f"the evidence {type(record).__name__} {record.key!r} has sources that are no"
+                    " entries' numbers, or a key that is no text: leave both as they are"
+                )
             domain, collection = self._places[id(record)]
             evidence.append(
                 {
                     "class": type(record).__name__,
                     "domain": domain,
                     "collection": collection,
-                    "key": record.key,
+                    "key": protocol.storable(record.key),
                     "sources": list(record.sources),
                 }
             )

@@ -2,7 +2,7 @@
 
 Started as `python -s -S -B -m sandbox_image.runner`, it speaks frames (see uac/protocol.py) on
 its standard input and output, and ends when its input does. The project is loaded into this
-process and stays; every evaluation runs in a fork of it.
+process and stays; every query, constraint, test file and dump runs in a fork of it.
 """
 
 import fcntl

@@ -29,7 +29,7 @@ class HostGoneError(Exception):
 
 @dataclass
 class Report:
-    """What came of a request's items, and what they consumed together."""
+    """What came of a request's items, in their order, and what they consumed together."""
 
     results: list[dict[str, Any]] = field(default_factory=list)
     stdout: bytes = b""
@@ -38,13 +38,18 @@ class Report:
     cpu_seconds: float = 0.0
     memory_bytes: int = 0
 
-    def add(self, answer: dict[str, Any], size: int, limits: Limits) -> None:
-        """Add the answer for the next item unless all together became too large with it."""
-        if self.result_bytes + size > limits.result_bytes + RESULT_SLACK:
-            answer = {**failure("result_limit", too_large(limits)), "item": answer["item"]}
-        else:
-            self.result_bytes += size
-        self.results.append(answer)
+    def take(self, line: bytes, limits: Limits) -> dict[str, Any]:
+        """A child's answer, or a failure if all together would become too large with it.
+
+        ProtocolError if the line is no answer.
+        """
+        answer = protocol.decode(line)
+        if answer.get("outcome") not in protocol.OUTCOMES:
+            raise protocol.ProtocolError("no outcome")
+        if self.result_bytes + len(line) > limits.result_bytes + RESULT_SLACK:
+            return failure("result_limit", too_large(limits))
+        self.result_bytes += len(line)
+        return answer
 
     def usage(self) -> dict[str, Any]:
         """The part of an answer that tells what was printed and consumed."""
@@ -57,7 +62,10 @@ class Report:
 
 
 class Supervisor:
-    """Runs items of work in forked children, one child for as many as it survives."""
+    """Runs items of work, each in a forked child of its own.
+
+    What one of them does to the loaded project is gone before the next one starts.
+    """
 
     def __init__(self, host_descriptor: int) -> None:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -78,31 +86,27 @@ class Supervisor:
     ) -> Report:
         """The outcome of `work(item)` for every item, in order: {"item", "outcome", …}.
 
-        An item that takes its child along has the outcome of that; the items after it run in
-        another child. HostGoneError when the host left meanwhile.
+        An item that takes its child along has the outcome of that. HostGoneError when the host
+        left meanwhile.
         """
         report = Report()
         started = time.monotonic()
         deadline = started + limits.total_seconds
-        while len(report.results) < len(items):
-            remaining = items[len(report.results) :]
+        for item in items:
             if time.monotonic() < deadline:
-                pid, *pipes = fork(remaining, work, limits, user_files)
+                pid, *pipes = fork(item, work, limits, user_files)
                 results, stdout = map(_Pipe, pipes)
                 try:
-                    failed = self._watch(pid, results, stdout, remaining, report, limits, deadline)
+                    answer = self._watch(pid, results, stdout, report, limits, deadline)
                 finally:
                     results.close()
                     stdout.close()
                     kill_descendants()
             else:
-                failed = failure(
+                answer = failure(
                     "timeout", f"not run: the {limits.total_seconds:g} s of the request were over"
                 )
-            if failed is not None:
-                # Whatever follows the last item's answer makes that answer doubtful.
-                item = min(len(report.results), len(items) - 1)
-                report.results[item:] = [{**failed, "item": items[item]}]
+            report.results.append({**answer, "item": item})
         report.seconds = time.monotonic() - started
         return report
 
@@ -111,27 +115,27 @@ class Supervisor:
         pid: int,
         results: "_Pipe",
         stdout: "_Pipe",
-        items: Sequence[str],
         report: Report,
         limits: Limits,
         deadline: float,
-    ) -> dict[str, Any] | None:
-        """Collect a child's answers until it ends, or exceeds a limit and is killed.
+    ) -> dict[str, Any]:
+        """Watch a child until it ends, or exceeds a limit and is killed.
 
-        Returns the failure that left an item without an answer, if any.
+        Returns its answer, or the failure that left it without one or makes it doubtful.
         """
         poller = select.poll()
         poller.register(self._host, 0)  # tells only that it hung up
         poller.register(self._wakeup, select.POLLIN)
+        answer: dict[str, Any] | None = None
         failed: dict[str, Any] | None = None
-        answered = produced = 0
+        produced = 0
         allowed = min(limits.wall_seconds, limits.total_seconds)
-        item_deadline = min(deadline, time.monotonic() + limits.wall_seconds)
+        deadline = min(deadline, time.monotonic() + limits.wall_seconds)
         ended = False
         while failed is None and not ended:
             for pipe in (results, stdout):
                 pipe.watch_with(poller)
-            wait = max(0.0, item_deadline - time.monotonic())
+            wait = max(0.0, deadline - time.monotonic())
             if any(descriptor == self._host for descriptor, _ in poller.poll(wait * 1000)):
                 os.kill(pid, signal.SIGKILL)
                 raise HostGoneError
@@ -143,18 +147,9 @@ class Supervisor:
             report.stdout = (report.stdout + printed)[-limits.stdout_kept_bytes :]
             try:
                 for line in results.read_lines():
-                    answer = _checked(line)
-                    if answered and answer["item"] == items[answered - 1]:
-                        # The first of the two may be forged: the fault is that item's.
-                        report.results.pop()
-                        answered -= 1
+                    if answer is not None:  # either of the two may be forged
                         raise protocol.ProtocolError("two answers to one question")
-                    if answered == len(items) or answer["item"] != items[answered]:
-                        raise protocol.ProtocolError("not an answer to what was asked")
-                    report.add(answer, len(line), limits)
-                    answered += 1
-                    produced = 0
-                    item_deadline = min(deadline, time.monotonic() + limits.wall_seconds)
+                    answer = report.take(line, limits)
             except protocol.ProtocolError as error:
                 failed = failure("protocol_error", f"the child's answer: {error}")
             if produced > limits.stdout_produced_bytes:
@@ -163,18 +158,20 @@ class Supervisor:
                 )
             elif len(results.rest) > limits.result_bytes + RESULT_SLACK:
                 failed = failure("result_limit", too_large(limits))
-            elif not ended and time.monotonic() >= item_deadline:
+            elif not ended and time.monotonic() >= deadline:
                 failed = failure("timeout", f"took longer than {allowed:g} s")
         if not ended:
             os.kill(pid, signal.SIGKILL)
         _, status, used = os.wait4(pid, 0)
         report.cpu_seconds += used.ru_utime + used.ru_stime
         report.memory_bytes = max(report.memory_bytes, used.ru_maxrss * 1024)
-        if failed is None and answered < len(items):
-            failed = _ended_early(status, limits)
-        if failed is None and results.rest:
-            failed = failure("protocol_error", "the child's answer: it wrote more than that")
-        return failed
+        if failed is not None:
+            return failed
+        if answer is None:
+            return _ended_early(status, limits)
+        if results.rest:
+            return failure("protocol_error", "the child's answer: it wrote more than that")
+        return answer
 
 
 class _Pipe:
@@ -223,14 +220,6 @@ def _read_available(descriptor: int) -> bytes | None:
         return os.read(descriptor, READ_BYTES)
     except BlockingIOError:
         return None
-
-
-def _checked(line: bytes) -> dict[str, Any]:
-    """A child's answer; ProtocolError if the line is none."""
-    answer = protocol.decode(line)
-    if answer.get("outcome") not in protocol.OUTCOMES or "item" not in answer:
-        raise protocol.ProtocolError("no outcome of anything")
-    return answer
 
 
 def _ended_early(status: int, limits: Limits) -> dict[str, Any]:

@@ -143,14 +143,13 @@ class _Encoder:
     def record(self, value: Record, depth: int) -> dict[str, Any]:
         names = [field.name for field in dataclasses.fields(value)]
         own = [name for name in names if name not in ("key", "sources")]
-        if not isinstance(value.sources, (tuple, list)) or not all(
-            type(source) is int for source in value.sources
-        ):
-            raise NotAValueError(f"the sources of {value.key!r} are no tuple of integers")
+        if not protocol.are_sources(value.sources):
+            raise NotAValueError(f"the sources of {value.key!r} are no tuple of entries' numbers")
+        self.spend(8 * len(value.sources) + 2)
         return {
             "$record": self.text(type(value).__name__),
             "key": self.text(value.key),
-            "sources": self.items(value.sources, depth),
+            "sources": list(value.sources),
             "fields": self.fields(value, own, depth),
         }
 

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 from django.db import connection, connections
+from django.test.utils import setup_databases, teardown_databases
 from psycopg import sql
 from pytest_django.plugin import DjangoDbBlocker
 from rest_framework.test import APIClient
@@ -21,8 +22,12 @@ from workers import tasks
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """After the owner has created and migrated the test database, become the runtime role."""
+def django_db_setup(
+    django_test_environment: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[None]:
+    """As the owner create and migrate the test database, then become the runtime role."""
+    with django_db_blocker.unblock():
+        created = setup_databases(verbosity=0, interactive=False, aliases={"default": None})
     settings = connection.settings_dict
     owner = {name: settings[name] for name in ("USER", "PASSWORD")}
     runtime = urlsplit(SERVICES.postgres.runtime_url)
@@ -32,6 +37,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
         yield
         connection.close()
         settings.update(owner)
+        teardown_databases(created, verbosity=0)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import setup_logging, worker_init
+from celery.signals import beat_init, setup_logging, worker_init
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
 
@@ -18,8 +18,15 @@ def _keep_django_logging(**kwargs: Any) -> None:
     """Leave logging to Django's `LOGGING`: a connected receiver stops Celery from replacing it."""
 
 
+@beat_init.connect
 @worker_init.connect
 def _refuse_unsafe_start(**kwargs: Any) -> None:
+    from django.core.management.base import SystemCheckError
+
     from uac_site.checks import refuse_unsafe_start
 
-    refuse_unsafe_start()
+    try:
+        refuse_unsafe_start()
+    except SystemCheckError as error:
+        # Celery logs the exceptions of receivers and goes on; SystemExit is none of those.
+        raise SystemExit(str(error)) from None

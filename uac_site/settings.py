@@ -1,8 +1,8 @@
 """Settings, every one of them from the environment.
 
 A variable `NAME` may also be given as `NAME_FILE`, the path of a file that holds its value, so that
-secrets can be mounted instead of exported. The README lists the variables; `memory/checks.py` and
-`uac_site/checks.py` refuse combinations that are unsafe in production.
+secrets can be mounted instead of exported. The README lists the variables;
+`uac_site/checks.py` refuses combinations that are unsafe in production.
 """
 
 from pathlib import Path
@@ -53,7 +53,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "django_structlog.middlewares.RequestMiddleware",
+    "uac_site.request_log.RequestLog",
 ]
 
 ROOT_URLCONF = "uac_site.urls"
@@ -105,8 +105,8 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_TRANSPORT_OPTIONS = {
-    "socket_timeout": 10,
-    "socket_connect_timeout": 3,
+    "socket_timeout": 5,
+    "socket_connect_timeout": 2,
     "socket_keepalive": True,
 }
 # Publishing happens on a request's thread, after commit: fail fast, the dispatcher finds the work.

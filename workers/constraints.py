@@ -1,7 +1,7 @@
 """Constraint runs: what the constraints of a version find at an instant, and the alerts of it."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -19,16 +19,13 @@ from workers.sandbox.runner import ConstraintResult, FoundAlert, SandboxError
 
 # Stands for the project where it did not load, so that no constraint could run.
 PROJECT = "project"
-# A sandbox that breaks is tried again; one that breaks each time is the staff's to look at.
-MAX_ATTEMPTS = 3
+# A sandbox that breaks is tried again and again; from this try on the staff know of it.
+ATTEMPTS_BEFORE_ALERT = 3
 
 
 def execute(run: Run) -> None:
     """Run every constraint of the run's checkpoint, and bring the user's alerts in line."""
     assert run.checkpoint is not None
-    existing = [
-        f"constraints/{name}.py" for name in Outline.from_json(run.checkpoint.outline).constraints
-    ]
     started = time.monotonic()
     runner = ""
     try:
@@ -37,13 +34,16 @@ def execute(run: Run) -> None:
             ready = time.monotonic()
             ran = sandbox.run_constraints(now=run.instant, time_zone=run.user.time_zone)
     except SandboxError as error:
-        if is_infrastructure(error) and run.attempts < MAX_ATTEMPTS:
+        if is_infrastructure(error):
+            if run.attempts >= ATTEMPTS_BEFORE_ALERT:
+                with transaction.atomic():
+                    report_failure(run, error_json(error))
             raise
         _finish(
             run,
             [alerts.failure(PROJECT, error_json(error))],
             spoke=[],
-            existing=[*existing, PROJECT],
+            existing=_existing(run),
             result=runs.Result(
                 outcome=RunOutcome(error.outcome),
                 error=error_json(error),
@@ -58,7 +58,7 @@ def execute(run: Run) -> None:
         run,
         _findings(ran.results),
         spoke=[*(result.path for result in ran.results if result.error is None), PROJECT],
-        existing=[*existing, PROJECT],
+        existing=_existing(run),
         result=runs.Result(
             outcome=RunOutcome.USER_ERROR if failed else RunOutcome.OK,
             output={"constraints": [_result_json(result) for result in ran.results]},
@@ -73,6 +73,18 @@ def execute(run: Run) -> None:
             memory_bytes=ran.usage.memory_bytes,
         ),
     )
+
+
+def report_failure(run: Run, error: Mapping[str, Any]) -> None:
+    """Open an alert for the staff: the constraints cannot be run. Nothing is resolved by it."""
+    failure = alerts.failure(PROJECT, error)
+    alerts.apply(run, [failure], spoke=[], existing=_existing(run))
+
+
+def _existing(run: Run) -> list[str]:
+    assert run.checkpoint is not None
+    names = Outline.from_json(run.checkpoint.outline).constraints
+    return [*(f"constraints/{name}.py" for name in names), PROJECT]
 
 
 def _finish(

@@ -7,22 +7,25 @@ has locked, and a second hint for the same work finds it claimed or done.
 import datetime
 from typing import TypeVar
 
+from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from memory import leases, runs
-from memory.hints import send_hint
+from memory import checkpoints, leases, runs
+from memory.hints import HINT_SECONDS, send_hint
 from memory.models import Lane, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.models.users import LaneName
 from memory.users import next_daily_run
+from workers import constraints
 
 # How many rows of each kind one tick takes; the next tick takes more.
 BATCH = 500
-# A hint that was not heard within this time is given again.
-HINT_AGAIN = datetime.timedelta(seconds=10)
-MAX_RUN_ATTEMPTS = 5
+# A hint that was not heard within its life is given again.
+HINT_AGAIN = datetime.timedelta(seconds=HINT_SECONDS)
+# So many times as often as other runs are those of constraints tried before they are given up.
+CONSTRAINTS_PATIENCE = 20
 
 Hinted = TypeVar("Hinted", Lane, Run)
 
@@ -54,33 +57,49 @@ def queue_daily_runs() -> int:
             MemoryUser.objects.select_for_update(skip_locked=True, no_key=True, of=("self",))
             .filter(constraints_due_at__lte=now, head__isnull=False)
             .select_related("head")
+            .defer("head__tree", "head__edits", "head__verdict")
             .order_by("constraints_due_at")[:BATCH]
         )
         for user in due:
             user.constraints_due_at = next_daily_run(user, now)
             user.save(update_fields=["constraints_due_at"])
-            runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.DAILY, checkpoint=user.head)
+            if user.head and checkpoints.wants_constraints_run(user.head):
+                runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.DAILY, checkpoint=user.head)
     return len(due)
 
 
 def abandon_hopeless_runs() -> int:
-    """Close the runs that took their workers down again and again."""
-    now = timezone.now()
-    hopeless = Run.objects.exclude(status=RunStatus.DONE).filter(
-        leases.free(now), attempts__gte=MAX_RUN_ATTEMPTS
+    """Close the runs that were tried too often, and tell who waits for them.
+
+    Runs of the constraints are tried for hours: nobody asks for them again. Where they are given
+    up, the staff get an alert.
+    """
+    most = settings.UAC_MAX_ATTEMPTS
+    patient = Q(kind=RunKind.CONSTRAINTS, attempts__gte=most * CONSTRAINTS_PATIENCE)
+    hopeless = (
+        Run.objects.exclude(status=RunStatus.DONE)
+        .filter(leases.free(timezone.now()))
+        .filter(patient | (~Q(kind=RunKind.CONSTRAINTS) & Q(attempts__gte=most)))
+        .select_related("checkpoint")
     )
-    return hopeless.update(
-        status=RunStatus.DONE,
-        outcome=RunOutcome.ABANDONED,
-        finished_at=now,
-        token=F("token") + 1,
-        error={
+    abandoned = 0
+    for run in hopeless[:BATCH]:
+        error = {
             "type": "abandoned",
-            "message": f"given up after {MAX_RUN_ATTEMPTS} attempts; see the last error",
+            "message": f"given up after {run.attempts} attempts: {run.last_error or 'no error'}",
             "path": None,
             "line": None,
-        },
-    )
+            "infrastructure": True,
+        }
+        try:
+            with transaction.atomic():
+                if run.kind == RunKind.CONSTRAINTS:
+                    constraints.report_failure(run, error)
+                runs.finish(run, runs.Result(outcome=RunOutcome.ABANDONED, error=error))
+        except leases.LeaseLost:
+            continue
+        abandoned += 1
+    return abandoned
 
 
 def _hint(work: QuerySet[Hinted], task: str, argument: str) -> int:

@@ -10,7 +10,7 @@ def is_infrastructure(error: SandboxError) -> bool:
 
     Nobody's entry is rejected and no constraint called broken for that.
     """
-    return error.outcome in ("protocol_error", "killed")
+    return error.infrastructure
 
 
 def user_error_json(error: UserError) -> dict[str, Any]:
@@ -28,4 +28,10 @@ def error_json(error: SandboxError) -> dict[str, Any]:
     """Return why a request to a sandbox failed; a limit's outcome stands for the type."""
     if error.error is not None:
         return user_error_json(error.error)
-    return {"type": error.outcome, "message": error.message, "path": None, "line": None}
+    return {
+        "type": error.outcome,
+        "message": error.message,
+        "path": None,
+        "line": None,
+        "infrastructure": error.infrastructure,
+    }

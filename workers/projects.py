@@ -1,6 +1,6 @@
 """Loading a version of a user's project into a sandbox."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from memory import checkpoints
@@ -12,7 +12,26 @@ from workers.sandbox.runner import Sandbox, open_sandbox
 @contextmanager
 def loaded(checkpoint: Checkpoint) -> Iterator[Sandbox]:
     """Open a sandbox with this version resident in it; raises SandboxError."""
+    bytecode = bytecode_of(checkpoint)
     with open_sandbox() as sandbox:
-        modules = checkpoints.read_modules(checkpoint, image_digest())
-        sandbox.load(modules.sources, bytecode=modules.bytecode)
+        sandbox.load(bytecode=bytecode)
         yield sandbox
+
+
+def bytecode_of(
+    checkpoint: Checkpoint | None, *, without: Collection[str] = ()
+) -> Mapping[str, str]:
+    """Return path → bytecode of a version's files, without those paths; raises SandboxError.
+
+    What this image has not compiled yet (all of it, after an upgrade) is compiled now and kept.
+    """
+    if checkpoint is None:
+        return {}
+    modules = checkpoints.read_modules(checkpoint, image_digest(), without=without)
+    if not modules.sources:
+        return modules.bytecode
+    # A sandbox that compiles executes nothing of anybody's, so its bytecode can be trusted.
+    with open_sandbox() as sandbox:
+        compiled = sandbox.compile(modules.sources)
+    checkpoints.store_bytecode(checkpoint, compiled, image_digest())
+    return {**modules.bytecode, **compiled}

@@ -77,7 +77,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
             .annotate(
                 first_edit=KeyTransform(0, "edits"),
                 edit_count=Func(
-                    "edits", function="jsonb_array_length", output_field=IntegerField()
+                    "edits", function="json_array_length", output_field=IntegerField()
                 ),
             )
         )

@@ -52,6 +52,7 @@ _TONES = {
     "output_limit": "bad",
     "result_limit": "bad",
     "killed": "bad",
+    "input_limit": "bad",
     "protocol_error": "bad",
     "abandoned": "bad",
     # Checks of the gate, files of a version, work, keys.

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from memory import checkpoints, runs
 from memory.api import waiting
-from memory.api.runs import RunSerializer
+from memory.api.runs import RunSerializer, status_of
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
 from memory.models import Checkpoint, MemoryUser, Run
@@ -99,7 +99,12 @@ class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
         """Return the user's versions."""
         if getattr(self, "swagger_fake_view", False):
             return Checkpoint.objects.none()
-        return Checkpoint.objects.filter(user=self.memory_user()).select_related("parent")
+        return (
+            Checkpoint.objects.filter(user=self.memory_user())
+            .select_related("parent")
+            .defer("tree", "outline", "edits")
+            .defer("parent__tree", "parent__outline", "parent__edits", "parent__verdict")
+        )
 
     @extend_schema(
         request=ProposalSerializer,
@@ -126,8 +131,7 @@ def propose(user: MemoryUser, edits: list[dict[str, Any]], limit: float) -> Resp
     run = waiting.for_run(run, limit)
     if run.status != RunStatus.DONE:
         return Response(RunSerializer(run).data, status=status.HTTP_202_ACCEPTED)
-    accepted = run.outcome == RunOutcome.OK
-    return Response(decision(run), status=200 if accepted else 422)
+    return Response(decision(run), status=status_of(run))
 
 
 def decision(run: Run) -> dict[str, Any]:

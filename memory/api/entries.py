@@ -232,7 +232,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
             raise Unprocessable(str(conflict)) from None
         records = {entry.seq for entry in entries if entry.kind == EntryKind.RECORD}
         if limit and records:
-            waiting.until(lambda: len(log.outcomes(user, records)) == len(records), limit)
+            waiting.until(lambda: log.all_decided(user, records), limit)
         serialized = self._serialize(entries)
         return Response(
             {

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.conf import settings
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.http import Http404
 from rest_framework import exceptions, status
 from rest_framework.response import Response
@@ -25,8 +26,21 @@ class Unprocessable(exceptions.APIException):
     default_code = "unprocessable"
 
 
+class PayloadTooLarge(exceptions.APIException):
+    """The body is larger than the server takes (413)."""
+
+    status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
+    default_code = "too_large"
+
+    def __init__(self) -> None:
+        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        super().__init__(f"The body may have {limit} bytes at most; send it in parts.")
+
+
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
     """Turn an exception of a view into problem details; None leaves it to Django (500)."""
+    if isinstance(error, RequestDataTooBig):
+        error = PayloadTooLarge()
     response = rest_exception_handler(error, dict(context))
     if response is None:
         return None

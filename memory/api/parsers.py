@@ -1,12 +1,15 @@
 """Request bodies: JSON that PostgreSQL can store and everybody reads alike."""
 
-import codecs
 import json
+import math
 from collections.abc import Mapping
 from typing import IO, Any
 
+from django.conf import settings
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import JSONParser
+
+from memory.api.errors import PayloadTooLarge
 
 MAX_DEPTH = 32
 
@@ -21,9 +24,11 @@ class StrictJSONParser(JSONParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
         """Return the body's value; raises ParseError that says what is wrong and where."""
+        body = stream.read(settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1)
+        if len(body) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+            raise PayloadTooLarge()
         try:
-            text = codecs.getreader("utf-8")(stream).read()
-            value = json.loads(text, parse_constant=_refuse, object_pairs_hook=_object)
+            value = json.loads(body.decode(), parse_constant=_refuse, object_pairs_hook=_object)
         except RecursionError:
             raise ParseError(f"The JSON is nested deeper than {MAX_DEPTH} levels.") from None
         except ValueError as error:
@@ -55,6 +60,9 @@ def _check(value: Any, *, path: str, depth: int) -> None:
             raise ParseError(
                 f"{path or 'The body'} has a lone surrogate, which is no Unicode text; remove it."
             )
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise ParseError(f"{path or 'The body'} is a number too large for a float.")
     elif isinstance(value, list):
         for index, item in enumerate(value):
             _check(item, path=f"{path}[{index}]", depth=depth + 1)

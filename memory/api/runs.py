@@ -62,10 +62,28 @@ class RunFilter(django_filters.FilterSet):
         fields = ["kind", "status", "outcome"]
 
 
-class UserRuns(UserScopedView, generics.ListAPIView[Run]):
-    """The runs of one user, newest first."""
+class RunSummarySerializer(RunSerializer):
+    """A run as the lists show it: without what went in and came out."""
 
-    serializer_class = RunSerializer
+    class Meta(RunSerializer.Meta):
+        fields = [name for name in RunSerializer.Meta.fields if name not in ("input", "output")]
+
+
+def with_version(found: QuerySet[Run]) -> QuerySet[Run]:
+    """Join the users and, of the checkpoints, what an answer names."""
+    return found.select_related("user", "checkpoint").defer(
+        "checkpoint__tree",
+        "checkpoint__outline",
+        "checkpoint__edits",
+        "checkpoint__verdict",
+        "user__metadata",
+    )
+
+
+class UserRuns(UserScopedView, generics.ListAPIView[Run]):
+    """The runs of one user, newest first, without their input and output."""
+
+    serializer_class = RunSummarySerializer
     filterset_class = RunFilter
     ordering = ["-queued_at", "id"]
 
@@ -73,7 +91,7 @@ class UserRuns(UserScopedView, generics.ListAPIView[Run]):
         """Return the user's runs."""
         if getattr(self, "swagger_fake_view", False):
             return Run.objects.none()
-        return Run.objects.filter(user=self.memory_user()).select_related("user", "checkpoint")
+        return with_version(Run.objects.filter(user=self.memory_user())).defer("output", "input")
 
 
 class OneRun(generics.RetrieveAPIView[Run]):
@@ -86,9 +104,9 @@ class OneRun(generics.RetrieveAPIView[Run]):
         """Return the runs of the caller's workspace."""
         if getattr(self, "swagger_fake_view", False):
             return Run.objects.none()
-        return Run.objects.filter(
-            user__workspace=principal_of(self.request).workspace
-        ).select_related("user", "checkpoint")
+        return with_version(
+            Run.objects.filter(user__workspace=principal_of(self.request).workspace)
+        )
 
 
 class QuerySerializer(StrictSerializer):
@@ -127,14 +145,19 @@ class Query(UserScopedView):
 
     @extend_schema(
         request=QuerySerializer,
-        responses={200: AnswerSerializer, 202: RunSerializer, 422: AnswerSerializer},
+        responses={
+            200: AnswerSerializer,
+            202: RunSerializer,
+            422: AnswerSerializer,
+            503: AnswerSerializer,
+        },
         parameters=[waiting.WAIT],
     )
     def post(self, request: Request, user_id: str) -> Response:
         """Run the code on the user's newest version and return the value.
 
         200 with the value; 422 with the outcome and the error where the code failed or hit a
-        limit; 202 with the run where it was not done in time.
+        limit; 503 where the server failed; 202 with the run where it was not done in time.
         """
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
         body = QuerySerializer(data=request.data)
@@ -155,7 +178,16 @@ class Query(UserScopedView):
         run = waiting.for_run(run, limit)
         if run.status != RunStatus.DONE:
             return Response(RunSerializer(run).data, status=status.HTTP_202_ACCEPTED)
-        return Response(answer(run), status=200 if run.outcome == RunOutcome.OK else 422)
+        return Response(answer(run), status=status_of(run))
+
+
+def status_of(run: Run) -> int:
+    """Return 200 for a run that succeeded, 503 where the server failed, else 422."""
+    if run.outcome == RunOutcome.OK:
+        return status.HTTP_200_OK
+    if run.error and run.error.get("infrastructure"):
+        return status.HTTP_503_SERVICE_UNAVAILABLE
+    return status.HTTP_422_UNPROCESSABLE_ENTITY
 
 
 def answer(run: Run) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from memory.api.authentication import Principal
 from memory.api.errors import Conflict
 from memory.api.serializers import StrictSerializer
 from memory.models import MemoryUser
-from memory.models.users import validate_time_zone
+from memory.models.users import USER_ID_PATTERN, validate_time_zone
 from memory.users import UserExists, change_user, create_user
 
 
@@ -26,19 +26,29 @@ def principal_of(request: Request) -> Principal:
     return request.user
 
 
+def with_head(users: QuerySet[MemoryUser]) -> QuerySet[MemoryUser]:
+    """Join the heads, without what is large in them and not asked of every request."""
+    return users.select_related("head").defer("head__edits", "head__verdict")
+
+
 class UserScopedView(APIView):
     """A view under `/v1/users/{user_id}/`."""
 
     def memory_user(self) -> MemoryUser:
         """Return the addressed user of the caller's workspace; raises Http404."""
-        try:
-            return MemoryUser.objects.select_related("head").get(
-                workspace=principal_of(self.request).workspace, user_id=self.kwargs["user_id"]
+        user_id = self.kwargs["user_id"]
+        user = None
+        if USER_ID_PATTERN.fullmatch(user_id):
+            user = (
+                with_head(MemoryUser.objects.all())
+                .filter(workspace=principal_of(self.request).workspace, user_id=user_id)
+                .first()
             )
-        except MemoryUser.DoesNotExist:
+        if user is None:
             raise Http404(
                 "There is no such user in this workspace; create it with POST /v1/users/."
-            ) from None
+            )
+        return user
 
 
 class NewUserSerializer(StrictSerializer):
@@ -114,9 +124,9 @@ class Users(generics.ListAPIView[MemoryUser]):
         """Return the users of the caller's workspace."""
         if getattr(self, "swagger_fake_view", False):
             return MemoryUser.objects.none()
-        return MemoryUser.objects.filter(
-            workspace=principal_of(self.request).workspace
-        ).select_related("head")
+        return with_head(
+            MemoryUser.objects.filter(workspace=principal_of(self.request).workspace)
+        ).defer("head__tree", "head__outline")
 
     @extend_schema(request=NewUserSerializer, responses={201: UserDetailSerializer})
     def post(self, request: Request) -> Response:

@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from memory.models.fields import ExactJSONField
 from memory.models.users import MemoryUser
 
 
@@ -63,7 +64,7 @@ class Checkpoint(models.Model):
     outline = models.JSONField(help_text="The project without its records: memory.project.Outline.")
     seen_seq = models.BigIntegerField(help_text="The newest entry considered.")
     origin = models.CharField(max_length=16, choices=Origin.choices)
-    edits = models.JSONField(help_text="What changed, each edit with the entries that it rests on.")
+    edits = ExactJSONField(help_text="What changed, each edit with the entries that it rests on.")
     verdict = models.JSONField(help_text="What the gate checked and found.")
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -5,6 +5,7 @@ import uuid
 from django.db import models
 
 from memory.models.checkpoints import Checkpoint
+from memory.models.fields import ExactJSONField
 from memory.models.leased import LeasedWork
 from memory.models.users import MemoryUser
 
@@ -45,6 +46,7 @@ class RunOutcome(models.TextChoices):
     OUTPUT_LIMIT = "output_limit", "output limit"
     RESULT_LIMIT = "result_limit", "result limit"
     KILLED = "killed", "killed"
+    INPUT_LIMIT = "input_limit", "project too large"
     PROTOCOL_ERROR = "protocol_error", "invalid answer of the sandbox"
     ABANDONED = "abandoned", "given up after repeated failures of the server"
 
@@ -60,11 +62,11 @@ class Run(LeasedWork):
         Checkpoint, null=True, on_delete=models.PROTECT, related_name="runs"
     )
     instant = models.DateTimeField(help_text="What the code is told is now.")
-    input = models.JSONField(default=dict)
+    input = ExactJSONField(default=dict)
 
     status = models.CharField(max_length=16, choices=RunStatus.choices, default=RunStatus.QUEUED)
     outcome = models.CharField(max_length=16, choices=RunOutcome.choices, blank=True, default="")
-    output = models.JSONField(null=True)
+    output = ExactJSONField(null=True)
     error = models.JSONField(null=True)
     stdout = models.TextField(blank=True, default="")
     runner = models.CharField(max_length=32, blank=True, default="")

@@ -28,7 +28,7 @@ class Scope(models.TextChoices):
 
 
 class ApiKey(models.Model):
-    """A key of one workspace. Only a keyed hash of its secret is kept: see `memory.api_keys`."""
+    """A key of one workspace. Only a keyed hash of its secret is kept: see `memory.workspaces`."""
 
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="api_keys")
     name = models.CharField(max_length=100, help_text="What uses this key.")

@@ -24,6 +24,7 @@ OUTCOMES = (
     "out_of_memory",
     "output_limit",  # printed too much
     "result_limit",  # the result is too large or too deep
+    "input_limit",  # the project is larger than a frame
     "killed",  # the process ended without an answer
     "protocol_error",  # an answer, or a request, that makes no sense
 )
@@ -32,6 +33,8 @@ HEADER_BYTES = 4
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 160  # of JSON; typed JSON needs up to three levels for one of the user's
 MAX_SAFE_INTEGER = 2**53 - 1
+MAX_INTEGER = 2**63 - 1  # of a database
+MAX_SOURCES = 100_000  # of one record
 
 # Text that a database or a UTF-8 stream cannot hold: half a surrogate pair, and the null character.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -41,15 +44,24 @@ class ProtocolError(ValueError):
     """A frame or a value that the protocol does not allow."""
 
 
+class FrameTooLargeError(ProtocolError):
+    """A message has more bytes than a frame may have."""
+
+    def __init__(self, size: int, allowed: int) -> None:
+        super().__init__(f"a frame of {size} bytes: at most {allowed} are allowed")
+        self.size = size
+        self.allowed = allowed
+
+
 def encode_frame(message: Mapping[str, Any]) -> bytes:
-    """A message as one frame; ProtocolError if it is too large or no JSON."""
+    """A message as one frame; FrameTooLargeError, or ProtocolError if it is no JSON."""
     try:
         text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         body = text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"not a message: {error}") from None
     if len(body) > MAX_FRAME_BYTES:
-        raise ProtocolError(f"a frame of {len(body)} bytes: at most {MAX_FRAME_BYTES} are allowed")
+        raise FrameTooLargeError(len(body), MAX_FRAME_BYTES)
     return struct.pack(">I", len(body)) + body
 
 
@@ -68,7 +80,7 @@ def read_frame(
         raise ProtocolError("the stream ended within a frame")
     (length,) = struct.unpack(">I", header)
     if length > max_bytes:
-        raise ProtocolError(f"a frame of {length} bytes: at most {max_bytes} are allowed")
+        raise FrameTooLargeError(length, max_bytes)
     body = read(length)
     if len(body) < length:
         raise ProtocolError("the stream ended within a frame")
@@ -97,6 +109,15 @@ def is_storable(text: str) -> bool:
 def storable(text: str) -> str:
     """The text with a replacement mark for every character that cannot be stored."""
     return _UNSTORABLE.sub("\ufffd", text)
+
+
+def are_sources(value: object) -> bool:
+    """Whether a value can be the sources of a record: numbers of entries, and not too many."""
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) <= MAX_SOURCES
+        and all(type(source) is int and 1 <= source <= MAX_INTEGER for source in value)
+    )
 
 
 def _no_constant(name: str) -> float:
@@ -192,6 +213,8 @@ def _duration(form: dict[str, Any]) -> list[Any]:
     _exactly(form, "$duration")
     if isinstance(form["$duration"], bool) or not isinstance(form["$duration"], (int, float)):
         raise TypeError
+    if abs(form["$duration"]) > MAX_SAFE_INTEGER:
+        raise ValueError
     return []
 
 
@@ -223,9 +246,7 @@ def _object(form: dict[str, Any]) -> list[Any]:
 def _record(form: dict[str, Any]) -> list[Any]:
     _exactly(form, "$record", "key", "sources", "fields")
     _texts(form, "$record", "key")
-    if not isinstance(form["sources"], list) or not all(
-        type(source) is int for source in form["sources"]
-    ):
+    if not are_sources(form["sources"]):
         raise TypeError
     return list(form["fields"].values())
 

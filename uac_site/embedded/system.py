@@ -57,9 +57,12 @@ class System:
             raise ProcessFailed(f"manage.py {command} failed:\n{end}")
         return finished.stdout
 
-    def start(self, name: str) -> None:
-        """Start a process that was stopped or killed, and wait until it is ready."""
-        self.processes[name].start()
+    def start(self, *names: str) -> None:
+        """Start processes that were stopped or killed, side by side; wait until all are ready."""
+        for name in names:
+            self.processes[name].launch()
+        for name in names:
+            self.processes[name].wait_until_ready()
 
     def stop(self, name: str) -> None:
         """Stop one process as an operator would."""
@@ -123,8 +126,11 @@ def running_system(
         commands: dict[str, list[str]] = {}
         if web:
             commands["web"] = _web(port)
+        # Sandboxes compute: more of them at a time than processors would only starve the web.
+        threads = max(1, (os.cpu_count() or 1) // max(1, sandbox_workers))
         for number in range(1, sandbox_workers + 1):
-            commands[f"sandbox-{number}"] = _worker(f"sandbox-{number}", "sandbox", "threads", 4)
+            name = f"sandbox-{number}"
+            commands[name] = _worker(name, "sandbox", "threads", threads)
         for number in range(1, default_workers + 1):
             commands[f"default-{number}"] = _worker(f"default-{number}", "default", "prefork", 1)
         if beat:
@@ -195,7 +201,7 @@ def _web_answers(port: int) -> Callable[[ManagedProcess], bool]:
 
 
 def _celery_says_ready(process: ManagedProcess) -> bool:
-    sign = "beat: Starting" if process.name == "beat" else " ready."
+    sign = "beat: Starting" if "beat" in process.command else " ready."
     return sign in process.output()
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from django.utils import timezone
 
-from memory import checkpoints
 from memory.canonical import canonical_json
 from memory.models import Checkpoint, MemoryUser
 from memory.project import Change, ProjectError, Record, RecordId
@@ -22,7 +21,7 @@ from memory.project.parse import parse_state
 from memory.project.typed import encode
 from workers.checkpointing.policy import check_policy
 from workers.errors import error_json, is_infrastructure, user_error_json
-from workers.projects import loaded
+from workers.projects import bytecode_of, loaded
 from workers.sandbox.image import image_digest
 from workers.sandbox.runner import ConstraintRun, Sandbox, SandboxError, open_sandbox
 
@@ -69,9 +68,8 @@ class Verdict:
         """Say in one line what failed first; empty if nothing did."""
         for check in self.checks:
             for finding in check.findings:
-                place = (
-                    f"{finding['path']}:{finding.get('line') or 1}: " if "path" in finding else ""
-                )
+                path = finding.get("path")
+                place = f"{path}:{finding.get('line') or 1}: " if path else ""
                 return f"{check.name}: {place}{finding['message']}"
         return ""
 
@@ -125,7 +123,8 @@ def judge(
     try:
         _execute(user, parent, change, sources, verdict, judge_code=judge_code)
     except SandboxError as error:
-        if is_infrastructure(error):
+        # Without anybody's code to judge, slowness is the machine's.
+        if is_infrastructure(error) or (error.outcome == "timeout" and not judge_code):
             raise GateUnavailable(str(error)) from error
         verdict.checks.append(Check("execution", [_finding(error_json(error))]))
     return verdict
@@ -161,10 +160,9 @@ def _loss(change: Change, sources: Mapping[str, str]) -> Iterator[dict[str, Any]
             after |= {RecordId(domain, collection, key): record for key, record in by_key.items()}
         for collection, records in change.previous_records_in(path).items():
             before |= {RecordId(domain, collection, record.key): record for record in records}
+    retired = set(change.retired)
     expected = {
-        record_id: record
-        for record_id, record in before.items()
-        if record_id not in set(change.retired)
+        record_id: record for record_id, record in before.items() if record_id not in retired
     }
     expected |= {record_id: placed.record for record_id, placed in change.records.items()}
     for record_id in sorted(expected.keys() | after.keys()):
@@ -199,12 +197,12 @@ def _execute(
     compiled = time.monotonic()
     verdict.timings["compile"] = compiled - started
 
-    unchanged = checkpoints.read_modules(parent, verdict.image_digest, without=change.files.keys())
+    bytecode = {**bytecode_of(parent, without=change.files.keys()), **verdict.bytecode}
     with ExitStack() as stack:
         sandboxes = []
         for seed in HASH_SEEDS if judge_code else HASH_SEEDS[:1]:
             sandbox = stack.enter_context(open_sandbox(hash_seed=seed))
-            sandbox.load(unchanged.sources, bytecode={**unchanged.bytecode, **verdict.bytecode})
+            sandbox.load(bytecode=bytecode)
             sandboxes.append(sandbox)
         verdict.timings["load"] = time.monotonic() - compiled
         verdict.checks.append(Check("execution", list(_state(sandboxes[0], change))))
@@ -265,18 +263,25 @@ def _constraints(
         return
     now = timezone.now()
     ran = [sandbox.run_constraints(now=now, time_zone=user.time_zone) for sandbox in sandboxes]
-    failed = [result for result in ran[0].results if result.error is not None]
-    old = [result.path for result in failed if result.path not in change.files]
+    failed = {
+        result.path: result.error
+        for run in ran
+        for result in run.results
+        if result.error is not None
+    }
+    old = [path for path in failed if path not in change.files]
     failed_before = set(_failing(parent, old, user, now)) if old and parent else set()
-    for result in failed:
-        if result.error is not None and result.path not in failed_before:
-            yield _finding({**user_error_json(result.error), "path": result.path})
+    for path, error in failed.items():
+        if path not in failed_before:
+            yield _finding({**user_error_json(error), "path": path})
     for path in _paths_that_differ(ran):
-        yield {
-            "path": path,
-            "code": "not_deterministic",
-            "message": "finds other alerts when sets are ordered otherwise; sort what you iterate",
-        }
+        if path not in failed:
+            yield {
+                "path": path,
+                "code": "not_deterministic",
+                "message": "finds other alerts when sets are ordered otherwise; sort what you"
+                " iterate",
+            }
 
 
 def _failing(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import inflect  # noqa: F401
 import structlog
 from django.conf import settings
+from django.db import DatabaseError
 
 from memory import checkpoints, lanes, leases
 from memory.checkpoints import Candidate, Decision, HeadMoved
@@ -164,21 +165,37 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
                 continue
             try:
                 compiled = compile_record(project, statements[entry.seq])
-            except EditError as error:
-                rejected[entry.seq] = str(error)
+            except DatabaseError:
+                raise
+            except Exception as error:
+                rejected[entry.seq] = _refusal(entry, error)
                 continue
             try:
                 for edit in compiled:
                     apply(project, edit)
-            except EditError as error:
+            except DatabaseError:
+                raise
+            except Exception as error:
                 # Some of its edits are in the project already: start again without the entry.
-                rejected[entry.seq] = str(error)
+                rejected[entry.seq] = _refusal(entry, error)
                 break
             edits += compiled
         else:
             change = project.change()
             verdict = gate.judge(user, user.head, change) if change.files else gate.Verdict()
             return _Draft(change, edits, rejected, verdict)
+
+
+def _refusal(entry: LogEntry, error: Exception) -> str:
+    """Say why an entry could not become edits.
+
+    What is no EditError is a fault of ours. It would be the same at every try, and one entry must
+    not block a user: the entry is rejected, kept in the log, and the fault is in the server's log.
+    """
+    if isinstance(error, EditError):
+        return str(error)
+    logger.error("entry_failed", user=entry.user_id, seq=entry.seq, error=type(error).__name__)
+    return f"the server failed on this entry ({type(error).__name__})"
 
 
 def _record_entry(entry: LogEntry) -> RecordEntry:

@@ -121,8 +121,8 @@ class ChannelSandbox:
         with self._checking():
             result = _take(answer, "result", dict)
             return Loaded(
-                modules=_take(result, "modules", int),
-                executed=_take(result, "executed", int),
+                modules=_integer(result, "modules"),
+                executed=_integer(result, "executed"),
                 usage=_usage(answer),
             )
 
@@ -206,7 +206,7 @@ class ChannelSandbox:
             counts = _take(result, "counts", dict)
             for domain in counts:
                 for collection in _take(counts, domain, dict):
-                    _take(counts[domain], collection, int)
+                    _integer(counts[domain], collection)
             records = _take(result, "records", dict)
             if paths is not None and records.keys() != set(paths):
                 raise ProtocolError("records of other files than asked for")
@@ -241,17 +241,27 @@ class ChannelSandbox:
                 raise ProtocolError("no outcome")
             usage = _usage(answer) if "stdout" in answer else None
             error = _error(answer.get("error"))
-        raise SandboxError(outcome, message, error, usage)
+        # No user code loops while it is compiled or loaded: the machine is slow.
+        slow = outcome == "timeout" and operation in ("compile", "load")
+        raise SandboxError(outcome, message, error, usage, infrastructure=slow)
 
     def _exchange(
         self, request: dict[str, Any] | None, seconds: float, max_bytes: int
     ) -> dict[str, Any]:
         """Send a frame, if one is given, and return the next one that comes back."""
         if not self._alive:
-            raise SandboxError("killed", "the sandbox has ended: open another one")
-        try:
+            raise SandboxError(
+                "killed", "the sandbox has ended: open another one", infrastructure=True
+            )
+        try:  # the caller's request: one that is no frame is not sent, and the sandbox lives on
             data = protocol.encode_frame(request) if request is not None else b""
-        except ProtocolError as error:  # the caller's request; the sandbox never saw it
+        except protocol.FrameTooLargeError as error:
+            raise SandboxError(
+                "input_limit",
+                f"the project, or the code to run on it, has {error.size} bytes as it is sent to"
+                f" the sandbox: at most {error.allowed} are allowed",
+            ) from None
+        except ProtocolError as error:
             raise SandboxError("protocol_error", str(error)) from None
         deadline = time.monotonic() + seconds
         try:
@@ -265,6 +275,8 @@ class ChannelSandbox:
             raise self._broken("killed", "the sandbox ended") from None
         except ProtocolError as error:
             raise self._broken("protocol_error", str(error)) from None
+        except OSError as error:
+            raise self._broken("killed", f"the channel to the sandbox failed: {error}") from error
         except BaseException:
             # Interrupted halfway, the stream is out of step: a later answer would be this one's.
             self._break()
@@ -279,7 +291,7 @@ class ChannelSandbox:
 
     def _broken(self, outcome: str, message: str) -> SandboxError:
         self._break()
-        return SandboxError(outcome, message)
+        return SandboxError(outcome, message, infrastructure=True)
 
     @contextmanager
     def _checking(self) -> Iterator[None]:
@@ -317,9 +329,18 @@ def _take_objects(value: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 def _number(value: dict[str, Any], name: str) -> float:
     found = value.get(name)
-    if isinstance(found, bool) or not isinstance(found, (int, float)) or found < 0:
-        raise ProtocolError(f"{name} is no number from zero on")
+    if isinstance(found, bool) or not isinstance(found, (int, float)):
+        raise ProtocolError(f"{name} is no number")
+    if not 0 <= found <= protocol.MAX_INTEGER:  # which is false of what is not finite
+        raise ProtocolError(f"{name} is no number from 0 to {protocol.MAX_INTEGER}")
     return float(found)
+
+
+def _integer(value: dict[str, Any], name: str) -> int:
+    found = _take(value, name, int)
+    if not 0 <= found <= protocol.MAX_INTEGER:
+        raise ProtocolError(f"{name} is no integer from 0 to {protocol.MAX_INTEGER}")
+    return found
 
 
 def _usage(answer: dict[str, Any]) -> Usage:
@@ -327,7 +348,7 @@ def _usage(answer: dict[str, Any]) -> Usage:
         stdout=_take(answer, "stdout", str),
         seconds=_number(answer, "seconds"),
         cpu_seconds=_number(answer, "cpu_seconds"),
-        memory_bytes=int(_number(answer, "memory_bytes")),
+        memory_bytes=_integer(answer, "memory_bytes"),
     )
 
 
@@ -340,7 +361,7 @@ def _error(value: Any) -> UserError | None:
         type=_take(value, "type", str),
         message=_take(value, "message", str),
         path=None if value.get("path") is None else _take(value, "path", str),
-        line=None if value.get("line") is None else _take(value, "line", int),
+        line=None if value.get("line") is None else _integer(value, "line"),
         traceback=_take(value, "traceback", str),
     )
 
@@ -371,8 +392,8 @@ def _alert(value: dict[str, Any]) -> FoundAlert:
 
 def _evidence(value: dict[str, Any]) -> Evidence:
     sources: list[Any] = _take(value, "sources", list)
-    if not all(type(source) is int for source in sources):
-        raise ProtocolError("sources are no integers")
+    if not protocol.are_sources(sources):
+        raise ProtocolError("sources are no numbers of entries, or too many")
     return Evidence(
         class_name=_take(value, "class", str),
         domain=_take(value, "domain", str),

@@ -30,8 +30,16 @@ READ_BYTES = 1024 * 1024
 
 @contextmanager
 def open_sandbox(*, hash_seed: int = 0) -> Iterator[Sandbox]:
-    """A fresh sandbox in a process of its own, gone with all its processes afterwards."""
-    channel = ProcessChannel(hash_seed)
+    """A fresh sandbox in a process of its own, gone with all its processes afterwards.
+
+    Raises SandboxError when it does not start.
+    """
+    try:
+        channel = ProcessChannel(hash_seed)
+    except OSError as error:
+        raise SandboxError(
+            "killed", f"the sandbox did not start: {error}", infrastructure=True
+        ) from error
     try:
         try:
             sandbox = ChannelSandbox(
@@ -41,8 +49,9 @@ def open_sandbox(*, hash_seed: int = 0) -> Iterator[Sandbox]:
                 hash_seed=hash_seed,
             )
         except SandboxError as error:
+            said = f"; it said: {channel.last_words}" if channel.last_words else ""
             raise SandboxError(
-                error.outcome, f"{error.message}; it said: {channel.last_words}"
+                error.outcome, f"{error.message}{said}", infrastructure=True
             ) from error
         yield sandbox
     finally:

@@ -1,8 +1,9 @@
 """The interface to a sandbox: what the gate, constraints and queries call to run a user's code.
 
 A sandbox serves one user. It is opened, loaded with the user's project and asked any number of
-questions; each question runs in a fork of the loaded project that is gone afterwards. How the
-sandbox is isolated is the business of the runner that the setting UAC_SANDBOX_RUNNER names.
+questions; each question, and each of several constraints or test files, runs in a fork of the
+loaded project of its own, which is gone afterwards. How the sandbox is isolated is the business
+of the runner that the setting UAC_SANDBOX_RUNNER names.
 """
 
 import datetime
@@ -164,8 +165,10 @@ class SandboxError(Exception):
     """A request did not succeed.
 
     `outcome` is one of protocol.OUTCOMES other than "ok"; `error` is set where the user's code is
-    at fault; `usage` is what was printed and consumed until then, where known. The sandbox stays
-    usable unless `alive` is False.
+    at fault; `usage` is what was printed and consumed until then, where known. `infrastructure`
+    tells that the sandbox or its machine failed, not the user's code: it did not start, died, was
+    too slow or answered nonsense, and the same request may well succeed in another sandbox. The
+    sandbox stays usable unless `alive` is False.
     """
 
     def __init__(
@@ -174,12 +177,15 @@ class SandboxError(Exception):
         message: str,
         error: UserError | None = None,
         usage: Usage | None = None,
+        *,
+        infrastructure: bool = False,
     ) -> None:
         super().__init__(f"{outcome}: {message}")
         self.outcome = outcome
         self.message = message
         self.error = error
         self.usage = usage or Usage()
+        self.infrastructure = infrastructure
 
 
 class Sandbox(Protocol):
@@ -237,7 +243,7 @@ class Sandbox(Protocol):
         time_zone: str,
         limits: Limits = DEFAULT_LIMITS,
     ) -> ConstraintRun:
-        """Run the constraints (all of them by default).
+        """Run the constraints (all of them by default), each on the project as it was loaded.
 
         A constraint that fails, even one that is killed or takes too long, has its error in its
         own result and does not stop the others.
@@ -250,7 +256,10 @@ class Sandbox(Protocol):
         *,
         limits: Limits = DEFAULT_LIMITS,
     ) -> TestRun:
-        """Run the tests of these files (all of them by default); failures are in the results."""
+        """Run the tests of these files (all of them by default); failures are in the results.
+
+        Each file runs on the project as it was loaded.
+        """
         ...
 
     def dump(self, paths: Sequence[str] | None = None, *, limits: Limits = DUMP_LIMITS) -> Dump:

@@ -4,6 +4,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import connection, transaction
 
 from memory.models import MemoryUser
 from memory.verification import problems
@@ -29,10 +30,14 @@ class Command(BaseCommand):
         verified = entries = found = 0
         for user in users.iterator(chunk_size=500):
             verified += 1
+            with transaction.atomic():
+                # One snapshot, so that a server that goes on writing is not accused.
+                with connection.cursor() as cursor:
+                    cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                for problem in problems(user):
+                    found += 1
+                    self.stdout.write(f"{user.workspace.name} / {user.user_id}: {problem}")
             entries += user.last_seq
-            for problem in problems(user):
-                found += 1
-                self.stdout.write(f"{user.workspace.name} / {user.user_id}: {problem}")
         self.stdout.write(f"verified {verified} users, {entries} entries: {found} problems")
         if found:
             raise CommandError(f"{found} problems found")

@@ -196,6 +196,16 @@ def test_acknowledged_it_stays_so_while_it_is_found(user: MemoryUser) -> None:
     assert alert.events.latest("id").detail == {"note": "seen"}
 
 
+def test_acknowledged_it_opens_again_when_it_gets_worse(user: MemoryUser) -> None:
+    run_finds(user, finding(record("m-1"), severity=Severity.WARNING))
+    alerts.acknowledge(Alert.objects.get(user=user), actor="staff:eve")
+
+    run_finds(user, finding(record("m-1"), severity=Severity.INFO))
+    assert states(user) == ["acknowledged"]
+    run_finds(user, finding(record("m-1"), severity=Severity.CRITICAL))
+    assert states(user) == ["open"]
+
+
 def test_resolved_by_hand_it_says_by_whom_and_why_and_cannot_be_closed_twice(
     user: MemoryUser,
 ) -> None:

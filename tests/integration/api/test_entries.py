@@ -1,9 +1,11 @@
 """`/v1/users/{user_id}/entries/`: what is taken, what is refused, and what is said of it."""
 
+import base64
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
 from memory.models import LogEntry, MemoryUser
@@ -127,6 +129,7 @@ def test_one_bad_entry_refuses_all_of_the_request(api: APIClient, user: MemoryUs
         (b'{"kind": "message", "content": "\xff"}', "UTF-8"),
         (b'{"data": ' + b"[" * 40 + b"]" * 40 + b"}", "deeper"),
         (b"[" * 200_000, "JSON"),
+        (b'{"kind": "message", "metadata": {"n": 1e999}}', "metadata.n"),
     ],
 )
 def test_a_body_that_cannot_be_stored_is_refused(
@@ -138,6 +141,35 @@ def test_a_body_that_cannot_be_stored_is_refused(
     assert response["Content-Type"] == "application/problem+json"
     assert word in response.data["detail"]
     assert not LogEntry.objects.exists()
+
+
+def test_a_body_beyond_the_limit_is_refused_with_the_limit(
+    api: APIClient, user: MemoryUser, settings: Settings
+) -> None:
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 1000
+
+    response = api.post(URL, {**MESSAGE, "content": "x" * 1000})
+
+    assert response.status_code == 413
+    assert "1000 bytes" in response.data["detail"]
+    assert not LogEntry.objects.exists()
+
+
+@pytest.mark.parametrize("user_id", ["%00", "a%20b", "a%0A", "x" * 200])
+def test_an_address_that_can_be_no_users_is_not_found(api: APIClient, user_id: str) -> None:
+    assert api.get(f"/v1/users/{user_id}/").status_code == 404
+
+
+@pytest.mark.parametrize("position", ["abc", "%00", "2026", "-1"])
+@pytest.mark.parametrize(
+    "path", ["", "ada/entries/", "ada/alerts/", "ada/runs/", "ada/checkpoints/"]
+)
+def test_a_made_up_cursor_is_no_server_error(
+    api: APIClient, user: MemoryUser, path: str, position: str
+) -> None:
+    cursor = base64.b64encode(f"p={position}".encode()).decode()
+
+    assert api.get(f"/v1/users/{path}?cursor={cursor}").status_code in (200, 404)
 
 
 def test_an_unknown_user_is_named_as_the_problem(api: APIClient) -> None:

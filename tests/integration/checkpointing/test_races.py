@@ -12,6 +12,7 @@ from memory.models import Checkpoint, Lane, MemoryUser, Run
 from memory.models.runs import RunKind, RunTrigger
 from memory.models.users import LaneName
 from memory.verification import problems
+from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.integration.checkpointing.conftest import Append, Records, trip
 from workers import tasks
 
@@ -142,13 +143,16 @@ def test_entries_that_arrive_while_a_checkpoint_is_made_are_settled_too(
     assert Lane.objects.get(user=user, name=LaneName.RECORDS).due_at is None
 
 
-def test_a_newer_version_supersedes_constraint_runs_that_nobody_started(
+def test_a_waiting_run_of_the_constraints_moves_on_to_the_newer_version(
     user: MemoryUser, checkpoint: Append
 ) -> None:
     checkpoint(trip(key="a"))
-    old = runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.CHECKPOINT, checkpoint=user.head)
+    waiting = runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.CHECKPOINT, checkpoint=user.head)
+    # An alert is live, so the constraints are asked again although there are none any more.
+    run_finds(user, finding(record("m-1", 1)))
 
     checkpoint(trip("Oslo", key="b"))
 
-    old.refresh_from_db()
-    assert (old.status, old.outcome) == ("done", "superseded")
+    queued = Run.objects.get(user=user, kind=RunKind.CONSTRAINTS, pk=waiting.pk)
+    assert (queued.status, queued.checkpoint) == ("queued", user.head)
+    assert queued.queued_at == waiting.queued_at

@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from memory import log
+from memory import lanes, log
 from memory.models import Checkpoint, Lane, MemoryUser, RecordLocation
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
+from memory.project import compile_record
 from memory.verification import problems
 from tests.integration.checkpointing.conftest import Append, Records, trip
 from workers import tasks
-from workers.checkpointing import gate
+from workers.checkpointing import gate, records
 from workers.sandbox.runner import SandboxError
 
 pytestmark = pytest.mark.django_db
@@ -195,6 +196,34 @@ def test_doing_it_twice_does_it_once(user: MemoryUser, checkpoint: Append) -> No
     assert Checkpoint.objects.filter(user=user).count() == 1
 
 
+def test_an_entry_on_which_the_server_itself_fails_does_not_block_the_others(
+    checkpoint: Append, verdicts: Verdicts, fields_of: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def faulty(project: Any, entry: Any) -> Any:
+        if entry.key == "strange":
+            raise ZeroDivisionError("a fault of ours")
+        return compile_record(project, entry)
+
+    monkeypatch.setattr(records, "compile_record", faulty)
+    seqs = checkpoint(trip(key="a"), trip(key="strange"), trip(key="b"))
+
+    assert [verdicts()[seq][0] for seq in seqs] == ["covered", "rejected", "covered"]
+    assert "the server failed" in verdicts()[seqs[1]][1]
+    assert list(fields_of("travel.trips")) == ["a", "b"]
+
+
+def test_large_entries_go_in_smaller_batches(
+    user: MemoryUser, checkpoint: Append, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "BATCH_BYTES", 5000)
+
+    checkpoint(*(trip("x" * 2000, key=f"t{number}") for number in range(6)))
+
+    versions = Checkpoint.objects.filter(user=user).order_by("version")
+    added = [version.verdict["counts"]["records_added"] for version in versions]
+    assert added == [3, 3]
+
+
 # -- The gate refuses ---------------------------------------------------------------------------
 
 
@@ -261,7 +290,7 @@ def test_a_sandbox_that_cannot_be_had_rejects_nothing_and_is_tried_again(
     append(trip())
 
     def broken(**options: Any) -> None:
-        raise SandboxError("killed", "no engine answers")
+        raise SandboxError("killed", "no engine answers", infrastructure=True)
 
     with monkeypatch.context() as patch:
         patch.setattr(gate, "open_sandbox", broken)

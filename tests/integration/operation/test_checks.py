@@ -1,6 +1,10 @@
 """An unsafe production is refused before it starts."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -60,6 +64,37 @@ def test_an_unsafe_production_is_named(
 def test_development_may_do_what_production_may_not(settings: Settings) -> None:
     changes = {"DEVELOPMENT": True, "UAC_ENVIRONMENT": "development", "DEBUG": True}
     assert found(settings, **changes, UAC_SANDBOX_RUNNER="process", ALLOWED_HOSTS=[]) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["celery", "-A", "uac_site", "worker", "-P", "solo", "-Q", "nothing"],
+        ["celery", "-A", "uac_site", "beat", "--schedule", "{folder}/schedule"],
+        ["granian", "--interface", "wsgi", "--port", "0", "uac_site.wsgi:application"],
+    ],
+    ids=["worker", "beat", "web"],
+)
+def test_no_process_starts_in_an_unsafe_production(command: list[str], tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "UAC_ENVIRONMENT": "production",
+        "UAC_SANDBOX_RUNNER": "process",
+        "DATABASE_URL": SERVICES.postgres.runtime_url,
+    }
+
+    ended = subprocess.run(
+        [sys.executable, "-m", *(part.format(folder=tmp_path) for part in command)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+    assert ended.returncode != 0
+    assert "uac.E013" in ended.stderr + ended.stdout
+    assert " ready." not in ended.stderr + ended.stdout
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Hints and signals may be lost: whoever sends or awaits one goes on without Redis."""
 
+import socket
 import threading
 import uuid
 from collections.abc import Iterator
@@ -61,16 +62,53 @@ def test_without_redis_signals_and_waits_end_at_once(no_redis: None) -> None:
     hints.wait_done(uuid.uuid4(), 30)
 
 
+@pytest.fixture
+def hanging_redis(settings: Settings) -> Iterator[None]:
+    """Point the server at a Redis that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        settings.REDIS_URL = f"redis://127.0.0.1:{server.getsockname()[1]}/0"
+        hints.redis_client.cache_clear()
+        yield
+    hints.redis_client.cache_clear()
+
+
+@pytest.mark.timeout(60)
+def test_a_redis_that_hangs_costs_a_moment_and_not_a_thread(hanging_redis: None) -> None:
+    with pytest.raises(redis.TimeoutError):
+        hints.redis_client().ping()
+
+    hints.signal_done(uuid.uuid4())
+    hints.wait_done(uuid.uuid4(), 1)
+
+
+def test_after_a_failed_hint_the_next_requests_do_not_pay_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def refuse(task: str, **options: object) -> None:
+        asked.append(task)
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(hints, "_silent_until", 0.0)
+    monkeypatch.setattr(current_app, "send_task", refuse)
+    for _ in range(3):
+        hints.send_hint("workers.tasks.dispatch", [])
+
+    assert asked == ["workers.tasks.dispatch"]
+
+
 @pytest.mark.parametrize("error", [OperationalError, redis.ConnectionError, OSError])
 def test_a_broker_that_does_not_answer_is_no_error(
     monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     asked: list[str] = []
 
-    def refuse(task: str, args: list[object]) -> None:
+    def refuse(task: str, **options: object) -> None:
         asked.append(task)
         raise error("gone")
 
+    monkeypatch.setattr(hints, "_silent_until", 0.0)
     monkeypatch.setattr(current_app, "send_task", refuse)
     hints.send_hint("workers.tasks.dispatch", [])
     assert asked == ["workers.tasks.dispatch"]

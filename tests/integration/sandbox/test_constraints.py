@@ -175,6 +175,64 @@ def test_only_the_constraints_asked_for_run(sandbox: Sandbox) -> None:
         sandbox.run_constraints(["domains/travel/state.py"], now=NOW, time_zone="UTC")
 
 
+@pytest.mark.parametrize("name", ["another", "zz_last"])  # before `speaks`, and after it
+def test_a_constraint_cannot_silence_another(sandbox: Sandbox, name: str) -> None:
+    empties = "def check():\n    found = trips\n    while found: found.pop()\n    return []\n"
+    speaks = "def check():\n    yield info(f'{len(trips)} trips', evidence=[trips[0]])\n"
+    results = run(sandbox, {name: empties, "speaks": speaks})
+    assert [result.error for result in results.values()] == [None] * 3
+    assert [alert.message for alert in results["speaks"].alerts] == ["3 trips"]
+
+
+def test_a_test_file_cannot_mislead_another(sandbox: Sandbox) -> None:
+    sandbox.load(PROJECT)
+    sandbox.load(
+        {
+            "tests/test_a.py": "from domains.travel.state import trips\n"
+            "from constraints import today\n"
+            "def test_empties():\n    trips.clear()\n    today.check = None\n",
+            "tests/test_b.py": "from domains.travel.state import trips\n"
+            "def test_sees():\n    assert len(trips) == 3\n",
+        }
+    )
+    results = sandbox.run_tests().results
+    assert [result.name for result in results] == [
+        "tests/test_a.py::test_empties",
+        "tests/test_b.py::test_sees",
+        "tests/test_today.py::test_speaks",
+        "tests/test_today.py::test_is_silent",
+    ]
+    assert [result.error for result in results] == [None] * 4
+
+
+def test_every_constraint_has_all_of_the_cpu_time_and_all_is_added_up(sandbox: Sandbox) -> None:
+    busy = "import time\ndef check():\n    while time.process_time() < 0.6: pass\n    return []\n"
+    sandbox.load({f"constraints/{name}.py": busy for name in "abc"})
+    limits = Limits(wall_seconds=20, cpu_seconds=1)
+    ran = sandbox.run_constraints(now=NOW, time_zone="UTC", limits=limits)
+    assert [result.error for result in ran.results] == [None] * 3
+    assert ran.usage.cpu_seconds >= 3 * 0.6
+
+
+@pytest.mark.parametrize("change", ["sources = (-1,)", "sources = 3", "key = 5"])
+def test_evidence_that_was_tampered_with_is_the_constraints_own_error(
+    sandbox: Sandbox, change: str
+) -> None:
+    source = f"def check():\n    trips[0].{change}\n    yield info('x', evidence=[trips[0]])\n"
+    error = run(sandbox, {"a": source})["a"].error
+    assert error is not None
+    assert (error.type, error.path) == ("NotAValueError", "constraints/a.py")
+    assert sandbox.alive
+
+
+@pytest.mark.parametrize("line", ["-1", "2 ** 63", "'one'"])
+def test_a_line_that_is_none_is_left_out(sandbox: Sandbox, line: str) -> None:
+    source = f"def check():\n    raise SyntaxError('x', ('constraints/a.py', {line}, 1, ''))\n"
+    error = run(sandbox, {"a": source})["a"].error
+    assert error is not None
+    assert (error.type, error.path, error.line) == ("SyntaxError", "constraints/a.py", None)
+
+
 def test_a_constraint_sees_nothing_of_another_run(sandbox: Sandbox) -> None:
     source = "def check():\n    trips.clear()\n    return []\n"
     for _ in range(2):

@@ -135,6 +135,7 @@ def test_a_sandbox_that_is_killed_says_so_and_is_cleaned_up(victim: str) -> None
         with pytest.raises(SandboxError) as raised:
             sandbox.evaluate("1", now=NOW, time_zone="UTC")
         assert raised.value.outcome == "killed"
+        assert raised.value.infrastructure
         assert not sandbox.alive
 
 
@@ -149,6 +150,7 @@ def test_a_sandbox_that_hangs_is_given_up_and_killed(
         with pytest.raises(SandboxError) as raised:
             sandbox.load({}, limits=Limits(wall_seconds=0.2))
         assert raised.value.outcome == "timeout"
+        assert raised.value.infrastructure
         assert not sandbox.alive
         assert eventually(lambda: gone([watcher, runner]))
 
@@ -189,6 +191,36 @@ def test_a_runner_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(SandboxError, match="No module named 'sandbox_image'") as raised:
         process.open_sandbox().__enter__()
     assert raised.value.outcome == "killed"
+    assert raised.value.infrastructure
+
+
+def test_a_runner_that_ends_without_a_word_leaves_a_clean_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/true")
+    with pytest.raises(SandboxError) as raised:
+        process.open_sandbox().__enter__()
+    assert raised.value.message.startswith("the sandbox ended")
+    assert "it said" not in raised.value.message
+    assert raised.value.infrastructure
+
+
+@pytest.mark.parametrize(
+    "refusal", [BlockingIOError("no more processes"), OSError("no more processes")]
+)
+def test_a_machine_that_starts_no_process_is_no_fault_of_the_user(
+    refusal: OSError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise refusal
+
+    before = me().descriptors()
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(SandboxError, match="did not start: no more processes") as raised:
+        process.open_sandbox().__enter__()
+    assert raised.value.outcome == "killed"
+    assert raised.value.infrastructure
+    assert me().descriptors() == before
 
 
 WORKER = """

@@ -29,17 +29,17 @@ def attempt(run: Run) -> None:
     tasks.execute_run(str(run.pk))
 
 
-def test_a_sandbox_that_breaks_is_tried_again_and_then_shown_to_the_staff(
+def test_a_sandbox_that_breaks_is_tried_again_and_the_staff_know(
     user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outline = Outline().with_constraint("allergy", "").to_json()
     version = make_checkpoint(user, outline=outline)
     run_finds(user, finding(record("m-1", 1)))
     run = make_run(version)
-    broken = SandboxError("killed", "the sandbox was killed")
+    broken = SandboxError("killed", "the sandbox was killed", infrastructure=True)
     monkeypatch.setattr(constraints, "loaded", sandbox_that(broken))
 
-    for _ in range(constraints.MAX_ATTEMPTS - 1):
+    for _ in range(constraints.ATTEMPTS_BEFORE_ALERT - 1):
         with pytest.raises(SandboxError):
             attempt(run)
         run.refresh_from_db()
@@ -48,14 +48,19 @@ def test_a_sandbox_that_breaks_is_tried_again_and_then_shown_to_the_staff(
         assert run.lease_expires_at is None
     assert [alert.kind for alert in Alert.objects.filter(user=user)] == [AlertKind.FINDING]
 
-    attempt(run)
-
-    run.refresh_from_db()
-    assert (run.status, run.outcome) == (RunStatus.DONE, RunOutcome.KILLED)
+    with pytest.raises(SandboxError):
+        attempt(run)
     found = Alert.objects.get(user=user, kind=AlertKind.FINDING)
     failed = Alert.objects.get(user=user, kind=AlertKind.CONSTRAINT_ERROR)
     assert (found.state, failed.state) == (AlertState.OPEN, AlertState.OPEN)
     assert "the sandbox was killed" in failed.message
+
+    monkeypatch.undo()
+    attempt(run)
+    run.refresh_from_db()
+    failed.refresh_from_db()
+    assert (run.status, run.outcome) == (RunStatus.DONE, RunOutcome.OK)
+    assert failed.state == AlertState.RESOLVED
 
 
 def test_a_project_that_does_not_load_resolves_nothing_and_is_not_tried_again(

@@ -11,10 +11,12 @@ from pytest_django.fixtures import Settings
 from memory import lanes, leases, log, runs
 from memory.leases import LeaseLost
 from memory.log import Draft
-from memory.models import EntryOutcome, Lane, LogEntry, MemoryUser, Run
+from memory.models import Alert, EntryOutcome, Lane, LogEntry, MemoryUser, Run
+from memory.models.alerts import AlertKind
 from memory.models.log import EntryKind, Outcome
-from memory.models.runs import RunOutcome, RunStatus
+from memory.models.runs import RunKind, RunOutcome, RunStatus
 from memory.models.users import LaneName
+from memory.project import Outline
 from tests.factories import make_checkpoint, make_run
 from workers import dispatching
 
@@ -197,8 +199,10 @@ def test_the_dispatcher_leaves_claimed_and_waiting_work_alone(user: MemoryUser) 
     assert dispatching.dispatch()["lanes"] == 0
 
 
-def test_a_run_that_takes_every_worker_down_is_given_up_with_an_error(user: MemoryUser) -> None:
-    run = make_run(make_checkpoint(user), attempts=dispatching.MAX_RUN_ATTEMPTS)
+def test_a_run_that_takes_every_worker_down_is_given_up_with_an_error(
+    user: MemoryUser, settings: Settings
+) -> None:
+    run = make_run(make_checkpoint(user), kind=RunKind.QUERY, attempts=settings.UAC_MAX_ATTEMPTS)
 
     assert dispatching.dispatch()["abandoned"] == 1
 
@@ -208,12 +212,42 @@ def test_a_run_that_takes_every_worker_down_is_given_up_with_an_error(user: Memo
     assert runs.claim(str(run.pk)) is None
 
 
+def test_constraints_are_tried_longer_and_given_up_with_an_alert_for_the_staff(
+    user: MemoryUser, settings: Settings
+) -> None:
+    checkpoint = make_checkpoint(user)
+    run = make_run(checkpoint, attempts=settings.UAC_MAX_ATTEMPTS, last_error="no engine")
+    assert dispatching.dispatch()["abandoned"] == 0
+
+    most = settings.UAC_MAX_ATTEMPTS * dispatching.CONSTRAINTS_PATIENCE
+    Run.objects.filter(pk=run.pk).update(attempts=most)
+    assert dispatching.dispatch()["abandoned"] == 1
+
+    alert = Alert.objects.get(user=user)
+    assert alert.kind == AlertKind.CONSTRAINT_ERROR
+    assert "no engine" in alert.message
+
+
+def test_without_constraints_and_alerts_there_is_no_daily_run(user: MemoryUser) -> None:
+    user.head = make_checkpoint(user)
+    user.constraints_due_at = timezone.now()
+    user.save()
+
+    dispatching.dispatch()
+
+    assert not Run.objects.exists()
+    user.refresh_from_db()
+    assert user.constraints_due_at is not None
+    assert user.constraints_due_at > timezone.now()
+
+
 def test_the_daily_run_is_queued_once_at_the_users_own_hour(
     user: MemoryUser, settings: Settings
 ) -> None:
     # Berlin, 2026-03-29: the clocks go forward at 02:00; 06:00 is 04:00 UTC, the day before 05:00.
     settings.UAC_DAILY_RUN_HOUR = 6
-    user.head = make_checkpoint(user)
+    outline = Outline().with_constraint("allergy", "").to_json()
+    user.head = make_checkpoint(user, outline=outline)
     user.constraints_due_at = datetime.datetime(2026, 3, 28, 5, tzinfo=datetime.UTC)
     user.save()
 

@@ -83,6 +83,7 @@ def test_a_wrong_hello_is_refused(hello: dict[str, Any] | bytes) -> None:
     with pytest.raises(SandboxError) as raised:
         sandbox(channel)
     assert raised.value.outcome in ("protocol_error", "killed")
+    assert raised.value.infrastructure
     assert channel.closed
 
 
@@ -103,13 +104,25 @@ FORGED = [
     {**ANSWER, "stdout": None},
     {**ANSWER, "seconds": "fast"},
     {**ANSWER, "seconds": -1},
+    {**ANSWER, "seconds": 2**63},
+    {**ANSWER, "seconds": 10**400},  # no float holds it
+    {**ANSWER, "cpu_seconds": 1e300},
     {**ANSWER, "memory_bytes": True},
+    {**ANSWER, "memory_bytes": 10.0},
+    {**ANSWER, "memory_bytes": -1},
+    {**ANSWER, "memory_bytes": 2**63},
+    {**ANSWER, "result": {"value": {"$duration": 2**60}, "type": "timedelta"}},
     {**ANSWER, "outcome": "user_error", "error": "bad"},
     {**ANSWER, "outcome": "user_error", "error": {"type": "X"}},
     {
         **ANSWER,
         "outcome": "user_error",
         "error": {"type": "X", "message": "", "path": None, "line": "1", "traceback": ""},
+    },
+    {
+        **ANSWER,
+        "outcome": "user_error",
+        "error": {"type": "X", "message": "", "path": None, "line": 2**63, "traceback": ""},
     },
     {},
     HELLO,
@@ -128,12 +141,14 @@ def test_a_forged_answer_breaks_the_sandbox(answer: dict[str, Any] | bytes) -> N
     with pytest.raises(SandboxError) as raised:
         one.evaluate("1 + 1", now=NOW, time_zone="UTC")
     assert raised.value.outcome == "protocol_error"
+    assert raised.value.infrastructure
     assert channel.closed
     assert not one.alive
     # It is not asked again: what it would say now belongs to nothing.
     asked = len(channel.sent)
-    with pytest.raises(SandboxError, match="open another"):
+    with pytest.raises(SandboxError, match="open another") as refused:
         one.evaluate("1 + 1", now=NOW, time_zone="UTC")
+    assert refused.value.infrastructure
     assert len(channel.sent) == asked
 
 
@@ -156,7 +171,11 @@ RESULT = {"path": "constraints/a.py", "alerts": [ALERT], "error": None, "seconds
         [{**RESULT, "alerts": [{**ALERT, "evidence": []}]}],
         [{**RESULT, "alerts": [{**ALERT, "key": 1}]}],
         [{**RESULT, "alerts": [{**ALERT, "evidence": [{}]}]}],
-        [{**RESULT, "alerts": [{**ALERT, "evidence": [{**EVIDENCE, "sources": ["1"]}]}]}],
+        *(
+            [{**RESULT, "alerts": [{**ALERT, "evidence": [{**EVIDENCE, "sources": sources}]}]}]
+            for sources in (["1"], [True], [0], [-1], [2**63], [1] * 100_001, "1", None)
+        ),
+        [{**RESULT, "seconds": -0.1}],
     ],
 )
 def test_forged_results_of_constraints_are_refused(results: Any) -> None:
@@ -172,10 +191,14 @@ def test_forged_results_of_constraints_are_refused(results: Any) -> None:
         (lambda one: one.compile({"a.py": ""}), {"bytecode": {"b.py": ""}}),
         (lambda one: one.compile({"a.py": ""}), {"bytecode": {"a.py": 1}}),
         (lambda one: one.load({"a.py": ""}), {"modules": "1", "executed": 1}),
+        (lambda one: one.load({"a.py": ""}), {"modules": -1, "executed": 1}),
+        (lambda one: one.load({"a.py": ""}), {"modules": 1, "executed": 2**63}),
         (lambda one: one.run_tests(["tests/test_a.py"]), [{"name": "tests/test_b.py::test_x"}]),
         (lambda one: one.run_tests(), [{"error": None}]),
         (lambda one: one.dump(["domains/a/state.py"]), {"counts": {}, "records": {}}),
         (lambda one: one.dump(), {"counts": {"a": {"b": "1"}}, "records": {}}),
+        (lambda one: one.dump(), {"counts": {"a": {"b": -1}}, "records": {}}),
+        (lambda one: one.dump(), {"counts": {"a": {"b": 2**63}}, "records": {}}),
         (lambda one: one.dump(), {"counts": {"a": 1}, "records": {}}),
         (lambda one: one.dump(), {"counts": {}, "records": {"p": {"c": ["x"]}}}),
         (lambda one: one.dump(), {"counts": {}, "records": {"p": {"c": [{"$record": 1}]}}}),
@@ -191,15 +214,43 @@ def test_forged_results_of_the_others_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("error", "outcome"), [(TimeoutError(), "timeout"), (EOFError(), "killed")]
+    ("error", "outcome"),
+    [(TimeoutError(), "timeout"), (EOFError(), "killed"), (OSError("no buffers"), "killed")],
 )
-def test_a_channel_that_fails_is_an_outcome(error: Exception, outcome: str) -> None:
+def test_a_channel_that_fails_is_an_outcome_of_the_machine(error: Exception, outcome: str) -> None:
     channel = Script(HELLO)
     channel.raises = error
     with pytest.raises(SandboxError) as raised:
         evaluate(channel)
     assert raised.value.outcome == outcome
+    assert raised.value.infrastructure
     assert channel.closed
+
+
+@pytest.mark.parametrize("outcome", [one for one in protocol.OUTCOMES if one != "ok"])
+def test_what_the_runner_reports_of_an_evaluation_is_the_users(outcome: str) -> None:
+    one = sandbox(Script(HELLO, {**ANSWER, "outcome": outcome, "message": "why"}))
+    with pytest.raises(SandboxError, match="why") as raised:
+        one.evaluate("1", now=NOW, time_zone="UTC")
+    assert raised.value.outcome == outcome
+    assert not raised.value.infrastructure
+    assert one.alive
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda one: one.compile({"a.py": ""}), lambda one: one.load({"a.py": ""})]
+)
+@pytest.mark.parametrize(
+    ("outcome", "infrastructure"),
+    [("timeout", True), ("user_error", False), ("out_of_memory", False)],
+)
+def test_compiling_and_loading_are_slow_on_a_slow_machine_alone(
+    ask: Callable[[ChannelSandbox], object], outcome: str, infrastructure: bool
+) -> None:
+    with pytest.raises(SandboxError) as raised:
+        ask(sandbox(Script(HELLO, {**ANSWER, "outcome": outcome})))
+    assert raised.value.outcome == outcome
+    assert raised.value.infrastructure is infrastructure
 
 
 def test_an_interruption_halfway_closes_the_sandbox() -> None:
@@ -216,9 +267,12 @@ def test_a_request_that_is_too_large_is_not_sent_and_harms_nothing(
     monkeypatch.setattr(protocol, "MAX_FRAME_BYTES", 1000)
     channel = Script(HELLO, {**ANSWER, "id": 2})
     one = sandbox(channel)
-    with pytest.raises(SandboxError, match="at most 1000"):
-        one.evaluate("x" * 2000, now=NOW, time_zone="UTC")
+    with pytest.raises(SandboxError, match=r"has 2\d\d\d bytes .* at most 1000 ") as raised:
+        one.load({"domains/a/state.py": "x" * 2000})
+    assert raised.value.outcome == "input_limit"
+    assert not raised.value.infrastructure
     assert channel.sent == []
+    assert one.alive
     assert one.evaluate("2", now=NOW, time_zone="UTC").value == 2
 
 

@@ -48,6 +48,14 @@ def test_bytes_that_are_no_frame_raise_nothing_but_protocol_errors(data: bytes) 
         assert message is None or isinstance(message, dict)
 
 
+def test_a_message_that_is_too_large_tells_both_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "MAX_FRAME_BYTES", 10)
+    assert protocol.encode_frame({"a": 1234}) == frame(b'{"a":1234}')
+    with pytest.raises(protocol.FrameTooLargeError) as raised:
+        protocol.encode_frame({"a": 12345})
+    assert (raised.value.size, raised.value.allowed) == (11, 10)
+
+
 def test_frames_follow_each_other_and_the_end_is_none() -> None:
     read = stream(protocol.encode_frame({"a": 1}) + protocol.encode_frame({"b": 2}))
     assert protocol.read_frame(read) == {"a": 1}
@@ -155,6 +163,8 @@ def test_every_form_of_typed_json_is_accepted(value: Any) -> None:
         {"$time": "25:00:00"},
         {"$duration": "90"},
         {"$duration": True},
+        {"$duration": 2**53},
+        {"$duration": 1e300},
         {"$partial_date": "2024-3"},
         {"$bytes": "<>"},
         {"$enum": "Color.RED"},
@@ -162,6 +172,9 @@ def test_every_form_of_typed_json_is_accepted(value: Any) -> None:
         {"$ref": "Passport"},
         {"$record": "Trip", "key": "t", "sources": [3]},
         {"$record": "Trip", "key": "t", "sources": [True], "fields": {}},
+        {"$record": "Trip", "key": "t", "sources": [0], "fields": {}},
+        {"$record": "Trip", "key": "t", "sources": [2**63], "fields": {}},
+        {"$record": "Trip", "key": "t", "sources": [1] * 100_001, "fields": {}},
         {"$record": "Trip", "key": 1, "sources": [], "fields": {}},
         {"$record": "Trip", "key": "t", "sources": [], "fields": []},
         {"$record": "Trip", "key": "t", "sources": [], "fields": {}, "more": 1},

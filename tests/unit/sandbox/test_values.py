@@ -169,6 +169,8 @@ def test_sets_are_in_canonical_order(value: set[object]) -> None:
         ("nul \0", "null character"),
         ([{"a": object()}], "an object is not a value"),
         (Trip(key="t", name="x", sources="3"), "sources"),  # type: ignore[arg-type]
+        (Trip(key="t", name="x", sources=(0,)), "sources"),
+        (Trip(key="t", name="x", sources=(2**63,)), "sources"),
         (Trip(key=3, name="x"), "an int stands where a text belongs"),  # type: ignore[arg-type]
     ],
 )

@@ -1,0 +1,455 @@
+"""Many writers at once: eight of them, fifty users in two workspaces, four sandbox workers.
+
+For a minute they post typed entries and messages over HTTP, repeat requests, contradict the schema
+and tell of things that a constraint watches. Then every acknowledged entry must be in its log as it
+was sent, nothing else may be, and projects, outcomes and alerts must follow from the logs.
+"""
+
+import http.client
+import itertools
+import json
+import random
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.harness import Client, json_path, report
+from uac_site.embedded.system import System, running_system
+
+SECONDS = 60.0
+WRITERS = 8
+WORKERS = 4
+WORKSPACES = ("concurrency-a", "concurrency-b")
+USERS = 25  # of each workspace, with the same ids in both
+GUARDED = 5  # of these: so many have a constraint
+
+Entry = dict[str, Any]
+
+CONSTRAINT = '''"""Purchases."""
+
+import datetime
+from collections.abc import Iterator
+
+from domains.money.state import purchases
+from uac import Alert, warning
+
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    """Nobody is paid for buying something."""
+    for purchase in purchases:
+        if purchase.cents < 0:
+            yield warning(f"{purchase.what} for {purchase.cents} cents", evidence=[purchase])
+'''
+CONSTRAINT_TESTS = '''"""Speaks of negative amounts alone."""
+
+import datetime
+
+from constraints import overpaid
+from domains.money.schema import Purchase
+from uac.testing import run_check
+
+TODAY = datetime.date(2025, 3, 1)
+
+
+def purchase(cents: int) -> Purchase:
+    """Return a purchase."""
+    return Purchase(key="p", what="tea", cents=cents, bought_on=TODAY)
+
+
+def test_speaks() -> None:
+    """A cent less than nothing is too little."""
+    assert run_check(overpaid, today=TODAY, purchases=[purchase(-1)])
+
+
+def test_is_silent() -> None:
+    """A gift is none of our business."""
+    assert not run_check(overpaid, today=TODAY, purchases=[purchase(0)])
+'''
+
+
+@dataclass(eq=False)
+class User:
+    """A user, and the entries that the server has acknowledged, by seq."""
+
+    client: Client
+    workspace: str
+    user_id: str
+    guarded: bool
+    acknowledged: dict[int, Entry] = field(default_factory=dict)
+
+    def get(self, path: str = "") -> Any:
+        """GET something of the user; it must be there."""
+        status, body = self.client.get(f"users/{self.user_id}/{path}")
+        assert status == 200, body
+        return body
+
+    def pages(self, path: str) -> Iterator[Any]:
+        """Yield the rows of a list, from page to page."""
+        cursor = ""
+        while True:
+            page = self.get(f"{path}?page_size=500{cursor}")
+            yield from page["results"]
+            if page["next"] is None:
+                return
+            cursor = "&cursor=" + re.split("[?&]cursor=", page["next"])[1].split("&")[0]
+
+
+class Traffic:
+    """Writers, and a model of what must come of what they write."""
+
+    def __init__(
+        self, clients: dict[str, Client], *, users: int, guarded: int, pause: float
+    ) -> None:
+        self.users = [
+            User(client, workspace, f"user-{number}", guarded=number < guarded)
+            for workspace, client in clients.items()
+            for number in range(users)
+        ]
+        self.pause = pause  # of each writer, after each request
+        self.requests = 0
+        self.failures: Counter[str] = Counter()  # of requests, which are then sent again
+        self.violations: list[str] = []
+        self.seconds = 0.0
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+
+    def prepare(self) -> None:
+        """Create the users with a purchase each, which fixes the schema, and the constraints."""
+        for user in self.users:
+            status, body = user.client.post("users/", {"user_id": user.user_id})
+            assert status == 201, body
+            self._post(user, [_purchase("first", 100)])
+        self.settle()
+        for user in self.users:
+            if user.guarded:
+                status, body = user.client.request(
+                    "PUT",
+                    f"users/{user.user_id}/constraints/overpaid/?wait=30",
+                    {"source": CONSTRAINT, "tests": CONSTRAINT_TESTS},
+                )
+                assert status == 200, body
+
+    @contextmanager
+    def flowing(self, writers: int = WRITERS) -> Iterator[None]:
+        """Have the writers write for as long as the block lasts, and until all is acknowledged."""
+        self._stop.clear()
+        threads = [
+            threading.Thread(target=self._write, args=(number,), name=f"writer-{number}")
+            for number in range(writers)
+        ]
+        started = time.monotonic()
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            for thread in threads:
+                thread.join()
+            self.seconds += time.monotonic() - started
+
+    def settle(self, seconds: float = 240) -> None:
+        """Wait until every typed entry has an outcome, and every alert is as it must be."""
+        deadline = time.monotonic() + seconds
+        for settled in (_is_settled, _has_its_alerts):
+            for user in self.users:
+                while not settled(user) and time.monotonic() < deadline:
+                    time.sleep(0.2)
+
+    def problems(self) -> list[str]:
+        """Return a sentence for everything that is not as it must be. Settle first."""
+        found = list(self.violations)
+        for user in self.users:
+            found += [
+                f"{user.workspace} / {user.user_id}: {problem}"
+                for check in (_log_problems, _state_problems, _alert_problems)
+                for problem in check(user)
+            ]
+        return found
+
+    def _write(self, number: int) -> None:
+        try:
+            choices = random.Random(f"{number} {time.monotonic_ns()}")
+            mine: dict[User, list[str]] = {user: [] for user in self.users}
+            prefix = f"{number}-{choices.getrandbits(32):x}"
+            names = (f"{prefix}-{count}" for count in itertools.count())
+            while not self._stop.is_set():
+                user = choices.choice(self.users)
+                size = choices.choice((1, 1, 1, 8))
+                entries = [_anything(choices, mine[user], names) for _ in range(size)]
+                self._post(user, entries)
+                if choices.random() < 0.1:  # as after an answer that got lost
+                    self._post(user, entries)
+                time.sleep(self.pause)
+        except Exception as error:
+            with self._lock:
+                self.violations.append(f"writer {number} ended: {type(error).__name__}: {error}")
+            raise
+
+    def _post(self, user: User, entries: Sequence[Entry], patience: float = 120) -> None:
+        """Send the entries, again and again until they are acknowledged."""
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                status, body = user.client.post(
+                    f"users/{user.user_id}/entries/", {"entries": entries}
+                )
+                if status != 202 and status < 500:
+                    raise AssertionError(f"refused with {status}: {body}")
+                failure = "" if status == 202 else f"status {status}"
+            except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
+                failure = type(error).__name__
+            with self._lock:
+                self.requests += 1
+                if not failure:
+                    self._acknowledged(user, entries, body["entries"])
+                    return
+                self.failures[failure] += 1
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not acknowledged within {patience:g} s: {failure}")
+            time.sleep(0.1)
+
+    def _acknowledged(self, user: User, sent: Sequence[Entry], answered: Sequence[Entry]) -> None:
+        for entry, answer in zip(sent, answered, strict=True):
+            earlier = user.acknowledged.setdefault(answer["seq"], entry)
+            if earlier != entry:
+                self.violations.append(f"{user.user_id}: {answer['seq']} was given to two entries")
+
+
+def _anything(choices: random.Random, mine: list[str], names: Iterator[str]) -> Entry:
+    """Return one of the things that people say; `mine` are this writer's keys that can change."""
+    kind = choices.choices(
+        ("new", "change", "retire", "watched", "clash", "message", "same"), (50, 15, 5, 2, 5, 20, 3)
+    )[0]
+    name = next(names)
+    if kind == "message":
+        return _message(name, f'\N{SNOWMAN} "quoted" \\ {"long " * choices.randrange(50)}')
+    if kind == "same":  # which other writers say too, perhaps at the same moment
+        beat = int(time.monotonic() * 4)
+        return _message(f"beat {beat}", f"It is {beat}.")
+    if kind == "clash":
+        return _purchase(name, "a lot")
+    if kind == "watched":
+        return _purchase(name, -choices.randrange(1, 100))
+    if kind in ("change", "retire") and mine:
+        key = choices.choice(mine)
+        if kind == "change":
+            return _purchase(key, choices.randrange(10_000), edition=name)
+        mine.remove(key)
+        return {
+            "kind": "record",
+            "domain": "money",
+            "type": "Purchase",
+            "key": key,
+            "retired": True,
+            "idempotency_key": f"retire {key}",
+        }
+    mine.append(name)
+    return _purchase(name, choices.randrange(10_000))
+
+
+def _purchase(key: str, cents: int | str, edition: str = "first") -> Entry:
+    return {
+        "kind": "record",
+        "domain": "money",
+        "type": "Purchase",
+        "key": key,
+        "data": {
+            "what": f"tea \N{HOT BEVERAGE} {edition}",
+            "cents": cents,
+            "bought_on": "2025-03-01",
+        },
+        "idempotency_key": f"purchase {key} {edition}",
+    }
+
+
+def _message(key: str, content: str) -> Entry:
+    return {"kind": "message", "role": "user", "content": content, "idempotency_key": key}
+
+
+def _log_problems(user: User) -> Iterator[str]:
+    """Compare the log, and what became of each entry, with what was acknowledged."""
+    expected = {seq: _as_logged(entry) for seq, entry in user.acknowledged.items()}
+    logged = {
+        row["seq"]: {
+            name: row[name] for name in ("kind", "content", "data", "idempotency_key", "state")
+        }
+        for row in user.pages("entries/")
+    }
+    if list(logged) != list(range(1, len(logged) + 1)):
+        yield "the log's numbers have gaps or are out of order"
+    for seq in sorted(expected.keys() | logged.keys()):
+        if expected.get(seq) != logged.get(seq):
+            yield f"entry {seq} must be {expected.get(seq)}, the log has {logged.get(seq)}"
+    kinds = Counter(entry["state"] for entry in expected.values())
+    outcomes = {
+        "total": len(expected),
+        "pending": kinds["logged"],
+        "covered": kinds["checkpointed"],
+        "dismissed": 0,
+        "rejected": kinds["rejected"],
+    }
+    counts = user.get()["entries"]
+    if counts != outcomes:
+        yield f"outcomes are {counts}, not {outcomes}"
+
+
+def _as_logged(entry: Entry) -> Entry:
+    record = ("domain", "type", "key", "data", "retired")
+    return {
+        "kind": entry["kind"],
+        "content": entry.get("content"),
+        "data": {name: entry[name] for name in record if name in entry} or None,
+        "idempotency_key": entry["idempotency_key"],
+        "state": _state(entry),
+    }
+
+
+def _state(entry: Entry) -> str:
+    if entry["kind"] == "message":
+        return "logged"
+    is_clash = isinstance(entry.get("data", {}).get("cents"), str)
+    return "rejected" if is_clash else "checkpointed"
+
+
+def _purchases(user: User) -> dict[str, Entry]:
+    """Return what the project must hold: key → data, from the log in its order."""
+    purchases: dict[str, Entry] = {}
+    for _, entry in sorted(user.acknowledged.items()):
+        if _state(entry) != "checkpointed":
+            continue
+        if entry.get("retired"):
+            del purchases[entry["key"]]
+        else:
+            purchases[entry["key"]] = entry["data"]
+    return purchases
+
+
+def _state_problems(user: User) -> Iterator[str]:
+    found: dict[str, Entry] = {}
+    page: int | None = 1
+    while page is not None:
+        answer = user.get(f"state/money/purchases/?page={page}")
+        for record in answer["records"]:
+            fields = record["fields"]
+            found[record["key"]] = {**fields, "bought_on": fields["bought_on"]["$date"]}
+        page = answer["next"]
+    expected = _purchases(user)
+    if found != expected:
+        differing = [
+            key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)
+        ]
+        yield f"{len(differing)} purchases differ, {sorted(differing)[:3]} among them"
+    if answer["count"] != len(expected):
+        yield f"the project counts {answer['count']} purchases, there are {len(expected)}"
+
+
+def _alert_problems(user: User) -> Iterator[str]:
+    """Of each watched purchase there must have been one alert ever, and it must be open."""
+    watched = {key for key, data in _purchases(user).items() if data["cents"] < 0}
+    expected = Counter(watched if user.guarded else ())
+    found = Counter(
+        record["key"] for alert in user.pages("alerts/") for record in alert["evidence"]
+    )
+    if found != expected:
+        yield f"alerts about {dict(found)}, not {dict(expected)}"
+    if any(alert["state"] != "open" for alert in user.pages("alerts/")):
+        yield "an alert was resolved that still holds"
+
+
+def _is_settled(user: User) -> bool:
+    messages = sum(entry["kind"] == "message" for entry in user.acknowledged.values())
+    return bool(user.get()["entries"]["pending"] == messages)
+
+
+def _has_its_alerts(user: User) -> bool:
+    return not list(_alert_problems(user))
+
+
+def new_traffic(
+    system: System, *, users: int = USERS, guarded: int = GUARDED, pause: float = 0
+) -> Traffic:
+    """Return traffic for two new workspaces of the system, prepared."""
+    clients = {
+        name: Client(
+            system.base_url, json.loads(system.manage("create_workspace", name))["api_key"]
+        )
+        for name in WORKSPACES
+    }
+    traffic = Traffic(clients, users=users, guarded=guarded, pause=pause)
+    traffic.prepare()
+    return traffic
+
+
+def measure(seconds: float) -> tuple[list[dict[str, Any]], dict[str, float], list[str]]:
+    """Run the whole of it; return a row for each workspace, the figures, and the problems."""
+    with running_system(sandbox_workers=WORKERS) as system:
+        traffic = new_traffic(system)
+        before = sum(len(user.acknowledged) for user in traffic.users)
+        with traffic.flowing():
+            time.sleep(seconds)
+        ended = time.monotonic()
+        traffic.settle()
+        settled = time.monotonic() - ended
+        problems = traffic.problems()
+        verified = re.search(r"(\d+) problems$", system.manage("verify").rstrip())
+        assert verified is not None
+        rows = [_row(traffic, workspace) for workspace in WORKSPACES]
+        system.check()
+    entries = sum(row["entries"] for row in rows)
+    figures = {
+        "entries": entries,
+        "users": len(traffic.users),
+        "checkpoints": sum(row["checkpoints"] for row in rows),
+        "requests": traffic.requests,
+        "failed_requests": traffic.failures.total(),
+        "appends_per_second": round((entries - before) / traffic.seconds, 1),
+        "seconds_to_settle": round(settled, 1),
+        "pending": sum(row["pending_records"] for row in rows),
+        "rejected": sum(row["rejected"] for row in rows),
+        "alerts": sum(row["alerts"] for row in rows),
+        "problems": len(problems) + int(verified[1]),
+    }
+    return rows, figures, problems
+
+
+def _row(traffic: Traffic, workspace: str) -> dict[str, Any]:
+    """Add up what the server says of one workspace."""
+    users = [user for user in traffic.users if user.workspace == workspace]
+    details = [user.get() for user in users]
+    counts: Counter[str] = Counter()
+    for detail in details:
+        counts.update(detail["entries"])
+    messages = sum(
+        entry["kind"] == "message" for user in users for entry in user.acknowledged.values()
+    )
+    return {
+        "workspace": workspace,
+        "users": len(users),
+        "entries": counts["total"],
+        "covered": counts["covered"],
+        "rejected": counts["rejected"],
+        "pending_messages": messages,
+        "pending_records": counts["pending"] - messages,
+        "checkpoints": sum(detail["head"] for detail in details),
+        "alerts": sum(len(list(user.pages("alerts/"))) for user in users),
+    }
+
+
+def main() -> None:
+    """Measure for a minute and report."""
+    path = json_path(__doc__)
+    rows, figures, problems = measure(SECONDS)
+    for problem in problems[:50]:
+        print(f"PROBLEM: {problem}")
+    settings = {"seconds": SECONDS, "writers": WRITERS, "sandbox_workers": WORKERS}
+    report("concurrency", settings=settings, rows=rows, figures=figures, path=path)
+
+
+if __name__ == "__main__":
+    main()
