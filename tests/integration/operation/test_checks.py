@@ -55,6 +55,7 @@ def test_a_safe_production_is_accepted(settings: Settings) -> None:
         ({"SECURE_SSL_REDIRECT": False}, "uac.W014"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:Overriding setting DATABASES")
 def test_an_unsafe_production_is_named(
     settings: Settings, changes: dict[str, Any], check: str
 ) -> None:
