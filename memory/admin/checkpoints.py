@@ -76,9 +76,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
             .defer("outline", "tree", "edits")
             .annotate(
                 first_edit=KeyTransform(0, "edits"),
-                edit_count=Func(
-                    "edits", function="json_array_length", output_field=IntegerField()
-                ),
+                edit_count=Func("edits", function="json_array_length", output_field=IntegerField()),
             )
         )
 
