@@ -15,11 +15,12 @@ import pytest
 
 from tests.integration.embedded.conftest import alive, descendants
 from uac_site.demo import person
+from uac_site.embedded.process import free_port
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DEMO = [sys.executable, "-u", "-m", "uac_site.demo"]
-# Somewhere else than the default, which a demo on this machine may use meanwhile.
-PORT = 8760
+# Of no other tests that run on this machine meanwhile.
+PORT = free_port()
 
 # The demo of somebody who expects one alert more than the sample person's life gives rise to.
 EXPECTS_MORE = """
