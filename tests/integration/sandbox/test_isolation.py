@@ -82,7 +82,9 @@ def test_user_code_runs_as_nobody_important(loaded: Sandbox) -> None:
     users = value(loaded, identity)
     assert isinstance(users, list)
     assert 0 not in users
-    assert attempt(loaded, "import os\nos.setuid(0)") == "PermissionError"
+    # Refused outright, or as an id that its user namespace does not have (EINVAL).
+    refused = attempt(loaded, "import os\nos.setuid(0)")
+    assert refused in ("PermissionError", "OSError")
 
 
 def test_user_code_cannot_stop_or_read_the_runner(loaded: Sandbox) -> None:
