@@ -14,6 +14,12 @@ PR_SET_NO_NEW_PRIVS = 38
 
 SWEEP_SECONDS = 5.0
 
+# Of control groups version 2 and version 1, as a container sees its own.
+OUT_OF_MEMORY_COUNTERS = (
+    Path("/sys/fs/cgroup/memory.events"),
+    Path("/sys/fs/cgroup/memory/memory.oom_control"),
+)
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -22,6 +28,20 @@ def prctl(option: int, value: int) -> None:
     if _libc.prctl(option, value, 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"prctl({option}): {os.strerror(number)}")
+
+
+def out_of_memory_kills() -> int:
+    """How many processes the kernel has killed so far because a container's memory was used up.
+
+    Zero where there is no such limit, or nothing is said of it.
+    """
+    for counters in OUT_OF_MEMORY_COUNTERS:
+        with suppress(OSError):
+            for line in counters.read_text().splitlines():
+                name, _, value = line.partition(" ")
+                if name == "oom_kill":
+                    return int(value)
+    return 0
 
 
 def kill_descendants() -> None:

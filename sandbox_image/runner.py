@@ -79,29 +79,51 @@ def take_descriptors() -> tuple[int, int]:
     requests = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, PRIVATE_DESCRIPTORS)
     answers = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, PRIVATE_DESCRIPTORS)
     null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
+    for descriptor in (0, 1):
         os.dup2(null, descriptor)
     os.close(null)
     return requests, answers
+
+
+def silence() -> None:
+    """Let standard error lead nowhere, as the other two already do."""
+    os.dup2(1, 2)
 
 
 def serve(requests: int, answers: int) -> None:
     """Answer requests until the stream of them ends or breaks."""
     runner = Runner(requests)
     stream = os.fdopen(requests, "rb", closefd=False)
+    hello = {
+        "hello": protocol.VERSION,
+        "python": platform.python_version(),
+        "hash_seed": os.environ.get("PYTHONHASHSEED", "random"),
+        **confinement(),
+    }
+    silence()  # until here, what goes wrong can be read there
     try:
-        send(
-            answers,
-            {
-                "hello": protocol.VERSION,
-                "python": platform.python_version(),
-                "hash_seed": os.environ.get("PYTHONHASHSEED", "random"),
-            },
-        )
+        send(answers, hello)
         while (request := protocol.read_frame(stream.read)) is not None:
             send(answers, {**runner.answer(request), "id": request.get("id")})
     except (BrokenPipeError, HostGoneError, protocol.ProtocolError):
         return
+
+
+def confinement() -> dict[str, int]:
+    """What the kernel says of how this process is confined; nothing where there is no /proc.
+
+    The numbers are those of proc_pid_status(5): a seccomp mode of 2 is a filter.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return {}
+    found = dict(line.split(":", 1) for line in lines)
+    return {
+        "seccomp": int(found["Seccomp"]),
+        "no_new_privileges": int(found["NoNewPrivs"]),
+        "capabilities": int(found["CapEff"], 16) | int(found["CapBnd"], 16),
+    }
 
 
 class Runner:

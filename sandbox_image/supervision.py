@@ -17,7 +17,13 @@ from .child import (
     out_of_memory,
     too_large,
 )
-from .processes import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, kill_descendants, prctl
+from .processes import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_DUMPABLE,
+    kill_descendants,
+    out_of_memory_kills,
+    prctl,
+)
 from .uac import protocol
 
 READ_BYTES = 64 * 1024  # what a pipe holds
@@ -128,6 +134,7 @@ class Supervisor:
         poller.register(self._wakeup, select.POLLIN)
         answer: dict[str, Any] | None = None
         failed: dict[str, Any] | None = None
+        kills = out_of_memory_kills()
         produced = 0
         allowed = min(limits.wall_seconds, limits.total_seconds)
         deadline = min(deadline, time.monotonic() + limits.wall_seconds)
@@ -168,6 +175,8 @@ class Supervisor:
         if failed is not None:
             return failed
         if answer is None:
+            if out_of_memory_kills() > kills:
+                return failure("out_of_memory", "needed more memory than the sandbox has")
             return _ended_early(status, limits)
         if results.rest:
             return failure("protocol_error", "the child's answer: it wrote more than that")

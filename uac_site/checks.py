@@ -53,10 +53,10 @@ def _always() -> Iterator[CheckMessage]:
             hint="UaC runs on PostgreSQL only: use a postgres:// URL.",
             id="uac.E003",
         )
-    if settings.UAC_SANDBOX_RUNNER not in ("process", "docker"):
+    if settings.UAC_SANDBOX_RUNNER not in ("docker", "process", "auto"):
         yield Error(
             f"UAC_SANDBOX_RUNNER is {settings.UAC_SANDBOX_RUNNER!r}.",
-            hint="Set it to docker, or to process on a development machine.",
+            hint="Set it to docker, or to auto or process on a development machine.",
             id="uac.E004",
         )
 
@@ -80,10 +80,11 @@ def _production() -> Iterator[CheckMessage]:
             hint="List the host names that this server answers to, separated by commas.",
             id="uac.E012",
         )
-    if settings.UAC_SANDBOX_RUNNER == "process":
+    if settings.UAC_SANDBOX_RUNNER in ("process", "auto"):
         yield Error(
-            "UAC_SANDBOX_RUNNER=process runs people's code without a container.",
-            hint="Use docker in production; process is for development machines.",
+            f"UAC_SANDBOX_RUNNER={settings.UAC_SANDBOX_RUNNER} can run people's code without a"
+            " container.",
+            hint="Use docker in production; process and auto are for development machines.",
             id="uac.E013",
         )
     if not settings.SECURE_SSL_REDIRECT:

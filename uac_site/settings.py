@@ -122,8 +122,14 @@ CELERY_BEAT_SCHEDULE = {
 }
 
 # -- The product -------------------------------------------------------------------------------
-# "process" runs user code in a plain child process: development only. "docker" is the real one.
-UAC_SANDBOX_RUNNER = env.str("UAC_SANDBOX_RUNNER", default="docker")
+# "docker" is the real one. "process" runs user code in a plain child process: development only,
+# as is "auto", which takes Docker where an engine answers and has the image, else processes.
+UAC_SANDBOX_RUNNER = env.str("UAC_SANDBOX_RUNNER", default="auto" if DEVELOPMENT else "docker")
+# The image of the Docker sandboxes; by default that of this release, which
+# `python -m workers.sandbox.build` makes.
+UAC_SANDBOX_IMAGE = env.str("UAC_SANDBOX_IMAGE", default="")
+# Of one container, all told: a project that needs more ends as out_of_memory.
+UAC_SANDBOX_MEMORY_MIB = env.int("UAC_SANDBOX_MEMORY_MIB", default=512)
 # Requests that may wait for a result at one time, per web process; past it they answer 202.
 UAC_WAITING_REQUESTS = env.int("UAC_WAITING_REQUESTS", default=12)
 UAC_MAX_WAIT_SECONDS = env.float("UAC_MAX_WAIT_SECONDS", default=30.0)

@@ -5,8 +5,7 @@ from contextlib import contextmanager
 
 from memory import checkpoints
 from memory.models import Checkpoint
-from workers.sandbox.image import image_digest
-from workers.sandbox.runner import Sandbox, open_sandbox
+from workers.sandbox.runner import Sandbox, image_digest, open_sandbox
 
 
 @contextmanager
@@ -33,5 +32,5 @@ def bytecode_of(
     # A sandbox that compiles executes nothing of anybody's, so its bytecode can be trusted.
     with open_sandbox() as sandbox:
         compiled = sandbox.compile(modules.sources)
-    checkpoints.store_bytecode(checkpoint, compiled, image_digest())
+        checkpoints.store_bytecode(checkpoint, compiled, sandbox.image_digest)
     return {**modules.bytecode, **compiled}

@@ -33,7 +33,6 @@ class Services:
             "DATABASE_URL": self.postgres.runtime_url,
             "REDIS_URL": self.redis.url,
             "SECRET_KEY": kept(self.data_folder, "secret_key"),
-            "UAC_SANDBOX_RUNNER": "process",
             "ALLOWED_HOSTS": "127.0.0.1,localhost",
         }
 

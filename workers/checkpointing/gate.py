@@ -22,7 +22,6 @@ from memory.project.typed import encode
 from workers.checkpointing.policy import check_policy
 from workers.errors import error_json, is_infrastructure, user_error_json
 from workers.projects import bytecode_of, loaded
-from workers.sandbox.image import image_digest
 from workers.sandbox.runner import ConstraintRun, Sandbox, SandboxError, open_sandbox
 
 # Two interpreters that order their sets and hash their strings differently must agree.
@@ -191,7 +190,7 @@ def _execute(
     # A sandbox that compiles executes nothing of anybody's, so its bytecode can be trusted.
     with open_sandbox() as sandbox:
         verdict.runner = sandbox.runner_name
-        verdict.image_digest = image_digest()
+        verdict.image_digest = sandbox.image_digest
         verdict.bytecode = sandbox.compile(sources)
     verdict.counts["files_compiled"] = len(verdict.bytecode)
     compiled = time.monotonic()

@@ -58,6 +58,10 @@ class Channel(Protocol):
         """So many bytes, fewer only at the end of the stream; TimeoutError past the deadline."""
         ...
 
+    def out_of_memory(self) -> bool:
+        """Asked when the stream has ended: whether too little memory was the reason."""
+        ...
+
     def close(self) -> None:
         """Destroy the sandbox with everything in it; may be called again."""
         ...
@@ -75,12 +79,14 @@ class ChannelSandbox:
         self._channel = channel
         self._alive = True
         self._id = 0
-        hello = self._exchange(None, START_SECONDS, HELLO_BYTES)
-        if hello.get("hello") != protocol.VERSION or hello.get("hash_seed") != str(hash_seed):
+        self.hello = self._exchange(None, START_SECONDS, HELLO_BYTES)
+        if self.hello.get("hello") != protocol.VERSION or self.hello.get("hash_seed") != str(
+            hash_seed
+        ):
             raise self._broken(
                 "protocol_error",
-                f"the runner says {hello}, not version {protocol.VERSION} and seed {hash_seed}:"
-                " rebuild its image from this release",
+                f"the runner says {self.hello}, not version {protocol.VERSION} and seed"
+                f" {hash_seed}: rebuild its image from this release",
             )
 
     @property
@@ -272,7 +278,7 @@ class ChannelSandbox:
         except TimeoutError:
             raise self._broken("timeout", f"no answer within {seconds:g} s") from None
         except EOFError:
-            raise self._broken("killed", "the sandbox ended") from None
+            raise self._ended("the sandbox ended") from None
         except ProtocolError as error:
             raise self._broken("protocol_error", str(error)) from None
         except OSError as error:
@@ -282,8 +288,14 @@ class ChannelSandbox:
             self._break()
             raise
         if message is None:
-            raise self._broken("killed", "the sandbox ended without an answer")
+            raise self._ended("the sandbox ended without an answer")
         return message
+
+    def _ended(self, message: str) -> SandboxError:
+        if not self._channel.out_of_memory():
+            return self._broken("killed", message)
+        self._break()
+        return SandboxError("out_of_memory", "needed more memory than the sandbox has")
 
     def _break(self) -> None:
         self._alive = False

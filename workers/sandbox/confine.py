@@ -63,7 +63,6 @@ def main() -> NoReturn:
     runner.prepare()
     zoneinfo.reset_tzpath([zones])
     isolated = enter_namespaces()
-    errors = os.dup(2)
     requests, answers = runner.take_descriptors()
     processes.prctl(processes.PR_SET_CHILD_SUBREAPER, 1)
     pid = os.fork()
@@ -78,15 +77,14 @@ def main() -> NoReturn:
             processes.prctl(processes.PR_SET_PDEATHSIG, signal.SIGKILL)
             processes.prctl(processes.PR_SET_NO_NEW_PRIVS, 1)
         except Exception:
-            os.write(errors, traceback.format_exc().encode())
+            os.write(2, traceback.format_exc().encode())
             raise SystemExit(1) from None
-        os.close(errors)
         for kind in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
             resource.setrlimit(kind, (0, 0))
         runner.serve(requests, answers)
         raise SystemExit(0)
     os.close(answers)
-    os.close(errors)
+    runner.silence()
     poller = select.poll()
     poller.register(requests, 0)  # whether it hung up; what comes in is the runner's
     poller.register(host, select.POLLIN)

@@ -2,21 +2,20 @@
 
 import functools
 import hashlib
-import sys
 from pathlib import Path
 
 import sandbox_image
 
+# The folder that the runner of every sandbox comes from, and the context of the Docker image.
+SOURCES = Path(sandbox_image.__path__[0])
+
 
 @functools.cache
-def image_digest() -> str:
-    """Return the digest of what the configured runner's sandboxes are made of.
-
-    Those of the process runner are this interpreter and the files of `sandbox_image`.
-    """
-    digest = hashlib.sha256(sys.version.encode())
-    folder = Path(sandbox_image.__path__[0])
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
-        digest.update(path.read_bytes() + b"\0")
-    return f"process:{digest.hexdigest()[:32]}"
+def sources_digest() -> str:
+    """Return the digest of the files of `sandbox_image`, in hexadecimal."""
+    digest = hashlib.sha256()
+    for path in sorted(SOURCES.rglob("*")):
+        if path.suffix == ".py" or path.name == "Dockerfile":
+            digest.update(path.relative_to(SOURCES).as_posix().encode() + b"\0")
+            digest.update(path.read_bytes() + b"\0")
+    return digest.hexdigest()

@@ -5,6 +5,8 @@ where the kernel allows no namespaces it also shares the network and a readable 
 for demonstrations and tests, production settings refuse it.
 """
 
+import functools
+import hashlib
 import os
 import select
 import signal
@@ -20,7 +22,7 @@ from typing import IO, cast
 
 import sandbox_image
 from workers.sandbox.client import ChannelSandbox
-from workers.sandbox.image import image_digest
+from workers.sandbox.image import sources_digest
 from workers.sandbox.runner import Sandbox, SandboxError
 
 PACKAGE = Path(sandbox_image.__file__).parent
@@ -56,6 +58,13 @@ def open_sandbox(*, hash_seed: int = 0) -> Iterator[Sandbox]:
         yield sandbox
     finally:
         channel.close()
+
+
+@functools.cache
+def image_digest() -> str:
+    """Return the digest of this interpreter and the files of `sandbox_image`."""
+    digest = hashlib.sha256(f"{sys.version} {sources_digest()}".encode())
+    return f"process:{digest.hexdigest()[:32]}"
 
 
 class ProcessChannel:
@@ -117,6 +126,10 @@ class ProcessChannel:
                 break
             received += data
         return bytes(received)
+
+    def out_of_memory(self) -> bool:
+        """No: a process has no memory of its own to run out of as a whole."""
+        return False
 
     def close(self) -> None:
         """Destroy the sandbox; may be called again."""

@@ -7,16 +7,23 @@ of the runner that the setting UAC_SANDBOX_RUNNER names.
 """
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol, cast
 
+import structlog
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
+logger = structlog.get_logger(__name__)
+
 MEBIBYTE = 1024 * 1024
+
+# Docker where an engine answers and has the image, else processes: for development.
+AUTO = "auto"
 
 JsonValue = dict[str, Any] | list[Any] | str | int | float | bool | None
 
@@ -267,8 +274,10 @@ class Sandbox(Protocol):
         ...
 
 
-# Where each runner lives, imported only when chosen: `open(hash_seed=…)` is a context manager.
+# Where each runner lives, imported only when chosen. Each has `open_sandbox(*, hash_seed)`, which
+# is a context manager, and `image_digest()`.
 RUNNERS = {
+    "docker": "workers.sandbox.docker",
     "process": "workers.sandbox.process",
 }
 
@@ -278,13 +287,39 @@ def open_sandbox(*, hash_seed: int = 0) -> AbstractContextManager[Sandbox]:
 
     Raises ImproperlyConfigured for an unknown runner, SandboxError when it does not start.
     """
-    name = settings.UAC_SANDBOX_RUNNER
+    opened = _runner().open_sandbox(hash_seed=hash_seed)
+    return cast("AbstractContextManager[Sandbox]", opened)
+
+
+def image_digest() -> str:
+    """Return the digest of what the configured runner's sandboxes are made of.
+
+    Raises ImproperlyConfigured for an unknown runner, SandboxError where there is nothing yet.
+    """
+    return str(_runner().image_digest())
+
+
+def runner_name() -> str:
+    """Return "docker" or "process": the setting, or what "auto" finds here."""
+    name = str(settings.UAC_SANDBOX_RUNNER)
+    return _found_runner() if name == AUTO else name
+
+
+@functools.cache
+def _found_runner() -> str:
+    """What "auto" means for the life of this process: no engine that fails later weakens it."""
+    reason = import_module(RUNNERS["docker"]).unavailable()
+    if reason is None:
+        return "docker"
+    logger.warning("process_runner_for_lack_of_docker", reason=reason)
+    return "process"
+
+
+def _runner() -> Any:
+    name = runner_name()
     if name not in RUNNERS:
         raise ImproperlyConfigured(
-            f"UAC_SANDBOX_RUNNER is {name!r}: set it to one of {', '.join(sorted(RUNNERS))}"
+            f"UAC_SANDBOX_RUNNER is {name!r}: set it to one of {', '.join(sorted(RUNNERS))},"
+            f" or to {AUTO} on a development machine"
         )
-    opener = cast(
-        "Callable[..., AbstractContextManager[Sandbox]]",
-        import_module(RUNNERS[name]).open_sandbox,
-    )
-    return opener(hash_seed=hash_seed)
+    return import_module(RUNNERS[name])

@@ -1,12 +1,15 @@
-"""Sandboxes of the process runner, and a small project to run in them."""
+"""Sandboxes of every runner, and a small project to run in them."""
 
 import datetime
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import Protocol, cast
 
 import pytest
 
-from workers.sandbox import process
-from workers.sandbox.runner import Sandbox
+from workers.sandbox.build import ensure_image
+from workers.sandbox.runner import RUNNERS, Sandbox
 
 NOW = datetime.datetime(2026, 3, 1, 23, 30, tzinfo=datetime.UTC)
 
@@ -98,17 +101,41 @@ def test_is_silent() -> None:
 }
 
 
+class Runner(Protocol):
+    """A module of `workers.sandbox` that opens sandboxes."""
+
+    def open_sandbox(self, *, hash_seed: int = 0) -> AbstractContextManager[Sandbox]: ...
+
+    def image_digest(self) -> str: ...
+
+
+@pytest.fixture(scope="session")
+def docker_image() -> str:
+    """The name of the image of this release, built if need be."""
+    return ensure_image()
+
+
+@pytest.fixture(
+    scope="module", params=["process", pytest.param("docker", marks=pytest.mark.docker)]
+)
+def runner(request: pytest.FixtureRequest) -> Runner:
+    """Every runner in turn: what holds of a sandbox holds in all of them."""
+    if request.param == "docker":
+        request.getfixturevalue("docker_image")
+    return cast("Runner", import_module(RUNNERS[request.param]))
+
+
 @pytest.fixture
-def sandbox() -> Iterator[Sandbox]:
+def sandbox(runner: Runner) -> Iterator[Sandbox]:
     """A sandbox of its own, empty."""
-    with process.open_sandbox() as one:
+    with runner.open_sandbox() as one:
         yield one
 
 
 @pytest.fixture(scope="module")
-def loaded() -> Iterator[Sandbox]:
+def loaded(runner: Runner) -> Iterator[Sandbox]:
     """A sandbox with PROJECT, shared by the tests of a module: none of them may harm it."""
-    with process.open_sandbox() as one:
+    with runner.open_sandbox() as one:
         one.load(PROJECT)
         yield one
         assert one.alive
@@ -119,6 +146,6 @@ def isolated(loaded: Sandbox) -> Sandbox:
     """The same, where the kernel lets it have namespaces of its own."""
     folders = loaded.evaluate("import os\nos.listdir('/')", now=NOW, time_zone="UTC").value
     assert isinstance(folders, list)
-    if "etc" in folders:
+    if loaded.runner_name == "process" and "etc" in folders:
         pytest.skip("needs namespaces, which this kernel does not allow this user")
     return loaded

@@ -21,8 +21,7 @@ from sandbox_image.uac import protocol
 from tests.integration.sandbox.conftest import NOW, PROJECT, WITHOUT_NAMESPACES
 from tests.integration.sandbox.processes import Process, eventually, gone, me
 from workers.sandbox import process
-from workers.sandbox.image import image_digest
-from workers.sandbox.process import ProcessChannel
+from workers.sandbox.process import ProcessChannel, image_digest
 from workers.sandbox.runner import Limits, Sandbox, SandboxError, open_sandbox
 
 ROOT = Path(workers.__file__).parent.parent

@@ -5,8 +5,7 @@ import marshal
 
 import pytest
 
-from tests.integration.sandbox.conftest import NOW, PROJECT
-from workers.sandbox import process
+from tests.integration.sandbox.conftest import NOW, PROJECT, Runner
 from workers.sandbox.runner import Limits, Sandbox, SandboxError
 
 STATE = PROJECT["domains/travel/state.py"]
@@ -25,9 +24,9 @@ def test_every_module_of_the_domains_is_executed_and_no_other(sandbox: Sandbox) 
     assert found == []
 
 
-def test_bytecode_does_what_the_source_does(sandbox: Sandbox) -> None:
+def test_bytecode_does_what_the_source_does(runner: Runner, sandbox: Sandbox) -> None:
     bytecode = sandbox.compile(PROJECT)
-    with process.open_sandbox(hash_seed=1) as other:
+    with runner.open_sandbox(hash_seed=1) as other:
         assert other.image_digest == sandbox.image_digest
         other.load(bytecode=bytecode)
         assert value(other, "[t.name for t in trips]") == ["Rome", "Oslo", "Bonn"]
@@ -248,7 +247,7 @@ def test_a_shard_that_the_state_forgets_is_missing_in_the_counts(sandbox: Sandbo
     assert sandbox.dump([]).counts["travel"]["trips"] == 2
 
 
-def test_fifty_thousand_records_load_from_bytecode(sandbox: Sandbox) -> None:
+def test_fifty_thousand_records_load_from_bytecode(runner: Runner, sandbox: Sandbox) -> None:
     shards = {
         f"domains/travel/trips_{n:04}.py": "from domains.travel.schema import Trip\n"
         "trips: list[Trip] = [\n"
@@ -264,7 +263,7 @@ def test_fifty_thousand_records_load_from_bytecode(sandbox: Sandbox) -> None:
     )
     project = {**PROJECT, "domains/travel/state.py": state, **shards}
     bytecode = sandbox.compile(project)
-    with process.open_sandbox() as other:
+    with runner.open_sandbox() as other:
         assert other.load(bytecode=bytecode).modules == 8 - 1 + 100
         assert value(other, "len(trips)") == 50_000
         assert value(other, "len({t.key for t in trips})") == 50_000

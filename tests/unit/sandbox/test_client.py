@@ -37,6 +37,7 @@ class Script:
         self.incoming = io.BytesIO(b"".join(data))
         self.sent: list[bytes] = []
         self.closed = False
+        self.starved = False
         self.raises: Exception | None = None
 
     def send(self, data: bytes, deadline: float) -> None:
@@ -47,6 +48,9 @@ class Script:
 
     def receive(self, count: int, deadline: float) -> bytes:
         return self.incoming.read(count)
+
+    def out_of_memory(self) -> bool:
+        return self.starved
 
     def close(self) -> None:
         self.closed = True

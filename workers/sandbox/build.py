@@ -1,0 +1,180 @@
+"""Builds the image of the Docker sandboxes: `python -m workers.sandbox.build [--base IMAGE]`.
+
+The image is `sandbox_image/Dockerfile` on a base with Python. Where the engine neither has the
+Dockerfile's own base nor can pull it, a base is put together from the packages of this Debian or
+Ubuntu: an interpreter, its libraries and the time zones, without a shell.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TextIO
+
+import docker
+from docker.errors import APIError, BuildError, DockerException, ImageNotFound
+
+from workers.sandbox.image import SOURCES, sources_digest
+
+REPOSITORY = "uac-sandbox"
+BASE_TAG = "uac-python:debian"
+ENGINE_SECONDS = 300
+
+
+class ImageNotBuilt(Exception):
+    """The image could not be built; the message says why and what to do."""
+
+
+def default_image() -> str:
+    """Return the name of the image of this release: its tag is the digest of what it is made of."""
+    return f"{REPOSITORY}:{sources_digest()[:16]}"
+
+
+def ensure_image(base: str | None = None, *, say: Callable[[str], None] = lambda line: None) -> str:
+    """Build the image of this release unless the engine has it, and return its name.
+
+    `base` is an image with Python 3.11 or newer (default: see the module). Raises ImageNotBuilt.
+    """
+    name = default_image()
+    try:
+        client = docker.from_env(timeout=ENGINE_SECONDS)
+        try:
+            client.images.get(name)
+        except ImageNotFound:
+            base = base or _available_base(client) or _base_of_packages(client, say)
+            say(f"building {name} on {base}")
+            client.images.build(
+                path=str(SOURCES),
+                buildargs={"BASE": base},
+                tag=name,
+                network_mode="none",
+                rm=True,
+                forcerm=True,
+            )
+        finally:
+            client.close()
+    except BuildError as error:
+        lines = [str(line.get("stream") or line.get("error") or "") for line in error.build_log]
+        raise ImageNotBuilt(f"{error}\n{''.join(lines)[-2000:]}") from error
+    except (DockerException, OSError) as error:
+        raise ImageNotBuilt(f"the Docker engine: {error}") from error
+    return name
+
+
+def _available_base(client: docker.DockerClient) -> str | None:
+    """The Dockerfile's own base, if the engine has it or can pull it."""
+    found = re.search(r"^ARG BASE=(\S+)$", (SOURCES / "Dockerfile").read_text(), re.MULTILINE)
+    assert found is not None
+    base = found[1]
+    try:
+        client.images.get(base)
+    except ImageNotFound:
+        try:
+            client.images.pull(base)
+        except APIError:
+            return None
+    return base
+
+
+def _base_of_packages(client: docker.DockerClient, say: Callable[[str], None]) -> str:
+    """Put a base together from Debian's packages, as any user, and return its name."""
+    say("no registry answers: making a base from this system's own packages")
+    with tempfile.TemporaryDirectory(prefix="uac-image-") as folder:
+        root = Path(folder) / "root"
+        for package in _download(Path(folder)):
+            _run(["dpkg-deb", "--extract", str(package), str(root)])
+        # Packages of a merged /usr rely on these, which come from a package of their own.
+        for name in ("lib", "lib64", "bin"):
+            if (root / "usr" / name).exists() and not (root / name).exists():
+                (root / name).symlink_to(f"usr/{name}")
+        archive = Path(folder) / "root.tar"
+        with tarfile.open(archive, "w") as tar:
+            tar.add(root, arcname=".", filter=_packed)
+        repository, _, tag = BASE_TAG.partition(":")
+        client.api.import_image(str(archive), repository=repository, tag=tag)
+    return BASE_TAG
+
+
+def _download(folder: Path) -> list[Path]:
+    """Fetch the packages of Python and what it needs into the folder."""
+    # As on the system, but with lists of our own where the system has none, and no right to it.
+    lists = folder / "lists"
+    lists.mkdir()
+    attempts: list[list[str]] = [[], [f"--option=Dir::State::Lists={lists}"]]
+    for options in attempts:
+        try:
+            if options:
+                _run(["apt-get", *options, "--quiet", "update"])
+            (python,) = _dependencies("python3-minimal", r"python3\.\d+-minimal", options)
+            version = python.removesuffix("-minimal")
+            parts = [python, f"lib{version}-minimal", f"lib{version}-stdlib"]
+            libraries = {
+                name for part in parts for name in _dependencies(part, r"(lib|zlib)\S+", options)
+            }
+            packages = ["python3-minimal", *parts, *sorted(libraries - {*parts}), "tzdata"]
+            _run(["apt-get", *options, "--quiet", "download", *packages], folder)
+            return sorted(folder.glob("*.deb"))
+        except (ImageNotBuilt, ValueError) as error:
+            failure = error
+    raise ImageNotBuilt(
+        "there is no base image with Python, and none can be made of this system's packages:"
+        f" {failure}. Name one that the engine has: python -m workers.sandbox.build --base IMAGE"
+    )
+
+
+def _dependencies(package: str, pattern: str, options: Sequence[str]) -> list[str]:
+    """The names of the packages that this one needs, where they match."""
+    listed = _run(["apt-cache", *options, "depends", "--important", package])
+    return [
+        name
+        for name in re.findall(r"^ *\|?(?:Pre)?Depends: (\S+)$", listed, re.MULTILINE)
+        if re.fullmatch(pattern, name)
+    ]
+
+
+def _packed(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    if entry.name.startswith(("./usr/share/doc", "./usr/share/man", "./usr/share/lintian")):
+        return None
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = "root"
+    return entry
+
+
+def _run(command: list[str], folder: Path | None = None) -> str:
+    """Run a program and return what it printed; ImageNotBuilt if it is absent or fails."""
+    try:
+        finished = subprocess.run(  # noqa: S603
+            command, cwd=folder, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        raise ImageNotBuilt(f"there is no {command[0]} here") from None
+    if finished.returncode != 0:
+        raise ImageNotBuilt(f"{' '.join(command)} failed: {finished.stderr.strip()[-500:]}")
+    return finished.stdout
+
+
+def main() -> int:
+    """Build, and print the image's name."""
+    parser = argparse.ArgumentParser(prog="python -m workers.sandbox.build", description=__doc__)
+    parser.add_argument("--base", help="an image with Python 3.11 or newer")
+    arguments = parser.parse_args()
+    try:
+        name = ensure_image(arguments.base, say=lambda line: _write(sys.stderr, line))
+    except ImageNotBuilt as error:
+        _write(sys.stderr, f"The sandbox's image was not built: {error}")
+        return 1
+    _write(sys.stdout, name)
+    return 0
+
+
+def _write(stream: TextIO, line: str) -> None:
+    stream.write(f"{line}\n")
+    stream.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

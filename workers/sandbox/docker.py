@@ -1,0 +1,365 @@
+"""The Docker runner: every sandbox is a hardened container of its own, gone afterwards.
+
+A container serves one user and is never used again for another. It has no network, no capability,
+no right to gain any, nothing to write to, a user id of its own and few system calls
+(`seccomp.json`). That the kernel enforces this is read back from inside before any code is sent:
+an engine silently runs without a seccomp filter when it cannot read the profile.
+"""
+
+import contextlib
+import functools
+import os
+import secrets
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import docker
+import structlog
+from django.conf import settings
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.types import LogConfig, Ulimit
+from requests.exceptions import RequestException
+
+from workers.sandbox.build import default_image
+from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.runner import MEBIBYTE, Sandbox, SandboxError
+
+logger = structlog.get_logger(__name__)
+
+LABEL = "uac.sandbox"
+ENGINE_SECONDS = 30
+# Long enough for the longest series of requests of one sandbox, each of which has a deadline.
+LONGEST_LIFE_SECONDS = 15 * 60
+# What was created and is not running after this is the leftover of a worker that was killed.
+LONGEST_START_SECONDS = 60
+READ_BYTES = 1024 * 1024
+LAST_WORDS_BYTES = 4096
+# Within the 65,536 ids that an engine with user namespaces, or without root, gives a container.
+USER_IDS = range(10_000, 60_000)
+
+SECCOMP_PROFILE = Path(__file__).with_name("seccomp.json")
+
+# What of the kernel's file systems tells of the machine and of others that it works for, or could
+# be written to. The engine's own list is replaced by this one, so it begins with it.
+MASKED_PATHS = [
+    *("/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats"),
+    *("/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats"),
+    "/sys/firmware",
+    *("/dev/mqueue", "/dev/pts"),
+    *("/proc/buddyinfo", "/proc/cgroups", "/proc/cmdline", "/proc/config.gz", "/proc/cpuinfo"),
+    *("/proc/crypto", "/proc/devices", "/proc/diskstats", "/proc/interrupts", "/proc/iomem"),
+    *("/proc/ioports", "/proc/kallsyms", "/proc/key-users", "/proc/loadavg", "/proc/locks"),
+    *("/proc/meminfo", "/proc/modules", "/proc/pagetypeinfo", "/proc/partitions"),
+    *("/proc/pressure", "/proc/schedstat", "/proc/slabinfo", "/proc/softirqs", "/proc/stat"),
+    *("/proc/swaps", "/proc/sys", "/proc/uptime", "/proc/version", "/proc/vmallocinfo"),
+    *("/proc/vmstat", "/proc/zoneinfo"),
+    *("/sys/block", "/sys/bus", "/sys/class", "/sys/dev", "/sys/devices", "/sys/hypervisor"),
+    *("/sys/kernel", "/sys/module", "/sys/power"),
+]
+READONLY_PATHS = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sysrq-trigger"]
+
+# What the runner says of itself when all of this is in force.
+CONFINED = {"seccomp": 2, "no_new_privileges": 1, "capabilities": 0}
+
+_thread = threading.local()
+
+
+@contextmanager
+def open_sandbox(*, hash_seed: int = 0) -> Iterator[Sandbox]:
+    """A fresh container, removed afterwards. Raises SandboxError when it does not start."""
+    with _engine_errors():
+        image = _image()
+    channel = ContainerChannel(image, hash_seed)
+    try:
+        try:
+            channel.start()
+            sandbox = ChannelSandbox(
+                channel, runner_name="docker", image_digest=_digest_of(image), hash_seed=hash_seed
+            )
+            confinement = {name: sandbox.hello.get(name) for name in CONFINED}
+            if confinement != CONFINED:
+                raise SandboxError(
+                    "killed",
+                    f"the container is not confined ({confinement} instead of {CONFINED}), so it"
+                    " is not used: the engine or its runtime ignores the seccomp profile",
+                    infrastructure=True,
+                )
+        except SandboxError as error:
+            said = f"; it said: {channel.last_words}" if channel.last_words else ""
+            raise SandboxError(
+                error.outcome, f"{error.message}{said}", infrastructure=True
+            ) from error
+        yield sandbox
+    finally:
+        channel.close()
+
+
+def image_digest() -> str:
+    """Return the digest of the image; raises SandboxError if the engine has none."""
+    with _engine_errors():
+        return _digest_of(_image())
+
+
+def unavailable() -> str | None:
+    """Return why sandboxes cannot be opened here, None if they can: for a look beforehand."""
+    try:
+        image_digest()
+    except SandboxError as error:
+        return error.message
+    return None
+
+
+def reap() -> int:
+    """Remove containers that a killed worker left behind, and return how many there were.
+
+    Most end by themselves when their worker's connection does. What is left are those that were
+    not started yet, and those whose code did not let the runner see the end of its input.
+    """
+    with _engine_errors():
+        engine = _engine()
+        found = engine.api.containers(all=True, filters={"label": LABEL})
+        leftovers = [one["Id"] for one in found if _is_leftover(one, now=time.time())]
+        for container in leftovers:
+            logger.warning("sandbox_reaped", container=container[:12])
+            with contextlib.suppress(NotFound):
+                engine.api.remove_container(container, force=True, v=True)
+    return len(leftovers)
+
+
+def _is_leftover(container: dict[str, Any], *, now: float) -> bool:
+    running = container["State"] == "running"
+    return bool(
+        now - container["Created"] > (LONGEST_LIFE_SECONDS if running else LONGEST_START_SECONDS)
+    )
+
+
+class ContainerChannel:
+    """A container and the one connection to its standard streams.
+
+    The engine closes the runner's input when the connection ends, be it by `close` or because
+    this process was killed; at that the runner ends, and so does the container.
+    """
+
+    def __init__(self, image: str, hash_seed: int) -> None:
+        self._image = image
+        self._hash_seed = hash_seed
+        self._container: str | None = None
+        self._stream: socket.SocketIO | None = None
+        self._socket: socket.socket | None = None
+        self._frames = _Frames()
+
+    @property
+    def container(self) -> str:
+        """The id of the container."""
+        assert self._container is not None
+        return self._container
+
+    @property
+    def last_words(self) -> str:
+        """The end of what the runner wrote about itself: a traceback, if it did not start."""
+        return self._frames.errors.decode(errors="replace").strip()[-1000:]
+
+    def start(self) -> None:
+        """Create and start the container; SandboxError if the engine does not do it."""
+        with _engine_errors():
+            engine = _engine().api
+            config = container_config(self._image, self._hash_seed)
+            self._container = engine.create_container_from_config(config)["Id"]  # type: ignore[no-untyped-call]
+            # Before the start: nothing that it says is missed.
+            stream = engine.attach_socket(
+                self._container, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+            )
+            self._stream = cast("socket.SocketIO", stream)
+            self._socket = self._stream._sock  # type: ignore[attr-defined]
+            engine.start(self._container)
+
+    def send(self, data: bytes, deadline: float) -> None:
+        """Write all of it; EOFError if the container is gone, TimeoutError past the deadline."""
+        connection = self._connected(deadline)
+        try:
+            connection.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            raise EOFError from None
+
+    def receive(self, count: int, deadline: float) -> bytes:
+        """So many bytes, fewer only at the end of the stream; TimeoutError past the deadline."""
+        while len(self._frames.output) < count:
+            try:
+                data = self._connected(deadline).recv(READ_BYTES)
+            except ConnectionResetError:
+                break
+            if not data:
+                break
+            self._frames.feed(data)
+        return self._frames.take(count)
+
+    def out_of_memory(self) -> bool:
+        """Whether the container ended because it took more memory than it may."""
+        with contextlib.suppress(DockerException, RequestException):
+            engine = _engine().api
+            # The stream ends a moment before the engine has taken note of why.
+            engine.wait(self.container, timeout=ENGINE_SECONDS)
+            return bool(engine.inspect_container(self.container)["State"]["OOMKilled"])
+        return False
+
+    def close(self) -> None:
+        """Remove the container; may be called again."""
+        # The connection first: with one that is open and unread, the engine's kill can hang.
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.close()
+            self._socket = None
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+        if self._container is not None:
+            container, self._container = self._container, None
+            try:
+                _engine().api.remove_container(container, force=True, v=True)
+            except NotFound:
+                pass
+            except (DockerException, RequestException) as error:
+                # The work is done; what is left of the container is found by `reap`.
+                logger.warning("sandbox_not_removed", container=container[:12], error=str(error))
+
+    def _connected(self, deadline: float) -> socket.socket:
+        """The connection, which waits until the deadline at most."""
+        if self._socket is None:
+            raise EOFError
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
+        return self._socket
+
+
+class _Frames:
+    """The engine's framing of standard output and error: a stream number and a length, each.
+
+    https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerAttach
+    """
+
+    def __init__(self) -> None:
+        self.output = bytearray()
+        self.errors = bytearray()  # its end
+        self._header = bytearray()
+        self._stream = 0
+        self._left = 0
+
+    def feed(self, data: bytes) -> None:
+        """Sort what was received."""
+        view = memoryview(data)
+        while view:
+            if not self._left:
+                needed = 8 - len(self._header)
+                self._header += view[:needed]
+                view = view[needed:]
+                if len(self._header) == 8:
+                    self._stream, self._left = struct.unpack(">BxxxI", self._header)
+                    self._header.clear()
+                continue
+            part, view = view[: self._left], view[self._left :]
+            self._left -= len(part)
+            if self._stream == 1:
+                self.output += part
+            else:
+                self.errors = (self.errors + part)[-LAST_WORDS_BYTES:]
+
+    def take(self, count: int) -> bytes:
+        """Remove and return so much of the output, or all there is."""
+        taken = bytes(self.output[:count])
+        del self.output[:count]
+        return taken
+
+
+def container_config(image: str, hash_seed: int) -> dict[str, Any]:
+    """The one template that every sandbox is created from, as the engine's API takes it."""
+    memory = settings.UAC_SANDBOX_MEMORY_MIB * MEBIBYTE
+    user_id = secrets.choice(USER_IDS)
+    return {
+        "Image": image,
+        "User": f"{user_id}:{user_id}",
+        "Env": [f"PYTHONHASHSEED={hash_seed}"],
+        "Hostname": "sandbox",
+        "Labels": {LABEL: f"{socket.gethostname()}:{os.getpid()}"},
+        "NetworkDisabled": True,
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "OpenStdin": True,
+        "StdinOnce": True,
+        "Tty": False,
+        "HostConfig": {
+            "NetworkMode": "none",
+            "IpcMode": "none",
+            "ReadonlyRootfs": True,
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges:true", f"seccomp={SECCOMP_PROFILE.read_text()}"],
+            "MaskedPaths": MASKED_PATHS,
+            "ReadonlyPaths": READONLY_PATHS,
+            "Memory": memory,
+            "MemorySwap": memory,
+            "PidsLimit": 32,
+            "NanoCpus": 1_000_000_000,
+            "OomScoreAdj": 500,
+            "Ulimits": [
+                Ulimit(name="core", soft=0, hard=0),
+                Ulimit(name="fsize", soft=0, hard=0),
+                Ulimit(name="nofile", soft=128, hard=128),
+                Ulimit(name="msgqueue", soft=0, hard=0),
+                Ulimit(name="memlock", soft=0, hard=0),
+            ],
+            "LogConfig": LogConfig(type=LogConfig.types.NONE),
+            "RestartPolicy": {"Name": "no"},
+        },
+    }
+
+
+@functools.cache
+def _image() -> str:
+    """The id of the image: what this process compiled stays good when the name moves on."""
+    name = settings.UAC_SANDBOX_IMAGE or default_image()
+    try:
+        return str(_engine().images.get(name).id)
+    except ImageNotFound:
+        raise SandboxError(
+            "killed",
+            f"the Docker engine has no image {name}: build it with"
+            " `python -m workers.sandbox.build`, or name another in UAC_SANDBOX_IMAGE",
+            infrastructure=True,
+        ) from None
+
+
+def _digest_of(image: str) -> str:
+    return f"docker:{image.removeprefix('sha256:')[:32]}"
+
+
+def _engine() -> docker.DockerClient:
+    """A client of this thread's own."""
+    client = getattr(_thread, "client", None)
+    if client is None:
+        client = _thread.client = docker.from_env(timeout=ENGINE_SECONDS)
+    assert isinstance(client, docker.DockerClient)
+    return client
+
+
+@contextmanager
+def _engine_errors() -> Iterator[None]:
+    """Within it, an engine that does not answer or refuses is a SandboxError."""
+    try:
+        yield
+    except APIError as error:
+        raise SandboxError(
+            "killed", f"the Docker engine refuses: {error.explanation}", infrastructure=True
+        ) from error
+    except (DockerException, RequestException, OSError) as error:
+        raise SandboxError(
+            "killed", f"the Docker engine does not answer: {error}", infrastructure=True
+        ) from error
