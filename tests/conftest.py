@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 from django.db import connection, connections
-from django.test.utils import setup_databases, teardown_databases
+from django.test.utils import override_settings, setup_databases, teardown_databases
 from psycopg import sql
 from pytest_django.plugin import DjangoDbBlocker
 from rest_framework.test import APIClient
@@ -38,6 +38,16 @@ def django_db_setup(
         connection.close()
         settings.update(owner)
         teardown_databases(created, verbosity=0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def process_runner() -> Iterator[None]:
+    """In this process sandboxes are processes, which every machine has.
+
+    Whole servers use Docker where an engine answers; the sandboxes' own tests use both.
+    """
+    with override_settings(UAC_SANDBOX_RUNNER="process"):
+        yield
 
 
 @pytest.fixture

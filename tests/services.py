@@ -18,8 +18,6 @@ SERVICES: Services = _stack.enter_context(running_services())
 # The test database is created and migrated by the owner; tests then run as the server does, with
 # the role that owns nothing (see conftest.py).
 os.environ.update(SERVICES.environment)
-# In this process; whole servers, and the tests of the sandboxes themselves, use Docker where it is.
-os.environ["UAC_SANDBOX_RUNNER"] = "process"
 os.environ["DATABASE_URL"] = SERVICES.postgres.owner_url
 os.environ["STATIC_ROOT"] = tempfile.mkdtemp(dir=SERVICES.data_folder)
 os.environ["DJANGO_SETTINGS_MODULE"] = "uac_site.settings"

@@ -98,6 +98,7 @@ CELERY_TASK_DEFAULT_QUEUE = "default"
 CELERY_TASK_ROUTES = {
     "workers.tasks.checkpoint_records": {"queue": "sandbox"},
     "workers.tasks.execute_run": {"queue": "sandbox"},
+    "workers.tasks.reap_sandboxes": {"queue": "sandbox"},
 }
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
@@ -118,6 +119,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": env.float("UAC_DISPATCH_SECONDS", default=2.0),
         # A tick that waited longer than this is worthless: the next one does its work.
         "options": {"expires": 10},
+    },
+    "reap_sandboxes": {
+        "task": "workers.tasks.reap_sandboxes",
+        "schedule": 60.0,
+        "options": {"expires": 60},
     },
 }
 

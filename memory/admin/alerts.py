@@ -18,6 +18,7 @@ from memory.admin.display import (
     inline,
     lines,
     record_name,
+    sandbox,
     shortened,
     source,
 )
@@ -100,7 +101,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     fieldsets = [
         (None, {"fields": [("level", "standing"), "headline", "user_link"]}),
         ("What it rests on", {"fields": ["evidence_tree"]}),
-        ("The constraint that speaks", {"fields": ["rule", "run_link"]}),
+        ("The constraint that speaks", {"fields": ["rule", "run_link", "ran_in"]}),
         ("Times", {"fields": ["opened_at", "changed_at", "resolved_at"]}),
         ("Identity", {"classes": ["collapse"], "fields": ["id", "fingerprint"]}),
     ]
@@ -174,6 +175,11 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     def run_link(self, alert: Alert) -> str:
         """Lead to the run that found it last."""
         return link(alert.last_run)
+
+    @admin.display(description="in")
+    def ran_in(self, alert: Alert) -> str:
+        """Name the kind of sandbox, and warn of the one for development."""
+        return sandbox(alert.last_run.runner if alert.last_run else "")
 
     @admin.action(description="Acknowledge the selected alerts", permissions=["operate"])
     def acknowledge(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:

@@ -27,6 +27,7 @@ from memory.admin.display import (
     gate,
     inline,
     lines,
+    sandbox,
     source,
 )
 from memory.admin.edits import edit_title, show_edits
@@ -149,12 +150,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     @admin.display(description="checked in")
     def checked_in(self, checkpoint: Checkpoint) -> str:
         """Name the kind of sandbox, and mark the one for development."""
-        runner = checkpoint.verdict.get("runner") or NOTHING
-        if runner != "process":
-            return runner
-        return format_html(
-            "{} {}", badge("warning", "development"), "The process runner: for development only."
-        )
+        return sandbox(checkpoint.verdict.get("runner", ""))
 
     @admin.display(description="entries cited")
     def cited(self, checkpoint: Checkpoint) -> str:

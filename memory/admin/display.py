@@ -13,6 +13,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memory.models import LogEntry
+from memory.models.runs import warning_of
 
 NOTHING = "–"
 
@@ -98,6 +99,14 @@ def badge(value: str, label: str | None = None) -> SafeString:
     return format_html(
         '<span class="badge {}">{}</span>', _TONES.get(value, "plain"), label or value
     )
+
+
+def sandbox(runner: str) -> SafeString | str:
+    """Return the kind of sandbox that computed something, and what to know of it."""
+    warning = warning_of(runner)
+    if warning is None:
+        return runner or "no sandbox"
+    return format_html("{} {}", badge("warning", "development"), warning)
 
 
 def preformatted(text: str) -> SafeString | str:

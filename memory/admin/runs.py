@@ -23,6 +23,7 @@ from memory.admin.display import (
     preformatted,
     pretty,
     problem,
+    sandbox,
     shortened,
     source,
 )
@@ -132,13 +133,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     @admin.display(description="ran in")
     def ran_in(self, run: Run) -> str:
         """Name the kind of sandbox, and warn of the one for development."""
-        if run.runner != "process":
-            return run.runner or "no sandbox"
-        return format_html(
-            "{} {}",
-            badge("warning", "development"),
-            "The process runner: for development only, it does not keep untrusted code in.",
-        )
+        return sandbox(run.runner)
 
     @admin.display(description="input")
     def asked(self, run: Run) -> str:

@@ -14,6 +14,7 @@ from memory.api.errors import Conflict
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView, principal_of
 from memory.models import Alert, AlertEvent
+from memory.models.runs import warning_of
 
 
 class AlertEventSerializer(serializers.ModelSerializer[AlertEvent]):
@@ -28,6 +29,9 @@ class AlertSerializer(serializers.ModelSerializer[Alert]):
     """An alert with its evidence: the records, and the log entries that they rest on."""
 
     user_id = serializers.CharField(source="user.user_id")
+    warning = serializers.SerializerMethodField(
+        help_text="What to know of the sandbox that found it last, if anything."
+    )
 
     class Meta:
         model = Alert
@@ -46,7 +50,12 @@ class AlertSerializer(serializers.ModelSerializer[Alert]):
             "changed_at",
             "resolved_at",
             "last_run",
+            "warning",
         ]
+
+    def get_warning(self, alert: Alert) -> str | None:
+        """Warn of a sandbox that is for development."""
+        return warning_of(alert.last_run.runner) if alert.last_run else None
 
 
 class AlertDetailSerializer(AlertSerializer):
@@ -85,7 +94,7 @@ class UserAlertList(UserScopedView, AlertList):
         """Return the user's alerts."""
         if getattr(self, "swagger_fake_view", False):
             return Alert.objects.none()
-        return Alert.objects.filter(user=self.memory_user()).select_related("user")
+        return with_run(Alert.objects.filter(user=self.memory_user()))
 
 
 class OneAlert(generics.RetrieveAPIView[Alert]):
@@ -156,6 +165,11 @@ class Resolve(OneAlert):
 def _visible(view: generics.GenericAPIView[Alert]) -> QuerySet[Alert]:
     if getattr(view, "swagger_fake_view", False):
         return Alert.objects.none()
-    return Alert.objects.filter(
-        user__workspace=principal_of(view.request).workspace
-    ).select_related("user")
+    return with_run(Alert.objects.filter(user__workspace=principal_of(view.request).workspace))
+
+
+def with_run(found: QuerySet[Alert]) -> QuerySet[Alert]:
+    """Join the users and, of the runs that found the alerts last, what an answer tells."""
+    return found.select_related("user", "last_run").defer(
+        "user__metadata", "last_run__input", "last_run__output", "last_run__stdout"
+    )

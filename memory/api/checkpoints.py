@@ -15,7 +15,7 @@ from memory.api.runs import RunSerializer, status_of
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
 from memory.models import Checkpoint, MemoryUser, Run
-from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger, warning_of
 from memory.project import EditError, edit_from_json
 
 MAX_EDITS = 1000
@@ -79,6 +79,9 @@ class DecisionSerializer(serializers.Serializer[Any]):
     version = serializers.IntegerField(allow_null=True, help_text="The new head, if accepted.")
     verdict = serializers.JSONField(help_text="Every check with what it found.")
     error = serializers.JSONField()
+    warning = serializers.CharField(
+        allow_null=True, help_text="What to know of the sandbox of the gate, if anything."
+    )
 
 
 class FileSerializer(serializers.Serializer[Any]):
@@ -143,6 +146,7 @@ def decision(run: Run) -> dict[str, Any]:
         "version": output.get("version"),
         "verdict": output.get("verdict"),
         "error": run.error,
+        "warning": warning_of(run.runner),
     }
 
 

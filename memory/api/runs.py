@@ -15,7 +15,7 @@ from memory.api.errors import Conflict
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView, principal_of
 from memory.models import Run
-from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger, warning_of
 
 MAX_CODE = 20_000
 QUERY_WAIT_SECONDS = 10.0
@@ -27,6 +27,10 @@ class RunSerializer(serializers.ModelSerializer[Run]):
     user_id = serializers.CharField(source="user.user_id")
     checkpoint = serializers.IntegerField(
         source="checkpoint.version", default=None, allow_null=True
+    )
+
+    warning = serializers.SerializerMethodField(
+        help_text="What to know of the sandbox that computed it, if anything."
     )
 
     class Meta:
@@ -45,6 +49,7 @@ class RunSerializer(serializers.ModelSerializer[Run]):
             "error",
             "stdout",
             "runner",
+            "warning",
             "timings",
             "memory_bytes",
             "attempts",
@@ -52,6 +57,10 @@ class RunSerializer(serializers.ModelSerializer[Run]):
             "started_at",
             "finished_at",
         ]
+
+    def get_warning(self, run: Run) -> str | None:
+        """Warn of a sandbox that is for development."""
+        return warning_of(run.runner)
 
 
 class RunFilter(django_filters.FilterSet):
@@ -133,11 +142,6 @@ class AnswerSerializer(serializers.Serializer[Any]):
     timings = serializers.JSONField()
 
 
-UNSAFE_RUNNER = (
-    "Computed by the process runner, which is for development: it does not keep untrusted code in."
-)
-
-
 class Query(UserScopedView):
     """Ask the state a question in Python."""
 
@@ -204,7 +208,7 @@ def answer(run: Run) -> dict[str, Any]:
         "checkpoint": run.checkpoint.version if run.checkpoint else None,
         "instant": run.instant,
         "runner": run.runner,
-        "warning": UNSAFE_RUNNER if run.runner == "process" else None,
+        "warning": warning_of(run.runner),
         "error": run.error,
         "timings": run.timings,
     }

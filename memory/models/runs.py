@@ -51,6 +51,21 @@ class RunOutcome(models.TextChoices):
     ABANDONED = "abandoned", "given up after repeated failures of the server"
 
 
+# What is said wherever a result of such a sandbox is shown.
+WARNINGS = {
+    "process": "Computed by the process runner, which is for development: it does not keep"
+    " untrusted code in.",
+}
+
+
+def warning_of(runner: str) -> str | None:
+    """Return what to say beside a result that this runner's sandboxes have computed, if anything.
+
+    `runner` is the name that a sandbox gives itself; empty where there was none.
+    """
+    return WARNINGS.get(runner)
+
+
 class Run(LeasedWork):
     """One execution: queue row first, history afterwards. See `memory.runs`."""
 

@@ -1,6 +1,7 @@
 """The demo as a newcomer meets it: a process that is started, watched, and interrupted."""
 
 import datetime
+import os
 import re
 import signal
 import socket
@@ -45,10 +46,14 @@ def folder() -> Iterator[Path]:
         yield Path(parent) / "data"
 
 
-def demo(folder: Path, *arguments: str, program: list[str] = DEMO) -> subprocess.Popen[str]:
+def demo(
+    folder: Path, *arguments: str, program: list[str] = DEMO, **environment: str
+) -> subprocess.Popen[str]:
+    """Start the demo, where no Docker engine answers unless the environment says otherwise."""
     return subprocess.Popen(
         [*program, "--port", str(PORT), "--data", str(folder), *arguments],
         cwd=CHECKOUT,
+        env={**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock", **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -92,10 +97,36 @@ class TestFirstStart:
     def test_says_where_to_look_and_what_not_to_trust(self, first: str) -> None:
         assert re.search(r"admin +http://127\.0\.0\.1:\d+/admin/", first)
         assert re.search(r"log in as +demo / \S{20,}", first)
+        assert "sandboxes: the process runner, for lack of Docker (the Docker engine: " in first
+        assert first.count("WARNING        Computed by the process runner") >= 3
         assert "WARNING: constraints and queries ran in the process runner" in first
 
     def test_ends_by_saying_that_all_came(self, first: str) -> None:
         assert first.rstrip().endswith("Exactly the expected alerts and answers came.")
+
+
+@pytest.mark.docker
+def test_in_containers_it_comes_out_the_same_without_a_warning(tmp_path: Path) -> None:
+    process = demo(tmp_path / "data", "--exit", DOCKER_HOST=os.environ.get("DOCKER_HOST", ""))
+    output = output_of(process)
+
+    assert process.returncode == 0, output
+    assert "sandboxes: Docker containers of uac-sandbox:" in output
+    assert "CRITICAL: Amoxicillin is a penicillin" in output
+    assert output.count("the same as computed from the log entries without the server") == 3
+    assert "ran in hardened Docker containers" in output
+    assert "process runner" not in output
+    assert output.rstrip().endswith("Exactly the expected alerts and answers came.")
+
+
+def test_who_insists_on_docker_gets_nothing_less(tmp_path: Path) -> None:
+    process = demo(tmp_path / "data", "--exit", UAC_SANDBOX_RUNNER="docker")
+    output = output_of(process)
+
+    assert process.returncode == 1, output
+    assert "UAC_SANDBOX_RUNNER is docker: the Docker engine: " in output
+    assert "Traceback" not in output
+    assert "logged" not in output
 
 
 def test_a_second_start_resumes_and_loads_nothing_twice(first: str, folder: Path) -> None:

@@ -82,8 +82,14 @@ def _tell(system: System, screen: Screen) -> list[str]:
         f"    {system.base_url}/v1/users/{person.USER_ID}/manifest/"
     )
     screen.line("")
-    screen.line("WARNING: constraints and queries ran in the process runner. It is for development")
-    screen.line("on your own machine: it does not keep untrusted code in. Production refuses it.")
+    if story.warnings:
+        screen.line("WARNING: constraints and queries ran in the process runner. It is for")
+        screen.line("development on your own machine: it does not keep untrusted code in. Where a")
+        screen.line("Docker engine answers, they run in containers; in production nowhere else.")
+    else:
+        screen.line(
+            "Constraints and queries ran in hardened Docker containers, a new one each time."
+        )
     return story.problems
 
 

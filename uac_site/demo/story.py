@@ -21,7 +21,8 @@ _USER = f"users/{person.USER_ID}/"
 class Story:
     """The telling of it: `check` raises if a process of the server has died meanwhile.
 
-    `problems` collects what did not come out as it should.
+    `problems` collects what did not come out as it should, `warnings` what the server
+    said of its sandboxes beside each result.
     """
 
     client: Client
@@ -29,6 +30,7 @@ class Story:
     check: Callable[[], None]
     loaded_on: datetime.date
     problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def tell(self) -> None:
         """Load the person, unless it was done before, and show what came of it."""
@@ -175,6 +177,7 @@ class Story:
             entry = self.client.call("GET", f"{_USER}entries/{seq}/")
             text = f"  log entry {seq:<4} {person.described(entry)}"
             self.screen.line(textwrap.fill(text, 92, subsequent_indent=" " * 17))
+        self._warn(alert)
 
     def _compare_alerts(self) -> None:
         self.screen.stage("All open alerts")
@@ -190,6 +193,7 @@ class Story:
 
         for alert in alerts:
             self.screen.alert(alert["severity"], alert["message"])
+            self._warn(alert)
         found = {_finding(alert) for alert in alerts}
         for finding in expected - found:
             self._problem(f"missing: {_in_words(finding)}")
@@ -218,6 +222,7 @@ class Story:
             else:
                 self.screen.good(f"  {_plain(value)}")
                 self.screen.line("  (the same as computed from the log entries without the server)")
+            self._warn(answer)
             self.screen.line("")
 
     def _show_manifest(self) -> None:
@@ -246,6 +251,12 @@ class Story:
                 break
             time.sleep(0.2)
         return seen
+
+    def _warn(self, result: dict[str, Any]) -> None:
+        """Print what the server says of the sandbox of a result, if anything."""
+        if warning := result.get("warning"):
+            self.warnings.append(warning)
+            self.screen.line(f"  WARNING        {warning}")
 
     def _problem(self, text: str) -> None:
         self.problems.append(text)

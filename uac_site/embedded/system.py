@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from uac_site.embedded.process import ManagedProcess, ProcessFailed, die_with_parent, free_port
+from uac_site.embedded.sandboxes import prepare_sandboxes
 from uac_site.embedded.services import Services, running_services
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -118,6 +119,7 @@ def running_system(
             },
             base_url=f"http://127.0.0.1:{port}",
         )
+        prepare_sandboxes(system.environment, report)
         report("migrations and static files")
         system.manage("migrate", environment={"DATABASE_URL": services.postgres.owner_url})
         if web:

@@ -67,6 +67,11 @@ def image_digest() -> str:
     return f"process:{digest.hexdigest()[:32]}"
 
 
+def reap() -> int:
+    """Nothing: a sandbox ends with the worker that opened it."""
+    return 0
+
+
 class ProcessChannel:
     """A confined runner and the pipes to it. Nothing is left when this process dies, even by -9."""
 

@@ -275,7 +275,7 @@ class Sandbox(Protocol):
 
 
 # Where each runner lives, imported only when chosen. Each has `open_sandbox(*, hash_seed)`, which
-# is a context manager, and `image_digest()`.
+# is a context manager, `image_digest()` and `reap()`.
 RUNNERS = {
     "docker": "workers.sandbox.docker",
     "process": "workers.sandbox.process",
@@ -297,6 +297,14 @@ def image_digest() -> str:
     Raises ImproperlyConfigured for an unknown runner, SandboxError where there is nothing yet.
     """
     return str(_runner().image_digest())
+
+
+def reap() -> int:
+    """Remove what sandboxes of killed workers left behind, and return how many there were.
+
+    Raises ImproperlyConfigured for an unknown runner, SandboxError where it cannot be told.
+    """
+    return int(_runner().reap())
 
 
 def runner_name() -> str:

@@ -1,0 +1,27 @@
+"""The Docker sandboxes of a server that is run from a checkout."""
+
+import os
+from collections.abc import Callable, Mapping
+
+from uac_site.embedded.process import ProcessFailed
+from workers.sandbox.build import ImageNotBuilt, ensure_image
+
+AUTO = "auto"
+
+
+def prepare_sandboxes(environment: Mapping[str, str], report: Callable[[str], None]) -> None:
+    """Have the sandboxes' image built where a Docker engine answers, and report what will be used.
+
+    `environment` is the workers'. Where it leaves the choice, no engine is no error: the workers
+    then use the process runner. Where it insists on Docker, ProcessFailed is raised.
+    """
+    chosen = {**os.environ, **environment}.get("UAC_SANDBOX_RUNNER", AUTO)
+    if chosen not in (AUTO, "docker"):
+        report(f"sandboxes: the {chosen} runner, as UAC_SANDBOX_RUNNER says")
+        return
+    try:
+        report(f"sandboxes: Docker containers of {ensure_image(say=report)}")
+    except ImageNotBuilt as error:
+        if chosen != AUTO:
+            raise ProcessFailed(f"UAC_SANDBOX_RUNNER is {chosen}: {error}") from None
+        report(f"sandboxes: the process runner, for lack of Docker ({error})")
