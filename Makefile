@@ -1,6 +1,6 @@
 # Everything runs in .venv, which is made anew whenever the lock changes.
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint types lock clean
+.PHONY: help demo test bench image lint types lock clean
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
@@ -11,6 +11,7 @@ help:
 	@echo 'make test  [REQUIRE_DOCKER=1]    lint, types, import contracts, tests'
 	@echo 'make bench NAME=... [JSON=path]  run benchmarks/NAME.py'
 	@echo 'make lint | types                those checks alone'
+	@echo 'make image                       build the image of the Docker sandboxes'
 	@echo 'make lock                        resolve requirements.lock anew (needs uv)'
 	@echo 'make clean                       remove all that make has made, the demo data included'
 
@@ -35,6 +36,9 @@ test: $(STAMP) lint types
 		echo '!!! Start Docker, or set REQUIRE_DOCKER=1 to have this count as a failure.'; \
 	fi; \
 	exit $$status
+
+image: $(STAMP)
+	@$(BIN)/python -m workers.sandbox.build
 
 lint: $(STAMP)
 	$(BIN)/ruff check

@@ -294,8 +294,16 @@ class TestQueries:
         assert answer["outcome"] == "ok"
         assert answer["checkpoint"] == patient.get()["head"]
         assert answer["code"] == code
-        assert answer["runner"] == "process"
-        assert "development" in answer["warning"]
+
+    @pytest.mark.docker
+    def test_with_docker_everything_runs_in_containers(self, patient: Person) -> None:
+        answer = patient.post("query/?wait=30", {"code": "len(medications)"}, status=200)
+
+        assert (answer["runner"], answer["warning"]) == ("docker", None)
+        assert {run["runner"] for run in patient.get("runs/")["results"]} == {"docker"}
+        assert {alert["warning"] for alert in patient.alerts()} == {None}
+        verdict = patient.get(f"checkpoints/{patient.get()['head']}/")["verdict"]
+        assert verdict["runner"] == "docker"
 
     def test_without_wait_the_run_has_the_answer_later(self, patient: Person) -> None:
         queued = patient.post("query/?wait=0", {"code": "len(medications)"}, status=202)

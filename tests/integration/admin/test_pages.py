@@ -30,6 +30,7 @@ from memory.models import (
 from memory.models.alerts import AlertState, Severity
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import (
     CONSTRAINT,
     MODELS,
@@ -168,25 +169,43 @@ def test_a_version_leads_to_its_entries_runs_and_files(admin_client: Client, row
     assert "failed execution" in words
 
 
-def test_a_run_leads_to_its_alerts_and_warns_of_the_development_runner(
-    admin_client: Client, rows: Rows
+WARNING = "development Computed by the process runner"
+
+
+@pytest.mark.parametrize("model", [Run, Alert])
+def test_what_a_process_computed_says_so_and_what_a_container_computed_does_not(
+    admin_client: Client, rows: Rows, model: type[Model]
 ) -> None:
+    page = page_url(rows[model])
+    assert shown(admin_client.get(page)).count(WARNING) == 1
+
+    Run.objects.filter(pk=rows[Run].pk).update(runner="docker")
+    words = shown(admin_client.get(page))
+    assert WARNING not in words
+    assert "docker" in words
+
+
+@pytest.mark.parametrize(("runner", "warns"), [("process", True), ("docker", False)])
+def test_a_version_tells_where_the_gate_ran(
+    admin_client: Client, rows: Rows, runner: str, warns: bool
+) -> None:
+    checkpoint = make_checkpoint(rows[MemoryUser], 3, verdict={"checks": [], "runner": runner})
+
+    words = shown(admin_client.get(page_url(checkpoint)))
+    assert (WARNING in words) is warns
+    assert runner in words
+
+
+def test_a_run_leads_to_its_alerts(admin_client: Client, rows: Rows) -> None:
     response = admin_client.get(page_url(rows[Run]))
 
     links = links_in(text_of(response))
     assert page_url(rows[Alert]) in links
     assert f"{list_url(Alert)}?last_run__id__exact={rows[Run].pk}" in links
     words = shown(response)
-    assert "for development only" in words
     assert f"ZeroDivisionError : Aspirin {CONSTRAINT}, line 3" in words
     assert "load 0.10 s, total 0.20 s" in words
     assert "19.1" in words  # megabytes
-
-
-def test_a_run_in_containers_warns_of_nothing(admin_client: Client, rows: Rows) -> None:
-    Run.objects.filter(pk=rows[Run].pk).update(runner="docker")
-
-    assert "for development only" not in shown(admin_client.get(page_url(rows[Run])))
 
 
 @pytest.mark.parametrize(

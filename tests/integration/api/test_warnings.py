@@ -1,0 +1,70 @@
+"""What a sandbox for development computed says so, wherever the API shows it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from memory.models import MemoryUser, Run
+
+pytestmark = pytest.mark.django_db
+
+RULE = {
+    "source": "from collections.abc import Iterator\n"
+    "import datetime\n"
+    "from uac import Alert, info\n"
+    "from domains.travel.state import trips\n\n\n"
+    "def check(today: datetime.date) -> Iterator[Alert]:\n"
+    '    """Every trip is told."""\n'
+    "    for trip in trips:\n"
+    "        yield info(trip.to, evidence=[trip])\n",
+    "tests": "import datetime\n"
+    "from constraints import told\n"
+    "from domains.travel.schema import Trip\n"
+    "from uac.testing import run_check\n\n"
+    "TODAY = datetime.date(2026, 1, 1)\n\n\n"
+    "def test_speaks() -> None:\n"
+    "    trip = Trip(key='t', to='Rome')\n"
+    "    assert len(run_check(told, today=TODAY, trips=[trip])) == 1\n\n\n"
+    "def test_is_silent() -> None:\n"
+    "    assert run_check(told, today=TODAY, trips=[]) == []\n",
+}
+TRIP = {"kind": "record", "domain": "travel", "type": "Trip", "key": "rome", "data": {"to": "Rome"}}
+
+
+@pytest.fixture
+def results(
+    api: APIClient, user: MemoryUser, work: Callable[[], None]
+) -> Callable[[], dict[str, Any]]:
+    """Have every kind of result computed; return a look at each of them."""
+    api.post("/v1/users/ada/entries/", TRIP)
+    work()
+    proposed = api.put("/v1/users/ada/constraints/told/?wait=0", RULE).data
+    work()
+    asked = api.post("/v1/users/ada/query/?wait=0", {"code": "len(trips)"}).data
+    work()
+
+    def look() -> dict[str, Any]:
+        (alert,) = api.get("/v1/users/ada/alerts/").data["results"]
+        return {
+            "query": api.get(f"/v1/runs/{asked['id']}/").data,
+            "proposal": api.get(f"/v1/runs/{proposed['id']}/").data,
+            "alert": api.get(f"/v1/alerts/{alert['id']}/").data,
+            "listed alert": alert,
+            "listed run": api.get("/v1/users/ada/runs/?kind=constraints").data["results"][0],
+        }
+
+    return look
+
+
+def test_of_a_process_every_result_warns(results: Callable[[], dict[str, Any]]) -> None:
+    for name, result in results().items():
+        assert "it does not keep untrusted code in" in (result["warning"] or ""), name
+
+
+def test_of_a_container_none_does(results: Callable[[], dict[str, Any]]) -> None:
+    assert Run.objects.update(runner="docker") >= 3
+
+    for name, result in results().items():
+        assert result["warning"] is None, name
