@@ -176,7 +176,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         """Lead to the run that found it last."""
         return link(alert.last_run)
 
-    @admin.display(description="in")
+    @admin.display(description="ran in")
     def ran_in(self, alert: Alert) -> str:
         """Name the kind of sandbox, and warn of the one for development."""
         return sandbox(alert.last_run.runner if alert.last_run else "")
