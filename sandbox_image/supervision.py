@@ -82,6 +82,9 @@ class Supervisor:
         os.set_blocking(write, False)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        # As the first process of a container, what it does not handle does not reach it. This
+        # one Python handles, and a child could end the run of all the others by it.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def run(
         self,
@@ -240,4 +243,8 @@ def _ended_early(status: int, limits: Limits) -> dict[str, Any]:
     number = os.WTERMSIG(status)
     if number == signal.SIGXCPU:
         return failure("timeout", f"used more than {limits.cpu_seconds} s of CPU")
-    return failure("killed", f"the process was ended by {signal.Signals(number).name}")
+    try:
+        name = signal.Signals(number).name
+    except ValueError:  # most real-time signals have none
+        name = f"signal {number}"
+    return failure("killed", f"the process was ended by {name}")

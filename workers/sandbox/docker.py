@@ -38,6 +38,9 @@ ENGINE_SECONDS = 30
 LONGEST_LIFE_SECONDS = 15 * 60
 # What was created and is not running after this is the leftover of a worker that was killed.
 LONGEST_START_SECONDS = 60
+# Of the runner itself, which only loading makes work. A loop in what is loaded ends by it even if
+# its worker was killed; what user code is forked for counts anew, and has less.
+LIFETIME_CPU_SECONDS = 120
 READ_BYTES = 1024 * 1024
 LAST_WORDS_BYTES = 4096
 # Within the 65,536 ids that an engine with user namespaces, or without root, gives a container.
@@ -46,28 +49,38 @@ USER_IDS = range(10_000, 60_000)
 SECCOMP_PROFILE = Path(__file__).with_name("seccomp.json")
 
 # What of the kernel's file systems tells of the machine and of others that it works for, or could
-# be written to. The engine's own list is replaced by this one, so it begins with it.
+# be written to. The engine's own list is replaced by this one, so it begins with it. Nothing
+# outside the container's own control groups is left of /sys, nor of /proc outside its processes.
 MASKED_PATHS = [
     *("/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats"),
     *("/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats"),
     "/sys/firmware",
     *("/dev/mqueue", "/dev/pts"),
-    *("/proc/buddyinfo", "/proc/cgroups", "/proc/cmdline", "/proc/config.gz", "/proc/cpuinfo"),
-    *("/proc/crypto", "/proc/devices", "/proc/diskstats", "/proc/interrupts", "/proc/iomem"),
-    *("/proc/ioports", "/proc/kallsyms", "/proc/key-users", "/proc/loadavg", "/proc/locks"),
-    *("/proc/meminfo", "/proc/modules", "/proc/pagetypeinfo", "/proc/partitions"),
-    *("/proc/pressure", "/proc/schedstat", "/proc/slabinfo", "/proc/softirqs", "/proc/stat"),
-    *("/proc/swaps", "/proc/sys", "/proc/uptime", "/proc/version", "/proc/vmallocinfo"),
-    *("/proc/vmstat", "/proc/zoneinfo"),
+    *("/proc/bootconfig", "/proc/buddyinfo", "/proc/bus", "/proc/cgroups", "/proc/cmdline"),
+    *("/proc/config.gz", "/proc/consoles", "/proc/cpuinfo", "/proc/crypto", "/proc/devices"),
+    *("/proc/diskstats", "/proc/dma", "/proc/driver", "/proc/execdomains", "/proc/fb"),
+    *("/proc/filesystems", "/proc/fs", "/proc/interrupts", "/proc/iomem", "/proc/ioports"),
+    *("/proc/irq", "/proc/kallsyms", "/proc/key-users", "/proc/kmsg", "/proc/kpagecgroup"),
+    *("/proc/kpagecount", "/proc/kpageflags", "/proc/loadavg", "/proc/locks", "/proc/mdstat"),
+    *("/proc/meminfo", "/proc/misc", "/proc/modules", "/proc/mtrr", "/proc/pagetypeinfo"),
+    *("/proc/partitions", "/proc/pressure", "/proc/schedstat", "/proc/slabinfo"),
+    *("/proc/softirqs", "/proc/stat", "/proc/swaps", "/proc/sys", "/proc/sysrq-trigger"),
+    *("/proc/sysvipc", "/proc/tty", "/proc/uptime", "/proc/version", "/proc/version_signature"),
+    *("/proc/vmallocinfo", "/proc/vmstat", "/proc/zoneinfo"),
     *("/sys/block", "/sys/bus", "/sys/class", "/sys/dev", "/sys/devices", "/sys/hypervisor"),
     *("/sys/kernel", "/sys/module", "/sys/power"),
+    *("/sys/fs/bcachefs", "/sys/fs/bpf", "/sys/fs/btrfs", "/sys/fs/erofs", "/sys/fs/ext4"),
+    *("/sys/fs/f2fs", "/sys/fs/fuse", "/sys/fs/nfs", "/sys/fs/nilfs2", "/sys/fs/ocfs2"),
+    *("/sys/fs/pstore", "/sys/fs/resctrl", "/sys/fs/selinux", "/sys/fs/smackfs"),
+    *("/sys/fs/tmpfs", "/sys/fs/virtiofs", "/sys/fs/xfs", "/sys/fs/zonefs"),
 ]
-READONLY_PATHS = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sysrq-trigger"]
 
 # What the runner says of itself when all of this is in force.
 CONFINED = {"seccomp": 2, "no_new_privileges": 1, "capabilities": 0}
 
 _thread = threading.local()
+# A forked process that went on with its parent's connection would read answers meant for it.
+os.register_at_fork(after_in_child=lambda: _thread.__dict__.clear())
 
 
 @contextmanager
@@ -303,13 +316,14 @@ def container_config(image: str, hash_seed: int) -> dict[str, Any]:
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges:true", f"seccomp={SECCOMP_PROFILE.read_text()}"],
             "MaskedPaths": MASKED_PATHS,
-            "ReadonlyPaths": READONLY_PATHS,
+            "ReadonlyPaths": [],  # those of the engine's list are masked
             "Memory": memory,
             "MemorySwap": memory,
             "PidsLimit": 32,
             "NanoCpus": 1_000_000_000,
             "OomScoreAdj": 500,
             "Ulimits": [
+                Ulimit(name="cpu", soft=LIFETIME_CPU_SECONDS, hard=LIFETIME_CPU_SECONDS),
                 Ulimit(name="core", soft=0, hard=0),
                 Ulimit(name="fsize", soft=0, hard=0),
                 Ulimit(name="nofile", soft=128, hard=128),
