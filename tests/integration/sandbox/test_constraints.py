@@ -97,6 +97,7 @@ def test_the_parameters_are_the_users_moment(
         ),
         ("import sys\ndef check(today): sys.exit()", "killed", None, "sys.exit"),
         ("import os\ndef check(today): os._exit(0)", "killed", None, "status 0"),
+        ("import os\ndef check(): os.kill(os.getpid(), 40)", "killed", None, "signal 40"),
         ("def check(today):\n    while True: pass", "timeout", None, "longer than 1 s"),
         ("def check(today): return 'x' * 10 ** 9", "out_of_memory", None, "memory"),
         ("def check(today):\n    while True: print('x' * 999)", "output_limit", None, "printed"),

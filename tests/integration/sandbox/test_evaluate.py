@@ -169,6 +169,7 @@ OUTCOMES = [
     ("raise SystemExit('bye')", {}, "killed", "sys.exit"),
     ("import os\nos._exit(0)", {}, "killed", "status 0"),
     ("import os\nos._exit(3)", {}, "killed", "status 3"),
+    ("import os\nos.kill(os.getpid(), 40)", {}, "killed", "signal 40"),
     ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", {}, "killed", "SIGKILL"),
     ("import ctypes\nctypes.string_at(0)", {}, "killed", "SIGSEGV"),
     ("import os\nos.closerange(3, 100)\n1", {}, "killed", "ended"),

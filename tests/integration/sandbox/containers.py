@@ -1,0 +1,42 @@
+"""The containers of one test, apart from those of everybody else on the engine."""
+
+import uuid
+from types import TracebackType
+from typing import Self
+
+import docker as engine
+import pytest
+from docker.models.containers import Container
+
+from workers.sandbox import docker
+
+
+class Containers:
+    """While it is entered, sandboxes of this process carry a label of their own."""
+
+    def __init__(self) -> None:
+        self.label = f"uac.test-{uuid.uuid4().hex}"
+        self.client = engine.from_env()
+        self._patch = pytest.MonkeyPatch()
+
+    def __enter__(self) -> Self:
+        self._patch.setattr(docker, "LABEL", self.label)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._patch.undo()
+        for container in self.all():
+            container.remove(force=True)
+        self.client.close()
+
+    def all(self) -> list[Container]:
+        """Those that exist, running or not."""
+        return self.client.containers.list(all=True, filters={"label": self.label})
+
+    def running(self) -> list[Container]:
+        return self.client.containers.list(filters={"label": self.label})

@@ -1,0 +1,592 @@
+"""The life of containers: limits, ends, hostile runners, and an engine that fails."""
+
+import gc
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from django.test import override_settings
+
+import workers
+from tests.integration.sandbox.conftest import NOW, PROJECT
+from tests.integration.sandbox.containers import Containers
+from tests.integration.sandbox.processes import eventually, me
+from workers.sandbox import client, docker, runner
+from workers.sandbox.runner import MEBIBYTE, Limits, Sandbox, SandboxError, open_sandbox
+
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]
+
+ROOT = Path(workers.__file__).parent.parent
+GIGABYTE = 1024 * MEBIBYTE
+
+
+@pytest.fixture
+def mine() -> Iterator[Containers]:
+    """The containers that this test leads to."""
+    with Containers() as containers:
+        yield containers
+
+
+@pytest.fixture
+def forgetful() -> Iterator[None]:
+    """What this process has learned of the engine is forgotten, before the test and after it."""
+
+    def forget() -> None:
+        docker._thread.__dict__.clear()
+        docker._image.cache_clear()
+        runner._found_runner.cache_clear()
+
+    forget()
+    yield
+    forget()
+
+
+def evaluate(sandbox: Sandbox, code: str, **limits: Any) -> Any:
+    return sandbox.evaluate(code, now=NOW, time_zone="UTC", limits=Limits(**limits)).value
+
+
+def reconfigure(monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], None]) -> None:
+    """Let containers be created from another template."""
+    original = docker.container_config
+
+    def changed(image: str, hash_seed: int) -> dict[str, Any]:
+        config = original(image, hash_seed)
+        change(config)
+        return config
+
+    monkeypatch.setattr(docker, "container_config", changed)
+
+
+def assert_usable(sandbox: Sandbox) -> None:
+    assert sandbox.alive
+    assert evaluate(sandbox, "[len(trips), 1 + 1]") == [3, 2]
+
+
+# --- limits
+
+
+@pytest.mark.parametrize(
+    ("code", "limits", "outcome", "message"),
+    [
+        ("while True: pass", {"wall_seconds": 0.3}, "timeout", "longer than 0.3 s"),
+        ("while True: pass", {"cpu_seconds": 1}, "timeout", "more than 1 s of CPU"),
+        ("import time\ntime.sleep(99)", {"wall_seconds": 0.2}, "timeout", "longer"),
+        # In C, deaf to all but the end.
+        ("sum(range(10 ** 12))", {"wall_seconds": 0.2}, "timeout", "longer"),
+        ("import os, signal\nos.kill(os.getpid(), 19)", {"wall_seconds": 0.2}, "timeout", "longer"),
+        ("import os\nos.closerange(0, 99)\nos.kill(os.getpid(), 19)", {"wall_seconds": 0.2},
+         "timeout", "longer"),
+        ("b'x' * 10 ** 9", {}, "out_of_memory", "more than 268435456 bytes"),
+        # More than the whole container has.
+        ("b'x' * 2 ** 28", {"memory_bytes": GIGABYTE}, "out_of_memory", "than the sandbox has"),
+        ("x = 'x' * 10 ** 6\nfor n in range(1000): print(x)", {}, "output_limit", "1048576 bytes"),
+        ("import os\nwhile True: os.write(2, b'x' * 65536)", {}, "output_limit", "1048576 bytes"),
+        ("'x' * 2 ** 21", {}, "result_limit", "larger than"),
+        ("import os\nwhile True: os.write(3, b'x' * 65536)", {}, "result_limit", "larger than"),
+        ("import os\nos._exit(3)", {}, "killed", "status 3"),
+        ("import os\nos.abort()", {}, "killed", "SIGABRT"),
+        ("import os\nos.kill(os.getpid(), 9)", {}, "killed", "SIGKILL"),
+        ("import os\nos.kill(os.getpid(), 40)", {}, "killed", "signal 40"),
+        ("import ctypes\nctypes.string_at(0)", {}, "killed", "SIGSEGV"),
+        ("import os\nos.write(3, b'{}\\n')\nos._exit(0)", {}, "protocol_error", "no outcome"),
+        ("1 / 0", {}, "user_error", "division by zero"),
+    ],
+)  # fmt: skip
+def test_each_limit_has_its_outcome_and_harms_nothing_else(
+    small: Sandbox, code: str, limits: dict[str, Any], outcome: str, message: str
+) -> None:
+    with pytest.raises(SandboxError) as raised:
+        evaluate(small, code, **limits)
+    assert raised.value.outcome == outcome
+    assert message in raised.value.message
+    assert not raised.value.infrastructure
+    assert_usable(small)
+
+
+@pytest.fixture(scope="module")
+def small(docker_image: str) -> Iterator[Sandbox]:
+    """A sandbox with a project and 64 MB, less than what a process of it may be allowed."""
+    with ExitStack() as stack:
+        with override_settings(UAC_SANDBOX_MEMORY_MIB=64):
+            sandbox = stack.enter_context(docker.open_sandbox())
+        sandbox.load(PROJECT)
+        yield sandbox
+
+
+def test_a_project_that_outgrows_the_container_is_told_so(mine: Containers) -> None:
+    source = {"domains/a/state.py": "x = b'x' * 2 ** 28"}
+    with override_settings(UAC_SANDBOX_MEMORY_MIB=64), docker.open_sandbox() as sandbox:
+        with pytest.raises(SandboxError) as raised:
+            sandbox.load(source)
+        assert raised.value.outcome == "out_of_memory"
+        assert not raised.value.infrastructure  # another sandbox would not help
+        assert not sandbox.alive
+    assert mine.all() == []
+    with docker.open_sandbox() as sandbox:  # of ordinary size
+        sandbox.load(source)
+        assert sandbox.alive
+
+
+def test_a_constraint_that_fills_the_container_fails_alone() -> None:
+    sources = {
+        "constraints/fills.py": "def check():\n    return b'x' * 2 ** 28\n",
+        "constraints/speaks.py": "from uac import info\ndef check():\n    yield info('x', key='k')",
+    }
+    with override_settings(UAC_SANDBOX_MEMORY_MIB=64), docker.open_sandbox() as sandbox:
+        sandbox.load(sources)
+        limits = Limits(memory_bytes=GIGABYTE)
+        fills, speaks = sandbox.run_constraints(now=NOW, time_zone="UTC", limits=limits).results
+    assert fills.error is not None
+    assert fills.error.type == "out_of_memory"
+    assert (speaks.error, len(speaks.alerts)) == (None, 1)
+
+
+def test_a_loop_in_what_is_loaded_ends_without_a_host(
+    mine: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel ends it, whatever it does about signals and limits."""
+    monkeypatch.setattr(docker, "LIFETIME_CPU_SECONDS", 1)
+    loop = (
+        "import resource, signal\nfor n in range(1, 65):\n"
+        "    try: signal.signal(n, signal.SIG_IGN)\n    except (OSError, ValueError): pass\n"
+        "try: resource.setrlimit(resource.RLIMIT_CPU, (99, 99))\nexcept ValueError: pass\n"
+        "while True: pass"
+    )
+    with docker.open_sandbox() as sandbox:
+        with pytest.raises(SandboxError) as raised:
+            sandbox.load({"domains/a/state.py": loop})
+        assert raised.value.outcome == "killed"  # before the thirty seconds of a load
+        assert not sandbox.alive
+
+
+# --- ends
+
+
+@pytest.mark.parametrize("way", ["kill", "stop", "remove", "pause"])
+def test_a_container_that_others_end_is_no_fault_of_the_user(
+    way: str, mine: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "GRACE_SECONDS", 0.2)
+    options: dict[str, dict[str, Any]] = {"stop": {"timeout": 0}, "remove": {"force": True}}
+    with docker.open_sandbox() as sandbox:
+        (container,) = mine.all()
+        getattr(container, way)(**options.get(way, {}))
+        with pytest.raises(SandboxError) as raised:
+            evaluate(sandbox, "1", wall_seconds=0.5)
+        assert raised.value.outcome == ("timeout" if way == "pause" else "killed")
+        assert raised.value.infrastructure
+        assert not sandbox.alive
+        with pytest.raises(SandboxError, match="open another one"):
+            evaluate(sandbox, "1")
+    assert mine.all() == []
+
+
+def test_every_sandbox_is_a_new_container_that_is_gone_afterwards(mine: Containers) -> None:
+    seen: set[str] = set()
+    for _ in range(3):
+        with docker.open_sandbox() as sandbox:
+            assert evaluate(sandbox, "1") == 1
+            (container,) = mine.running()
+            assert container.id not in seen
+            seen.add(str(container.id))
+        assert mine.all() == []
+    with docker.open_sandbox(), docker.open_sandbox():
+        assert len(mine.running()) == 2
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
+def test_leaving_by_an_exception_removes_it_too(
+    error: type[BaseException], mine: Containers
+) -> None:
+    context = docker.open_sandbox()
+    context.__enter__()
+    assert len(mine.running()) == 1
+    raised = error()
+    assert not context.__exit__(error, raised, raised.__traceback__)  # it goes on
+    assert mine.all() == []
+
+
+def test_an_interruption_while_it_is_started_leaves_nothing(
+    mine: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(docker, "ChannelSandbox", interrupt)
+    with pytest.raises(KeyboardInterrupt), docker.open_sandbox():
+        pass
+    assert mine.all() == []
+
+
+def test_threads_use_containers_side_by_side_and_leak_nothing(mine: Containers) -> None:
+    def work(number: int) -> object:
+        with docker.open_sandbox() as sandbox:
+            sandbox.load({**PROJECT, "domains/travel/trips_0002.py": "trips = []"})
+            return evaluate(sandbox, f"len(trips) + {number}")
+
+    def held() -> tuple[int, int]:
+        gc.collect()
+        return me().descriptors(), threading.active_count()
+
+    work(0)
+    mine.all()
+    before = held()
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(8))) == [number + 2 for number in range(8)]
+    assert mine.all() == []
+    assert eventually(lambda: held() == before)
+
+
+def test_a_forked_process_has_a_connection_of_its_own() -> None:
+    docker.image_digest()
+    assert hasattr(docker._thread, "client")
+    pid = os.fork()
+    if pid == 0:
+        os._exit(hasattr(docker._thread, "client"))
+    assert os.waitpid(pid, 0)[1] == 0
+    assert hasattr(docker._thread, "client")  # the parent keeps its own
+
+
+# --- a runner that is not to be trusted
+
+
+def runs(code: str) -> Callable[[dict[str, Any]], None]:
+    """Change a container to run this instead of the runner."""
+    return lambda config: config.update(
+        Entrypoint=["python3", "-S", "-c", f"import os, sys, time\n{code}"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome", "message"),
+    [
+        ("print('hello')", "protocol_error", "at most 4096 are allowed"),
+        ("os.write(1, b'\\xff' * 4); time.sleep(99)", "protocol_error", "4294967295 bytes"),
+        ("while True: os.write(1, b'\\xff' * 65536)", "protocol_error", "at most 4096"),
+        ("os.write(1, b'\\0\\0\\0\\5{}')", "protocol_error", "ended within a frame"),
+        ("os.write(1, b'\\0\\0\\0\\2[]')", "protocol_error", "not a JSON object"),
+        ("os.write(1, b'\\0\\0\\0\\2{}')", "protocol_error", "rebuild its image"),
+        ("pass", "killed", "ended without an answer"),
+        ("sys.exit('no library')", "killed", "it said: no library"),
+        ("time.sleep(99)", "timeout", "no answer within"),
+        ("os.closerange(0, 3); time.sleep(99)", "", ""),
+        # Always something new, never an answer.
+        ("while True: os.write(2, b'x' * 65536)", "timeout", "it said: xxxx"),
+        ("os.write(1, b'\\0\\0\\x0f\\xff')\nwhile True: os.write(1, b' '); time.sleep(0.01)",
+         "timeout", "no answer within"),
+    ],
+)  # fmt: skip
+def test_a_runner_that_says_nonsense_is_not_believed(
+    code: str,
+    outcome: str,
+    message: str,
+    mine: Containers,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client, "START_SECONDS", 1.0)
+    with monkeypatch.context() as patch:
+        reconfigure(patch, runs(code))
+        with pytest.raises(SandboxError) as raised:
+            docker.open_sandbox().__enter__()
+    assert raised.value.outcome in ({outcome} if outcome else {"killed", "timeout"})
+    assert message in raised.value.message
+    assert len(raised.value.message) < 2_000
+    assert raised.value.infrastructure
+    assert mine.all() == []
+    with docker.open_sandbox() as sandbox:
+        assert evaluate(sandbox, "1") == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "outcome"),
+    [
+        ("b'\\xff' * 8", "protocol_error"),  # a length that nobody would read
+        ("b'\\0\\0\\0\\2{}'", "protocol_error"),
+        ("b'\\0\\x10\\0\\0' + b'x' * 1000", "timeout"),  # the rest never comes
+        ("b'\\0\\0\\0\\2{}' * 10 ** 6", "protocol_error"),
+    ],
+)
+def test_what_is_loaded_may_take_over_the_runner_but_not_the_host(
+    what: str, outcome: str, mine: Containers
+) -> None:
+    """Loading runs in the runner itself, which is why nothing that comes out of it is trusted."""
+    code = (
+        f"import os, time\ndata = {what}\n"
+        "for n in range(4, 128):\n    try: os.write(n, data)\n    except OSError: pass\n"
+        "while True: time.sleep(1)"
+    )
+    with docker.open_sandbox() as sandbox:
+        with pytest.raises(SandboxError) as raised:
+            sandbox.load({"domains/a/state.py": code}, limits=Limits(wall_seconds=1))
+        assert raised.value.outcome == outcome
+        assert raised.value.infrastructure
+        assert not sandbox.alive
+    assert mine.all() == []
+
+
+# --- a container that is not confined
+
+
+def without(*options: str) -> Callable[[dict[str, Any]], None]:
+    def change(config: dict[str, Any]) -> None:
+        kept = [
+            option
+            for option in config["HostConfig"]["SecurityOpt"]
+            if not option.startswith(options)
+        ]
+        config["HostConfig"]["SecurityOpt"] = kept
+
+    return change
+
+
+def unconfined(config: dict[str, Any]) -> None:
+    without("seccomp")(config)
+    config["HostConfig"]["SecurityOpt"].append("seccomp=unconfined")
+
+
+def with_capabilities(config: dict[str, Any]) -> None:
+    del config["HostConfig"]["CapDrop"]
+
+
+def with_privileges(config: dict[str, Any]) -> None:
+    unconfined(config)
+    without("no-new-privileges")(config)
+
+
+def test_a_profile_that_the_engine_cannot_read_is_noticed(
+    tmp_path: Path, mine: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine says nothing and runs the container without any filter."""
+    profile = tmp_path / "seccomp.json"
+    profile.write_text('{"x": 1}')
+    monkeypatch.setattr(docker, "SECCOMP_PROFILE", profile)
+    with pytest.raises(SandboxError) as raised:
+        docker.open_sandbox().__enter__()
+    assert "the container is not confined" in raised.value.message
+    assert "'seccomp': 0" in raised.value.message
+    assert raised.value.infrastructure
+    assert mine.all() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        (unconfined, "'seccomp': 0"),
+        (with_privileges, "'no_new_privileges': 0"),
+        (with_capabilities, "'capabilities': 2"),
+    ],
+)
+def test_a_container_that_is_not_confined_is_not_used(
+    change: Callable[[dict[str, Any]], None],
+    shown: str,
+    mine: Containers,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reconfigure(monkeypatch, change)
+    with pytest.raises(SandboxError) as raised:
+        docker.open_sandbox().__enter__()
+    assert "the container is not confined" in raised.value.message
+    assert shown in raised.value.message.partition("instead of")[0]
+    assert raised.value.infrastructure
+    assert mine.all() == []
+
+
+# --- an engine that fails
+
+
+@pytest.fixture
+def deaf_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An engine that takes connections and never answers."""
+    monkeypatch.setattr(docker, "ENGINE_SECONDS", 0.3)
+    folder = tempfile.mkdtemp()  # the path of a socket must be short
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{folder}/engine.sock")
+        server.listen()
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{folder}/engine.sock")
+        yield
+    shutil.rmtree(folder)
+
+
+def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/engine.sock")
+    docker._thread.__dict__.clear()
+
+
+def assert_unavailable(message: str) -> None:
+    for attempt in (lambda: docker.open_sandbox().__enter__(), docker.image_digest, docker.reap):
+        with pytest.raises(SandboxError) as raised:
+            attempt()
+        assert raised.value.outcome == "killed"
+        assert message in raised.value.message
+        assert raised.value.infrastructure
+    assert message in (docker.unavailable() or "")
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_no_engine_is_no_fault_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_engine(monkeypatch)
+    assert_unavailable("the Docker engine does not answer")
+
+
+@pytest.mark.usefixtures("forgetful", "deaf_engine")
+def test_an_engine_that_hangs_is_given_up() -> None:
+    assert_unavailable("the Docker engine does not answer")
+
+
+@pytest.mark.usefixtures("forgetful")
+@override_settings(UAC_SANDBOX_IMAGE="uac-no-such-image:1")
+def test_an_image_that_is_missing_is_named_with_the_command_that_makes_it() -> None:
+    with pytest.raises(SandboxError) as raised:
+        docker.open_sandbox().__enter__()
+    assert "no image uac-no-such-image:1" in raised.value.message
+    assert "python -m workers.sandbox.build" in raised.value.message
+    assert raised.value.infrastructure
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_an_engine_that_fails_meanwhile_does_not_hide_the_result(
+    mine: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        structlog.testing.capture_logs() as logs,
+        monkeypatch.context() as patch,
+        docker.open_sandbox() as sandbox,
+    ):
+        no_engine(patch)
+        assert evaluate(sandbox, "1 + 1") == 2
+    assert [log["event"] for log in logs] == ["sandbox_not_removed"]
+    assert eventually(lambda: not mine.running())  # it ended with its connection
+    docker._thread.__dict__.clear()
+    monkeypatch.setattr(docker, "LONGEST_START_SECONDS", -1)
+    assert docker.reap() == 1
+    assert mine.all() == []
+
+
+@pytest.mark.usefixtures("forgetful")
+@override_settings(UAC_SANDBOX_RUNNER="auto")
+def test_auto_is_docker_where_it_can_be_and_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_sandbox() as sandbox:
+        assert sandbox.runner_name == "docker"
+    no_engine(monkeypatch)
+    assert runner.runner_name() == "docker"
+    with pytest.raises(SandboxError, match="does not answer"):  # and no weaker one instead
+        open_sandbox().__enter__()
+
+
+@pytest.mark.usefixtures("forgetful")
+@override_settings(UAC_SANDBOX_RUNNER="auto")
+def test_auto_is_a_process_otherwise_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    with structlog.testing.capture_logs() as logs, monkeypatch.context() as patch:
+        no_engine(patch)
+        with open_sandbox() as sandbox:
+            assert sandbox.runner_name == "process"
+        runner.image_digest()
+    (warning,) = (log for log in logs if log["event"] == "process_runner_for_lack_of_docker")
+    assert "the Docker engine does not answer" in warning["reason"]
+    docker._thread.__dict__.clear()
+    assert docker.unavailable() is None
+    assert runner.runner_name() == "process"
+
+
+# --- what a killed worker leaves
+
+WORKER = """
+import datetime, sys, threading
+sys.path.insert(0, {root!r})
+from django.conf import settings
+settings.configure(UAC_SANDBOX_IMAGE="", UAC_SANDBOX_MEMORY_MIB=128)
+from workers.sandbox import docker
+from workers.sandbox.runner import Limits
+
+docker.LABEL = {label!r}
+docker.LIFETIME_CPU_SECONDS = 4
+now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+limits = Limits(wall_seconds=600, total_seconds=600, cpu_seconds=600)
+
+def work(act):
+    with docker.open_sandbox() as sandbox:
+        sandbox.load({{}})
+        print("ready", flush=True)
+        act(sandbox)
+
+def load(sandbox):
+    sandbox.load({{"domains/a/state.py": "while True: pass"}}, limits=limits)
+
+def evaluate(sandbox):
+    sandbox.evaluate("import time\\ntime.sleep(600)", now=now, time_zone="UTC", limits=limits)
+
+def wait(sandbox):
+    threading.Event().wait()
+
+for act in (load, evaluate, wait):
+    threading.Thread(target=work, args=(act,)).start()
+"""
+
+
+def test_a_killed_worker_leaves_nothing_that_runs(
+    mine: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one sandbox loads without end, one evaluates without end, and one is idle."""
+    code = WORKER.format(root=str(ROOT), label=mine.label)
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as worker:
+        try:
+            assert worker.stdout is not None
+            assert [worker.stdout.readline() for _ in range(3)] == [b"ready\n"] * 3
+            assert len(mine.running()) == 3
+        finally:
+            worker.send_signal(signal.SIGKILL)
+
+    assert eventually(lambda: not mine.running())
+
+    assert len(mine.all()) == 3  # nobody was there to remove them
+    assert docker.reap() == 0  # they are young
+    assert len(mine.all()) == 3
+    monkeypatch.setattr(docker, "LONGEST_START_SECONDS", -1)
+    assert docker.reap() == 3
+    assert mine.all() == []
+
+
+def test_what_is_at_work_is_reaped_only_when_it_is_too_old(
+    mine: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = docker.ContainerChannel(docker._image(), 0)
+    monkeypatch.setattr(docker, "LONGEST_START_SECONDS", -1)
+    with docker.open_sandbox() as sandbox:
+        assert docker.reap() == 0
+        assert evaluate(sandbox, "1") == 1
+        monkeypatch.setattr(docker, "LONGEST_LIFE_SECONDS", -1)
+        assert docker.reap() == 1
+        assert mine.all() == []
+        with pytest.raises(SandboxError) as raised:
+            evaluate(sandbox, "1")
+        assert (raised.value.outcome, raised.value.infrastructure) == ("killed", True)
+    assert docker.reap() == 0
+    channel.close()
+
+
+def test_one_that_was_created_and_never_started_is_reaped(
+    mine: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = mine.client.api
+    api.create_container_from_config(docker.container_config(docker._image(), 0))  # type: ignore[no-untyped-call]
+    foreign = mine.client.containers.create(docker._image(), labels={"other": mine.label})
+    try:
+        assert docker.reap() == 0
+        monkeypatch.setattr(docker, "LONGEST_START_SECONDS", -1)
+        assert docker.reap() == 1
+        assert mine.all() == []
+        foreign.reload()  # somebody else's is still there
+    finally:
+        foreign.remove()
