@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from .answers import Check, anything, check_constraint, check_evaluation, check_tests
 from .child import Limits
 from .errors import QUERY, describe
 from .evaluation import Evaluation, Instant
@@ -159,7 +160,7 @@ class Runner:
             sorted(files),
             lambda path: to_bytecode(compile_source(path, files[path])),
             Limits.of(request["limits"]),
-            files.keys(),
+            user_files=files.keys(),
         )
         bytecode = {result["item"]: result.get("result") for result in report.results}
         failed = [result for result in report.results if result["outcome"] != "ok"]
@@ -205,6 +206,7 @@ class Runner:
             [QUERY],
             lambda item: Evaluation(self.project).evaluate(code, instant, limits),
             limits,
+            check_evaluation,
         )
         return _answer(report, report.results[0])
 
@@ -213,12 +215,17 @@ class Runner:
         limits, instant = Limits.of(request["limits"]), _instant(request)
         paths = self._selected("constraints", request)
         evaluation = Evaluation(self.project)
-        report = self._run(paths, lambda path: evaluation.run_constraint(path, instant), limits)
+        report = self._run(
+            paths,
+            lambda path: evaluation.run_constraint(path, instant),
+            limits,
+            check_constraint,
+        )
         results = [
             {
+                **(result.get("result") or {"alerts": [], "seconds": 0.0}),
                 "path": result["item"],
                 "error": _error(result),
-                **(result.get("result") or {"alerts": [], "seconds": 0.0}),
             }
             for result in report.results
         ]
@@ -228,7 +235,8 @@ class Runner:
         """Run tests; an error of one is in its own result."""
         paths = self._selected("tests", request)
         evaluation = Evaluation(self.project)
-        report = self._run(paths, evaluation.run_test_file, Limits.of(request["limits"]))
+        limits = Limits.of(request["limits"])
+        report = self._run(paths, evaluation.run_test_file, limits, check_tests)
         results = []
         for result in report.results:
             if result["outcome"] == "ok":
@@ -255,10 +263,11 @@ class Runner:
         items: Sequence[str],
         work: Callable[[str], Any],
         limits: Limits,
+        check: Check = anything,
         user_files: Iterable[str] = (),
     ) -> Report:
         names = {QUERY, *self.project.files, *user_files}
-        return self.supervisor.run(items, work, limits, names)
+        return self.supervisor.run(items, work, limits, names, check)
 
 
 def _answer(report: Report, outcome: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .answers import Check, anything, check_answer
 from .child import (
     CHILD_OUT_OF_MEMORY,
     RESULT_SLACK,
@@ -37,6 +38,7 @@ class HostGoneError(Exception):
 class Report:
     """What came of a request's items, in their order, and what they consumed together."""
 
+    check: Check = anything
     results: list[dict[str, Any]] = field(default_factory=list)
     stdout: bytes = b""
     result_bytes: int = 0
@@ -44,14 +46,13 @@ class Report:
     cpu_seconds: float = 0.0
     memory_bytes: int = 0
 
-    def take(self, line: bytes, limits: Limits) -> dict[str, Any]:
+    def take(self, item: str, line: bytes, limits: Limits) -> dict[str, Any]:
         """A child's answer, or a failure if all together would become too large with it.
 
-        ProtocolError if the line is no answer.
+        ProtocolError if the line is no answer to the item.
         """
         answer = protocol.decode(line)
-        if answer.get("outcome") not in protocol.OUTCOMES:
-            raise protocol.ProtocolError("no outcome")
+        check_answer(item, answer, self.check)
         if self.result_bytes + len(line) > limits.result_bytes + RESULT_SLACK:
             return failure("result_limit", too_large(limits))
         self.result_bytes += len(line)
@@ -92,13 +93,14 @@ class Supervisor:
         work: Callable[[str], Any],
         limits: Limits,
         user_files: Container[str],
+        check: Check,
     ) -> Report:
         """The outcome of `work(item)` for every item, in order: {"item", "outcome", …}.
 
         An item that takes its child along has the outcome of that. HostGoneError when the host
-        left meanwhile.
+        left meanwhile. A result that does not pass the check is no answer.
         """
-        report = Report()
+        report = Report(check)
         started = time.monotonic()
         deadline = started + limits.total_seconds
         for item in items:
@@ -106,7 +108,7 @@ class Supervisor:
                 pid, *pipes = fork(item, work, limits, user_files)
                 results, stdout = map(_Pipe, pipes)
                 try:
-                    answer = self._watch(pid, results, stdout, report, limits, deadline)
+                    answer = self._watch(item, pid, results, stdout, report, limits, deadline)
                 finally:
                     results.close()
                     stdout.close()
@@ -121,6 +123,7 @@ class Supervisor:
 
     def _watch(
         self,
+        item: str,
         pid: int,
         results: "_Pipe",
         stdout: "_Pipe",
@@ -159,7 +162,7 @@ class Supervisor:
                 for line in results.read_lines():
                     if answer is not None:  # either of the two may be forged
                         raise protocol.ProtocolError("two answers to one question")
-                    answer = report.take(line, limits)
+                    answer = report.take(item, line, limits)
             except protocol.ProtocolError as error:
                 failed = failure("protocol_error", f"the child's answer: {error}")
             if produced > limits.stdout_produced_bytes:

@@ -29,6 +29,8 @@ OUTCOMES = (
     "protocol_error",  # an answer, or a request, that makes no sense
 )
 
+SEVERITIES = ("info", "warning", "critical")  # of an alert
+
 HEADER_BYTES = 4
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 160  # of JSON; typed JSON needs up to three levels for one of the user's

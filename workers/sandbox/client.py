@@ -42,8 +42,6 @@ GRACE_SECONDS = 5.0
 # What an answer holds besides its result: what was printed, an error, what surrounds them.
 ANSWER_OVERHEAD_BYTES = 512 * 1024
 
-SEVERITIES = ("info", "warning", "critical")
-
 Value = TypeVar("Value")
 
 
@@ -388,7 +386,7 @@ def _constraint_result(value: dict[str, Any]) -> ConstraintResult:
 
 
 def _alert(value: dict[str, Any]) -> FoundAlert:
-    if value.get("severity") not in SEVERITIES:
+    if value.get("severity") not in protocol.SEVERITIES:
         raise ProtocolError("no severity")
     evidence = tuple(_evidence(item) for item in _take_objects(value, "evidence"))
     key = None if value.get("key") is None else _take(value, "key", str)

@@ -165,6 +165,76 @@ def test_a_forged_answer_is_the_fault_of_the_one_that_forged_it(sandbox: Sandbox
     assert error.type == "protocol_error"
 
 
+END = b"\n"
+ALERT = (
+    b'{"severity":"info","message":"x","key":"k","evidence":[{"class":"T","domain":"d",'
+    b'"collection":"c","key":"k","sources":[1]}]}'
+)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        b'{"outcome":"ok"}',
+        b'{"outcome":"ok","result":5}',
+        b'{"outcome":"ok","result":{"alerts":[],"seconds":-1.0}}',
+        b'{"outcome":"ok","result":{"alerts":[5],"seconds":0.0}}',
+        b'{"outcome":"ok","result":{"alerts":[],"seconds":0.0,"path":"constraints/today.py"}}',
+        *(
+            b'{"outcome":"ok","result":{"alerts":[%b],"seconds":0.0}}' % ALERT.replace(*change)
+            for change in (
+                (b'"info"', b'"fatal"'),
+                (b'"key":"k","evidence"', b'"key":5,"evidence"'),
+                (b"[1]", b"[0]"),
+                (b'"T"', b"null"),
+            )
+        ),
+        b'{"outcome":"user_error"}',
+        b'{"outcome":"user_error","message":"x","error":{"type":5}}',
+        b'{"outcome":"user_error","message":"x","error":{"type":"E","message":"x",'
+        b'"traceback":"","path":null,"line":-1}}',
+        b'{"outcome":"splendid"}',
+    ],
+)
+def test_a_forged_answer_that_is_none_silences_no_other(sandbox: Sandbox, forged: bytes) -> None:
+    source = f"import os\ndef check():\n    os.write(3, {forged + END!r})\n    os._exit(0)\n"
+    results = run(sandbox, {"a": source})  # which sees that the other one has spoken
+    error = results["a"].error
+    assert error is not None
+    assert (error.type, error.path) == ("protocol_error", "constraints/a.py")
+    assert results["a"].alerts == ()
+    assert sandbox.alive
+
+
+def test_a_forged_answer_in_order_is_an_answer(sandbox: Sandbox) -> None:
+    forged = b'{"outcome":"ok","result":{"alerts":[%b],"seconds":0.0}}\n' % ALERT
+    source = f"import os\ndef check():\n    os.write(3, {forged!r})\n    os._exit(0)\n"
+    result = run(sandbox, {"a": source})["a"]  # it speaks for itself, as it may
+    assert (result.error, [alert.message for alert in result.alerts]) == (None, ["x"])
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        b'{"outcome":"ok"}',
+        b'{"outcome":"ok","result":[5]}',
+        b'{"outcome":"ok","result":[{"name":"tests/test_today.py::test_speaks","error":null}]}',
+        b'{"outcome":"ok","result":[{"name":"tests/test_a.py::test_x","error":5}]}',
+    ],
+)
+def test_a_test_file_answers_for_itself_alone(sandbox: Sandbox, forged: bytes) -> None:
+    source = f"import os\nos.write(3, {forged + END!r})\nos._exit(0)\n"
+    sandbox.load({**PROJECT, "tests/test_a.py": source})
+    found = [
+        (result.name, result.error and result.error.type) for result in sandbox.run_tests().results
+    ]
+    assert found == [
+        ("tests/test_a.py", "protocol_error"),
+        ("tests/test_today.py::test_speaks", None),
+        ("tests/test_today.py::test_is_silent", None),
+    ]
+
+
 def test_only_the_constraints_asked_for_run(sandbox: Sandbox) -> None:
     sandbox.load({**PROJECT, "constraints/b.py": "def check(): return []"})
     ran = sandbox.run_constraints(["constraints/b.py"], now=NOW, time_zone="UTC")

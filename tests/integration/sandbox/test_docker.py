@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]
 
 ROOT = Path(workers.__file__).parent.parent
 GIGABYTE = 1024 * MEBIBYTE
+FORGED = b'{"outcome":"ok","result":{"value":{"$x":1},"type":"x"}}\n'
 
 
 @pytest.fixture
@@ -101,6 +102,7 @@ def assert_usable(sandbox: Sandbox) -> None:
         ("import os\nos.kill(os.getpid(), 40)", {}, "killed", "signal 40"),
         ("import ctypes\nctypes.string_at(0)", {}, "killed", "SIGSEGV"),
         ("import os\nos.write(3, b'{}\\n')\nos._exit(0)", {}, "protocol_error", "no outcome"),
+        (f"import os\nos.write(3, {FORGED!r})", {}, "protocol_error", "no form of typed JSON"),
         ("1 / 0", {}, "user_error", "division by zero"),
     ],
 )  # fmt: skip

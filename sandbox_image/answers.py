@@ -1,0 +1,79 @@
+"""The shapes of what a child answers, which user code may have written in its place.
+
+The host checks all of this again, and gives up a sandbox whose answer is wrong: it cannot know
+which of several constraints it owes that to. Here it is known.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from .uac import protocol
+
+# Raises ProtocolError unless the result can be that of the item.
+Check = Callable[[str, Any], None]
+
+
+def check_answer(item: str, answer: dict[str, Any], check: Check) -> None:
+    """Raise ProtocolError unless this can be the answer to an item."""
+    outcome = answer.get("outcome")
+    if outcome not in protocol.OUTCOMES:
+        raise protocol.ProtocolError("no outcome")
+    if outcome == "ok":
+        check(item, answer.get("result"))
+    else:
+        _expect(_has(answer, message=str), "no message")
+        _check_error(answer.get("error"))
+
+
+def anything(item: str, result: Any) -> None:
+    """What runs before any code of the user, or is all of it, is left to the host."""
+
+
+def check_evaluation(item: str, result: Any) -> None:
+    """A value and the name of its class."""
+    _expect(_has(result, type=str) and "value" in result, "no value")
+    protocol.check_typed_json(result["value"])
+
+
+def check_constraint(item: str, result: Any) -> None:
+    """The alerts of a constraint, and nothing that could be taken for those of another."""
+    _expect(_has(result, alerts=list, seconds=float) and len(result) == 2, "no alerts")
+    _expect(0 <= result["seconds"] <= protocol.MAX_INTEGER, "no time")
+    for alert in result["alerts"]:
+        _expect(_has(alert, severity=str, message=str, evidence=list), "no alert")
+        _expect(alert["severity"] in protocol.SEVERITIES, "no severity")
+        _expect(isinstance(alert.get("key"), (str, type(None))), "no key")
+        _expect(alert["evidence"] or alert.get("key"), "an alert without evidence and key")
+        for one in alert["evidence"]:
+            names = ("class", "domain", "collection", "key")
+            _expect(_has(one, **dict.fromkeys(names, str)), "no evidence")
+            _expect(protocol.are_sources(one.get("sources")), "no sources")
+
+
+def check_tests(item: str, result: Any) -> None:
+    """The tests of a file, and of no other."""
+    _expect(isinstance(result, list), "no tests")
+    for test in result:
+        _expect(_has(test, name=str) and test["name"].startswith(f"{item}::"), "no test of it")
+        _check_error(test.get("error"))
+
+
+def _check_error(error: Any) -> None:
+    if error is not None:
+        _expect(_has(error, type=str, message=str, traceback=str), "no error")
+        _expect(isinstance(error.get("path"), (str, type(None))), "no path")
+        line = error.get("line")
+        _expect(
+            line is None or (type(line) is int and 0 <= line <= protocol.MAX_INTEGER), "no line"
+        )
+
+
+def _has(value: Any, **kinds: type) -> bool:
+    return isinstance(value, dict) and all(
+        type(value.get(name)) is kind for name, kind in kinds.items()
+    )
+
+
+def _expect(condition: object, otherwise: str) -> None:
+    if not condition:
+        raise protocol.ProtocolError(otherwise)
