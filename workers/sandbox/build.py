@@ -35,34 +35,42 @@ def default_image() -> str:
 
 
 def ensure_image(base: str | None = None, *, say: Callable[[str], None] = lambda line: None) -> str:
-    """Build the image of this release unless the engine has it, and return its name.
+    """Build the image of this release, unless the engine has it, and return its name.
 
-    `base` is an image with Python 3.11 or newer (default: see the module). Raises ImageNotBuilt.
+    `base` is an image with Python 3.11 or newer (default: see the module); with one named, it is
+    built in any case, since what is there may be of another. Raises ImageNotBuilt.
     """
     name = default_image()
     try:
         client = docker.from_env(timeout=ENGINE_SECONDS)
         try:
-            client.images.get(name)
-        except ImageNotFound:
-            base = base or _available_base(client) or _base_of_packages(client, say)
-            say(f"building {name} on {base}")
-            client.images.build(
-                path=str(SOURCES),
-                buildargs={"BASE": base},
-                tag=name,
-                network_mode="none",
-                rm=True,
-                forcerm=True,
-            )
+            if base is not None or not _has(client, name):
+                base = base or _available_base(client) or _base_of_packages(client, say)
+                say(f"building {name} on {base}")
+                client.images.build(
+                    path=str(SOURCES),
+                    buildargs={"BASE": base},
+                    tag=name,
+                    network_mode="none",
+                    rm=True,
+                    forcerm=True,
+                )
         finally:
             client.close()
     except BuildError as error:
         lines = [str(line.get("stream") or line.get("error") or "") for line in error.build_log]
-        raise ImageNotBuilt(f"{error}\n{''.join(lines)[-2000:]}") from error
+        raise ImageNotBuilt(f"on the base {base}: {error}\n{''.join(lines)[-2000:]}") from error
     except (DockerException, OSError) as error:
         raise ImageNotBuilt(f"the Docker engine: {error}") from error
     return name
+
+
+def _has(client: docker.DockerClient, image: str) -> bool:
+    try:
+        client.images.get(image)
+    except ImageNotFound:
+        return False
+    return True
 
 
 def _available_base(client: docker.DockerClient) -> str | None:
@@ -70,9 +78,7 @@ def _available_base(client: docker.DockerClient) -> str | None:
     found = re.search(r"^ARG BASE=(\S+)$", (SOURCES / "Dockerfile").read_text(), re.MULTILINE)
     assert found is not None
     base = found[1]
-    try:
-        client.images.get(base)
-    except ImageNotFound:
+    if not _has(client, base):
         try:
             client.images.pull(base)
         except APIError:
