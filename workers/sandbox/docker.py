@@ -370,6 +370,8 @@ def _engine_errors() -> Iterator[None]:
     try:
         yield
     except APIError as error:
+        if isinstance(error, ImageNotFound):
+            _image.cache_clear()  # it was removed: the next one looks what there is by now
         raise SandboxError(
             "killed", f"the Docker engine refuses: {error.explanation}", infrastructure=True
         ) from error

@@ -1,6 +1,7 @@
 """The life of containers: limits, ends, hostile runners, and an engine that fails."""
 
 import gc
+import io
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -455,6 +457,26 @@ def test_an_image_that_is_missing_is_named_with_the_command_that_makes_it() -> N
     assert "no image uac-no-such-image:1" in raised.value.message
     assert "python -m workers.sandbox.build" in raised.value.message
     assert raised.value.infrastructure
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_an_image_that_was_replaced_is_found_again(docker_image: str, mine: Containers) -> None:
+    name = f"uac-test:{uuid.uuid4().hex}"
+    source = io.BytesIO(f"FROM {docker_image}\nLABEL uac.test={name}\n".encode())
+    images = mine.client.images
+    images.build(fileobj=source, tag=name, rm=True, forcerm=True)
+    with override_settings(UAC_SANDBOX_IMAGE=name):
+        old = docker.image_digest()
+        images.remove(name)
+        images.get(docker_image).tag(name)
+        try:
+            with pytest.raises(SandboxError, match="No such image") as raised:
+                docker.open_sandbox().__enter__()
+            assert raised.value.infrastructure  # so that it is tried again
+            with docker.open_sandbox() as sandbox:
+                assert sandbox.image_digest != old
+        finally:
+            images.remove(name)
 
 
 @pytest.mark.usefixtures("forgetful")
