@@ -78,6 +78,7 @@ class Supervisor:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         prctl(PR_SET_DUMPABLE, 0)  # children, which inherit it, could read this process otherwise
         self._host = host_descriptor
+        self._out_of_memory_kills = out_of_memory_kills()
         self._wakeup, write = os.pipe()
         os.set_blocking(self._wakeup, False)
         os.set_blocking(write, False)
@@ -121,6 +122,11 @@ class Supervisor:
         report.seconds = time.monotonic() - started
         return report
 
+    def _was_out_of_memory(self) -> bool:
+        """Whether the kernel has killed for lack of memory since this was asked last."""
+        before, self._out_of_memory_kills = self._out_of_memory_kills, out_of_memory_kills()
+        return self._out_of_memory_kills > before
+
     def _watch(
         self,
         item: str,
@@ -140,7 +146,7 @@ class Supervisor:
         poller.register(self._wakeup, select.POLLIN)
         answer: dict[str, Any] | None = None
         failed: dict[str, Any] | None = None
-        kills = out_of_memory_kills()
+
         produced = 0
         allowed = min(limits.wall_seconds, limits.total_seconds)
         deadline = min(deadline, time.monotonic() + limits.wall_seconds)
@@ -181,7 +187,7 @@ class Supervisor:
         if failed is not None:
             return failed
         if answer is None:
-            if out_of_memory_kills() > kills:
+            if os.WIFSIGNALED(status) and self._was_out_of_memory():
                 return failure("out_of_memory", "needed more memory than the sandbox has")
             return _ended_early(status, limits)
         if results.rest:

@@ -68,12 +68,13 @@ def encode_frame(message: Mapping[str, Any]) -> bytes:
 
 
 def read_frame(
-    read: Callable[[int], bytes], max_bytes: int = MAX_FRAME_BYTES
+    read: Callable[[int], bytes], max_bytes: int = MAX_FRAME_BYTES, max_values: int | None = None
 ) -> dict[str, Any] | None:
     """The next message from `read`, which returns exactly as many bytes as asked, fewer at the end.
 
     None at the end of the stream; ProtocolError for anything that is not a frame. The length is
-    checked before anything of that length is read.
+    checked before anything of that length is read, and the number of values, which take far more
+    memory than the three bytes that one needs in JSON, before any is made.
     """
     header = read(HEADER_BYTES)
     if not header:
@@ -86,6 +87,9 @@ def read_frame(
     body = read(length)
     if len(body) < length:
         raise ProtocolError("the stream ended within a frame")
+    # Commas and brackets within texts count too: the limit is far above what is honest.
+    if max_values is not None and sum(map(body.count, (b",", b"[", b"{"))) > max_values:
+        raise ProtocolError(f"a frame of more than {max_values} values")
     return decode(body)
 
 

@@ -42,6 +42,9 @@ GRACE_SECONDS = 5.0
 # What an answer holds besides its result: what was printed, an error, what surrounds them.
 ANSWER_OVERHEAD_BYTES = 512 * 1024
 
+# In an answer: some hundred megabytes of memory at the most.
+MAX_VALUES = 4_000_000
+
 Value = TypeVar("Value")
 
 
@@ -271,7 +274,7 @@ class ChannelSandbox:
         try:
             self._channel.send(data, deadline)
             message = protocol.read_frame(
-                lambda count: self._channel.receive(count, deadline), max_bytes
+                lambda count: self._channel.receive(count, deadline), max_bytes, MAX_VALUES
             )
         except TimeoutError:
             raise self._broken("timeout", f"no answer within {seconds:g} s") from None

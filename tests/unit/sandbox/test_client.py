@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sandbox_image.uac import protocol
+from workers.sandbox import client
 from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.runner import Evaluation, SandboxError, Usage
 
@@ -88,6 +89,31 @@ def test_a_wrong_hello_is_refused(hello: dict[str, Any] | bytes) -> None:
         sandbox(channel)
     assert raised.value.outcome in ("protocol_error", "killed")
     assert raised.value.infrastructure
+    assert channel.closed
+
+
+def test_an_answer_that_would_fill_the_memory_is_not_even_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bomb = b'{"id":1,"result":[' + b"[]," * client.MAX_VALUES + b"[]]}"
+    channel = Script(HELLO, struct.pack(">I", len(bomb)) + bomb)
+    one = sandbox(channel)
+    monkeypatch.setattr(protocol, "decode", lambda body: pytest.fail("it was decoded"))
+
+    with pytest.raises(SandboxError, match="more than 4000000 values") as raised:
+        one.dump()
+
+    assert raised.value.outcome == "protocol_error"
+    assert channel.closed
+
+
+def test_too_little_memory_for_the_sandbox_is_the_fault_of_what_it_ran() -> None:
+    channel = Script(HELLO)
+    channel.starved = True
+    with pytest.raises(SandboxError) as raised:
+        evaluate(channel)
+    assert raised.value.outcome == "out_of_memory"
+    assert not raised.value.infrastructure
     assert channel.closed
 
 
