@@ -17,6 +17,7 @@ from memory.models import (
     Bytecode,
     Checkpoint,
     EntryOutcome,
+    IdempotencyKey,
     Lane,
     LogEntry,
     MemoryUser,
@@ -151,5 +152,11 @@ REGISTRY: dict[type[models.Model], Erasure] = {
         Method.DELETE,
         content=("detail", "actor"),
         kept=("id", "alert", "kind", "at", "run"),
+    ),
+    IdempotencyKey: Erasure(
+        Method.DELETE,
+        # Of a short body a plain hash can be guessed.
+        content=("key", "fingerprint", "reference"),
+        kept=("id", "workspace", "user", "created_at"),
     ),
 }

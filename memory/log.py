@@ -239,6 +239,12 @@ def outcomes(user: MemoryUser, seqs: Iterable[int]) -> dict[int, EntryOutcome]:
     }
 
 
+def read(user: MemoryUser, seqs: Sequence[int]) -> list[LogEntry]:
+    """Return these entries of the log, in the order in which they are named."""
+    found = {entry.seq: entry for entry in LogEntry.objects.filter(user=user, seq__in=seqs)}
+    return [found[seq] for seq in seqs]
+
+
 def all_decided(user: MemoryUser, seqs: Collection[int]) -> bool:
     """Tell whether every one of these entries has an outcome."""
     return EntryOutcome.objects.filter(user=user, seq__in=seqs).count() == len(seqs)

@@ -7,6 +7,7 @@ keyed with the server's SECRET_KEY, so that a copy of the database lets nobody i
 import datetime
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Sequence
 
@@ -17,6 +18,7 @@ from django.utils import timezone
 from memory.models import ApiKey, Workspace
 from memory.models.workspaces import Scope
 
+KEY_PATTERN = re.compile(r"uac_([0-9a-f]+)_([A-Za-z0-9_-]+)")
 LAST_USED_RESOLUTION = datetime.timedelta(minutes=1)
 
 
@@ -43,10 +45,10 @@ def create_key(
 
 def find_key(text: str) -> ApiKey | None:
     """Return the valid key with this text; None if it is unknown, expired or revoked."""
-    kind, _, rest = text.partition("_")
-    prefix, _, secret = rest.partition("_")
-    if kind != "uac" or not prefix or not secret:
+    match = KEY_PATTERN.fullmatch(text)
+    if match is None:
         return None
+    prefix, secret = match.groups()
     now = timezone.now()
     key = (
         ApiKey.objects.select_related("workspace")

@@ -11,7 +11,7 @@ SECTIONS = {
     "People": ["Alert", "MemoryUser", "LogEntry", "EntryOutcome"],
     "Projects": ["Checkpoint", "Run"],
     "Access": ["Workspace", "ApiKey"],
-    "Machinery": ["Lane", "AlertEvent", "RecordLocation", "Blob", "Bytecode"],
+    "Machinery": ["Lane", "AlertEvent", "RecordLocation", "Blob", "Bytecode", "IdempotencyKey"],
 }
 
 

@@ -11,3 +11,6 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("v1/", include("memory.api.urls")),
 ]
+
+handler400 = "memory.api.errors.bad_request"
+handler500 = "memory.api.errors.server_error"

@@ -1,5 +1,6 @@
 """`/v1/alerts/` and `/v1/users/{user_id}/alerts/`: what the constraints found."""
 
+from collections.abc import Callable
 from typing import Any
 
 import django_filters
@@ -10,9 +11,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory import alerts
+from memory.api import idempotency
+from memory.api.authentication import principal_of
 from memory.api.errors import Conflict
 from memory.api.serializers import StrictSerializer
-from memory.api.users import UserScopedView, principal_of
+from memory.api.users import UserScopedView
 from memory.models import Alert, AlertEvent
 from memory.models.runs import warning_of
 
@@ -120,46 +123,62 @@ class ResolveSerializer(StrictSerializer):
     reason = serializers.CharField(max_length=2000)
 
 
-class Acknowledge(OneAlert):
-    """Mark an alert as seen."""
+class ChangedAlert(OneAlert):
+    """One alert that somebody changes by hand."""
 
     http_method_names = ["post", "options"]
 
-    @extend_schema(request=AcknowledgeSerializer, responses=AlertDetailSerializer)
+    def change(self, step: Callable[[Alert, str], object]) -> Response:
+        """Take a step in the alert's life, in the caller's name, and answer with the alert."""
+
+        def do() -> Alert:
+            alert = self.get_object()
+            try:
+                step(alert, str(principal_of(self.request)))
+            except alerts.AlertNotOpen as error:
+                raise Conflict(str(error)) from None
+            return alert
+
+        written = idempotency.once(
+            self.request,
+            do,
+            user_of=lambda alert: alert.user,
+            refer=lambda alert: str(alert.pk),
+            recall=lambda known: Alert.objects.get(pk=known.reference),
+        )
+        return Response(self.get_serializer(self.get_object()).data, headers=written.headers)
+
+
+class Acknowledge(ChangedAlert):
+    """Mark an alert as seen."""
+
+    @extend_schema(
+        request=AcknowledgeSerializer,
+        responses={200: AlertDetailSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Acknowledge the alert; 409 if it is resolved."""
         body = AcknowledgeSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        try:
-            alerts.acknowledge(
-                self.get_object(),
-                actor=str(principal_of(request)),
-                note=body.validated_data["note"],
-            )
-        except alerts.AlertNotOpen as error:
-            raise Conflict(str(error)) from None
-        return Response(self.get_serializer(self.get_object()).data)
+        note = body.validated_data["note"]
+        return self.change(lambda alert, actor: alerts.acknowledge(alert, actor=actor, note=note))
 
 
-class Resolve(OneAlert):
+class Resolve(ChangedAlert):
     """Close an alert by hand."""
 
-    http_method_names = ["post", "options"]
-
-    @extend_schema(request=ResolveSerializer, responses=AlertDetailSerializer)
+    @extend_schema(
+        request=ResolveSerializer,
+        responses={200: AlertDetailSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Resolve the alert; 409 if it is resolved. It opens anew if it is found again."""
         body = ResolveSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        try:
-            alerts.resolve(
-                self.get_object(),
-                actor=str(principal_of(request)),
-                reason=body.validated_data["reason"],
-            )
-        except alerts.AlertNotOpen as error:
-            raise Conflict(str(error)) from None
-        return Response(self.get_serializer(self.get_object()).data)
+        reason = body.validated_data["reason"]
+        return self.change(lambda alert, actor: alerts.resolve(alert, actor=actor, reason=reason))
 
 
 def _visible(view: generics.GenericAPIView[Alert]) -> QuerySet[Alert]:

@@ -37,6 +37,12 @@ class Principal:
         return f"key:{self.key.prefix}"
 
 
+def principal_of(request: Request) -> Principal:
+    """Return the caller of an authenticated request."""
+    assert isinstance(request.user, Principal)
+    return request.user
+
+
 class ApiKeyAuthentication(BaseAuthentication):
     """Reads the key from the Authorization header."""
 

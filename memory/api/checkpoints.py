@@ -1,5 +1,6 @@
 """`/v1/users/{user_id}/checkpoints/`: the versions of a project, and edits proposed to it."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.db.models import QuerySet
@@ -10,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory import checkpoints, runs
-from memory.api import waiting
+from memory.api import idempotency, waiting
 from memory.api.runs import RunSerializer, status_of
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
@@ -84,6 +85,14 @@ class DecisionSerializer(serializers.Serializer[Any]):
     )
 
 
+DECISIONS: dict[Any, Any] = {
+    200: DecisionSerializer,
+    202: RunSerializer,
+    (422, "application/json"): DecisionSerializer,
+    **idempotency.RESPONSES,
+}
+
+
 class FileSerializer(serializers.Serializer[Any]):
     """A file of a version."""
 
@@ -111,8 +120,8 @@ class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
 
     @extend_schema(
         request=ProposalSerializer,
-        responses={200: DecisionSerializer, 202: RunSerializer, 422: DecisionSerializer},
-        parameters=[waiting.WAIT],
+        responses=DECISIONS,
+        parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
         """Propose edits; the gate decides.
@@ -123,18 +132,39 @@ class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
         limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
         body = ProposalSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        return propose(self.memory_user(), body.validated_data["edits"], limit)
+        edits = body.validated_data["edits"]
+        return propose(request, self.memory_user(), lambda: edits, limit)
 
 
-def propose(user: MemoryUser, edits: list[dict[str, Any]], limit: float) -> Response:
-    """Queue the proposal, wait for the gate for `limit` seconds, and answer."""
-    run = runs.queue(
-        user, RunKind.PROPOSAL, RunTrigger.API, checkpoint=user.head, input={"edits": edits}
+def propose(
+    request: Request,
+    user: MemoryUser,
+    edits: Callable[[], list[dict[str, Any]]],
+    limit: float,
+) -> Response:
+    """Queue the proposal, wait for the gate for `limit` seconds, and answer.
+
+    `edits` may raise if the state of things does not allow them.
+    """
+
+    def queue() -> Run:
+        return runs.queue(
+            user, RunKind.PROPOSAL, RunTrigger.API, checkpoint=user.head, input={"edits": edits()}
+        )
+
+    written = idempotency.once(
+        request,
+        queue,
+        user_of=lambda run: user,
+        refer=lambda run: str(run.pk),
+        recall=lambda known: Run.objects.get(pk=known.reference),
     )
-    run = waiting.for_run(run, limit)
+    run = waiting.for_run(written.result, limit)
     if run.status != RunStatus.DONE:
-        return Response(RunSerializer(run).data, status=status.HTTP_202_ACCEPTED)
-    return Response(decision(run), status=status_of(run))
+        return Response(
+            RunSerializer(run).data, status=status.HTTP_202_ACCEPTED, headers=written.headers
+        )
+    return Response(decision(run), status=status_of(run), headers=written.headers)
 
 
 def decision(run: Run) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory import checkpoints
-from memory.api import waiting
-from memory.api.checkpoints import PROPOSAL_WAIT_SECONDS, DecisionSerializer, propose
-from memory.api.runs import RunSerializer
+from memory.api import idempotency, waiting
+from memory.api.checkpoints import DECISIONS, PROPOSAL_WAIT_SECONDS, propose
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
 from memory.project import EditError, Outline
@@ -78,8 +77,8 @@ class Constraint(UserScopedView):
 
     @extend_schema(
         request=NewConstraintSerializer,
-        responses={200: DecisionSerializer, 202: RunSerializer, 422: DecisionSerializer},
-        parameters=[waiting.WAIT],
+        responses=DECISIONS,
+        parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def put(self, request: Request, user_id: str, name: str) -> Response:
         """Write the constraint, new or changed; the gate decides, as for any proposed edits."""
@@ -97,21 +96,23 @@ class Constraint(UserScopedView):
             "tests_source": body.validated_data["tests"],
             "sources": body.validated_data["sources"],
         }
-        return self._propose(edit, limit)
+        return propose(request, self.memory_user(), lambda: [edit], limit)
 
     @extend_schema(
-        responses={200: DecisionSerializer, 202: RunSerializer, 422: DecisionSerializer},
-        parameters=[waiting.WAIT],
+        responses=DECISIONS,
+        parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def delete(self, request: Request, user_id: str, name: str) -> Response:
         """Delete the constraint with its tests; its alerts are resolved."""
         limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
-        if name not in outline(self.memory_user()).constraints:
-            raise Http404(f"This user has no constraint {name!r}.")
-        return self._propose({"op": "delete_constraint", "name": name, "sources": []}, limit)
+        user = self.memory_user()
 
-    def _propose(self, edit: dict[str, Any], limit: float) -> Response:
-        return propose(self.memory_user(), [edit], limit)
+        def edits() -> list[dict[str, Any]]:
+            if name not in outline(user).constraints:
+                raise Http404(f"This user has no constraint {name!r}.")
+            return [{"op": "delete_constraint", "name": name, "sources": []}]
+
+        return propose(request, user, edits, limit)
 
 
 def _summary(known: Outline, name: str) -> dict[str, str]:

@@ -12,20 +12,22 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory import log
-from memory.api import waiting
+from memory.api import idempotency, waiting
+from memory.api.authentication import principal_of
 from memory.api.errors import Unprocessable
-from memory.api.serializers import StrictSerializer
-from memory.api.users import UserScopedView, principal_of
-from memory.canonical import canonical_json
+from memory.api.filters import WholeNumberFilter
+from memory.api.serializers import ObjectField, StrictSerializer, unknown_fields
+from memory.api.users import UserScopedView
 from memory.models import EntryOutcome, LogEntry
 from memory.models.log import EntryKind, Outcome
 from memory.project import EditError, names
 
 MAX_ENTRIES = 1000
 MAX_TEXT = 1_000_000
-MAX_DATA_BYTES = 256 * 1024
 
 APPENDED_KINDS = [kind for kind in EntryKind.choices if kind[0] != EntryKind.REDACTION]
+
+IMPOSSIBLE_TIME = "Send a date and time that exists, such as 2026-05-02T14:30:00+02:00."
 
 STATES = {
     None: "logged",
@@ -43,24 +45,36 @@ class NewEntrySerializer(StrictSerializer):
     """
 
     kind = serializers.ChoiceField(
-        choices=APPENDED_KINDS, help_text="A redaction is written by the server alone."
+        choices=APPENDED_KINDS,
+        help_text="A redaction is written by the server alone.",
+        error_messages={
+            "invalid_choice": f"Choose one of {', '.join(kind for kind, _ in APPENDED_KINDS)}."
+        },
     )
     occurred_at = serializers.DateTimeField(
-        required=False, help_text="When it was true or said; UTC without an offset; default now."
+        required=False,
+        help_text="When it was true or said; UTC without an offset; default now.",
+        error_messages=dict.fromkeys(("invalid", "overflow"), IMPOSSIBLE_TIME),
     )
     content = serializers.CharField(required=False, max_length=MAX_TEXT, trim_whitespace=False)
     role = serializers.CharField(required=False, max_length=32)
     speaker = serializers.CharField(required=False, max_length=200)
     agent_id = serializers.CharField(required=False, max_length=200)
     session_id = serializers.CharField(required=False, max_length=200)
-    metadata = serializers.DictField(required=False)
+    metadata = ObjectField(required=False)
     idempotency_key = serializers.CharField(required=False, max_length=255)
 
-    domain = serializers.CharField(required=False, help_text="Default: general.")
-    type = serializers.CharField(required=False, help_text="Name of the class, such as Trip.")
-    collection = serializers.CharField(required=False, help_text="Default: plural of the type.")
+    domain = serializers.CharField(
+        required=False, max_length=names.MAX_LENGTH, help_text="Default: general."
+    )
+    type = serializers.CharField(
+        required=False, max_length=names.MAX_LENGTH, help_text="Name of the class, such as Trip."
+    )
+    collection = serializers.CharField(
+        required=False, max_length=names.MAX_LENGTH, help_text="Default: plural of the type."
+    )
     key = serializers.CharField(required=False, max_length=200, help_text="Names the record.")
-    data = serializers.DictField(  # type: ignore[assignment]
+    data = ObjectField(  # type: ignore[assignment]
         required=False, help_text="The record's fields."
     )
     retired = serializers.BooleanField(required=False, help_text="True: the record is no more.")
@@ -101,8 +115,6 @@ class NewEntrySerializer(StrictSerializer):
                     check(attrs[name])
             except EditError as error:
                 errors[name] = [str(error)]
-        if len(canonical_json(attrs.get("data"))) > MAX_DATA_BYTES:
-            errors["data"] = [f"A record's data may have {MAX_DATA_BYTES} bytes as JSON at most."]
         return errors
 
     def draft(self) -> log.Draft:
@@ -182,7 +194,7 @@ class NewEntriesSerializer(StrictSerializer):
 class EntryFilter(django_filters.FilterSet):
     """How a log can be narrowed."""
 
-    after = django_filters.NumberFilter("seq", "gt", label="Only entries after this seq.")
+    after = WholeNumberFilter("seq", "gt", min_value=0, label="Only entries after this seq.")
     kind = django_filters.ChoiceFilter(choices=EntryKind.choices)
     session_id = django_filters.CharFilter()
 
@@ -215,8 +227,8 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
             serializers=[NewEntrySerializer, NewEntriesSerializer],
             resource_type_field_name=None,
         ),
-        responses={202: AppendedSerializer},
-        parameters=[waiting.WAIT],
+        responses={202: AppendedSerializer, **idempotency.RESPONSES},
+        parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
         """Append one entry or many, all or none; answers 202 once they are in the log.
@@ -226,10 +238,21 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         limit = waiting.seconds(request, default=0)
         user = self.memory_user()
         drafts = read_drafts(request.data)
-        try:
-            entries = log.append(user, drafts, source=str(principal_of(request)))
-        except log.IdempotencyConflict as conflict:
-            raise Unprocessable(str(conflict)) from None
+
+        def append() -> list[LogEntry]:
+            try:
+                return log.append(user, drafts, source=str(principal_of(request)))
+            except log.IdempotencyConflict as conflict:
+                raise Unprocessable(str(conflict)) from None
+
+        written = idempotency.once(
+            request,
+            append,
+            user_of=lambda entries: user,
+            refer=lambda entries: [entry.seq for entry in entries],
+            recall=lambda known: log.read(known.user, known.reference),
+        )
+        entries = written.result
         records = {entry.seq for entry in entries if entry.kind == EntryKind.RECORD}
         if limit and records:
             waiting.until(lambda: log.all_decided(user, records), limit)
@@ -241,6 +264,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
                 "checkpointed": sum(item["state"] == "checkpointed" for item in serialized),
             },
             status=status.HTTP_202_ACCEPTED,
+            headers=written.headers,
         )
 
     def _serialize(self, entries: Sequence[LogEntry]) -> Any:
@@ -254,7 +278,9 @@ def read_drafts(body: Any) -> list[log.Draft]:
     """Read one entry, or `{"entries": [...]}`; raises ValidationError that names what is wrong."""
     if isinstance(body, dict) and "entries" in body:
         entries = body["entries"]
-        if set(body) != {"entries"} or not isinstance(entries, list) or not entries:
+        if unknown := sorted(set(body) - {"entries"}):
+            raise serializers.ValidationError(unknown_fields(unknown, ["entries"]))
+        if not isinstance(entries, list) or not entries:
             raise serializers.ValidationError(
                 {"entries": ['Send one entry, or {"entries": [...]} with at least one.']}
             )

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
-from django.core.exceptions import ValidationError
+from django.core.exceptions import ValidationError as ModelValidationError
 from django.db import DataError
-from rest_framework.exceptions import NotFound
+from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.pagination import CursorPagination
 
 if TYPE_CHECKING:
     # `rest_framework.views` imports this module, by name of the settings.
     from django.db.models import QuerySet
+    from rest_framework.pagination import Cursor
     from rest_framework.request import Request
     from rest_framework.views import APIView
+
+
+_DIGITS = re.compile(r"[0-9]{1,9}")
 
 
 class Pagination(CursorPagination):
@@ -28,14 +33,39 @@ class Pagination(CursorPagination):
     def paginate_queryset(
         self, queryset: Any, request: Request, view: APIView | None = None
     ) -> list[Any] | None:
-        """Return a page; raises NotFound for a cursor that is none of ours."""
+        """Return a page; raises ValidationError for a cursor or a size that is none of ours."""
         try:
             return super().paginate_queryset(queryset, request, view)
-        except (ValueError, TypeError, ValidationError, DataError):
-            raise NotFound(self.invalid_cursor_message) from None
+        except (NotFound, ValueError, TypeError, ModelValidationError, DataError):
+            raise _bad_cursor() from None
+
+    def get_page_size(self, request: Request) -> int:
+        """Read `?page_size=`; raises ValidationError unless it is a number from 1 to the most."""
+        text = request.query_params.get(self.page_size_query_param)
+        if text is None:
+            return self.page_size
+        size = int(text) if _DIGITS.fullmatch(text) else 0
+        if not 1 <= size <= self.max_page_size:
+            raise ValidationError(
+                {self.page_size_query_param: [f"Give a number from 1 to {self.max_page_size}."]}
+            )
+        return size
+
+    def decode_cursor(self, request: Request) -> Cursor | None:
+        """Return the place that `?cursor=` names. The framework takes an empty one for none."""
+        cursor: Cursor | None = super().decode_cursor(request)
+        if cursor is not None and not any(cursor):
+            raise _bad_cursor()
+        return cursor
 
     def get_ordering(
         self, request: Request, queryset: QuerySet[Any], view: APIView
     ) -> tuple[str, ...]:
         """Return the order that the view declares."""
         return tuple(view.ordering)  # type: ignore[attr-defined]
+
+
+def _bad_cursor() -> ValidationError:
+    return ValidationError(
+        {"cursor": ["This is no cursor of this list: follow `next` or `previous` of a page."]}
+    )

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import IO, Any
 
@@ -12,6 +13,8 @@ from rest_framework.parsers import JSONParser
 from memory.api.errors import PayloadTooLarge
 
 MAX_DEPTH = 32
+# About 300 digits: such an integer also fits a float.
+MAX_INTEGER_BITS = 1000
 
 
 class StrictJSONParser(JSONParser):
@@ -22,51 +25,106 @@ class StrictJSONParser(JSONParser):
         stream: IO[Any],
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Return the body's value; raises ParseError that says what is wrong and where."""
+    ) -> dict[str, Any]:
+        """Return the body's object; raises ParseError that says what is wrong and where."""
         body = stream.read(settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1)
         if len(body) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
             raise PayloadTooLarge()
         try:
-            value = json.loads(body.decode(), parse_constant=_refuse, object_pairs_hook=_object)
+            value = json.loads(
+                body.decode(),
+                parse_constant=_refuse,
+                parse_int=_integer,
+                object_pairs_hook=_object,
+            )
         except RecursionError:
             raise ParseError(f"The JSON is nested deeper than {MAX_DEPTH} levels.") from None
         except ValueError as error:
             raise ParseError(f"The body is not valid JSON in UTF-8: {error}") from None
-        _check(value, path="", depth=0)
+        if not isinstance(value, dict):
+            raise ParseError('The body must be a JSON object, such as {"name": "value"}.')
+        try:
+            _check(value, depth=0)
+        except _Fault as fault:
+            raise ParseError(f"{fault.place} {fault.what}") from None
         return value
+
+
+class _Fault(Exception):
+    """What is wrong with a value, and where: the path is put together on the way up.
+
+    On the way down it would cost time for every value of a body that has nothing wrong.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.path: list[str] = []
+
+    @property
+    def place(self) -> str:
+        """Name the value as a client would write it: `data.trips[3].to`."""
+        return "".join(reversed(self.path)).removeprefix(".")
 
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not a JSON number")
 
 
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_INTEGER_BITS:
+        raise ValueError(
+            f"an integer has {len(digits)} digits, which is too many; send it as a string"
+        )
+    return int(digits)
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} appears twice in one object")
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"the key {twice[:100]!r} appears twice in one object")
     return value
 
 
-def _check(value: Any, *, path: str, depth: int) -> None:
+def _check(value: Any, *, depth: int) -> None:
     if depth > MAX_DEPTH:
-        raise ParseError(f"The JSON is nested deeper than {MAX_DEPTH} levels.")
+        raise _Fault(f"is nested deeper than {MAX_DEPTH} levels; flatten it.")
     if isinstance(value, str):
-        if "\0" in value:
-            raise ParseError(f"{path or 'The body'} has a NUL character; remove it.")
-        if any("\ud800" <= character <= "\udfff" for character in value):
-            raise ParseError(
-                f"{path or 'The body'} has a lone surrogate, which is no Unicode text; remove it."
-            )
+        _check_text(value)
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise ParseError(f"{path or 'The body'} is a number too large for a float.")
+            raise _Fault("is a number too large for a float; send it as a string.")
+    elif isinstance(value, int):
+        if value.bit_length() > MAX_INTEGER_BITS:
+            raise _Fault("is an integer of more than 300 digits; send it as a string.")
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _check(item, path=f"{path}[{index}]", depth=depth + 1)
+            try:
+                _check(item, depth=depth + 1)
+            except _Fault as fault:
+                fault.path.append(f"[{index}]")
+                raise
     elif isinstance(value, dict):
         for name, item in value.items():
-            _check(name, path=f"A key of {path or 'the body'}", depth=depth + 1)
-            _check(item, path=f"{path}.{name}" if path else name, depth=depth + 1)
+            try:
+                _check_text(name, "has a name with")
+                _check(item, depth=depth + 1)
+            except _Fault as fault:
+                fault.path.append(f".{_printable(name)}")
+                raise
+
+
+def _check_text(text: str, verb: str = "has") -> None:
+    if "\0" in text:
+        raise _Fault(f"{verb} a NUL character; remove it.")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise _Fault(f"{verb} a lone surrogate, which is no Unicode text; remove it.") from None
+
+
+def _printable(name: str) -> str:
+    """Return a field's name for an error, without what it is refused for."""
+    return name[:100].encode("ascii", "backslashreplace").decode().replace("\0", "\\0")

@@ -11,9 +11,10 @@ from rest_framework.response import Response
 
 from memory import runs
 from memory.api import waiting
+from memory.api.authentication import principal_of
 from memory.api.errors import Conflict
 from memory.api.serializers import StrictSerializer
-from memory.api.users import UserScopedView, principal_of
+from memory.api.users import UserScopedView
 from memory.models import Run
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger, warning_of
 

@@ -1,18 +1,102 @@
-"""What the serializers of the API share."""
+"""What the serializers of the API share: bodies are read to the letter, and nothing is guessed."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from rest_framework import serializers
 
+from memory.canonical import exact_json
+
+MAX_OBJECT_BYTES = 256 * 1024
+# Of what is wrong in a body, so much is told: an answer must not grow with the nonsense sent.
+MAX_NAMED = 20
+
+# The JSON that each kind of field takes. The framework would take 5 for "5" and "yes" for true.
+_EXPECTED: Mapping[type[serializers.Field[Any, Any, Any, Any]], tuple[type, str]] = {
+    serializers.CharField: (str, "a string"),
+    serializers.ChoiceField: (str, "a string"),
+    serializers.DateTimeField: (str, "a string"),
+    serializers.BooleanField: (bool, "true or false"),
+    serializers.IntegerField: (int, "an integer"),
+    serializers.DictField: (dict, "an object"),
+    serializers.ListField: (list, "a list"),
+}
+_JSON_NAMES: Mapping[type, str] = {
+    str: "a string",
+    bool: "true or false",
+    int: "an integer",
+    float: "a number with a fraction",
+    dict: "an object",
+    list: "a list",
+    type(None): "null",
+}
+
 
 class StrictSerializer(serializers.Serializer[Any]):
-    """A body that refuses fields it does not know: a misspelt name must not vanish silently."""
+    """A body that refuses what it does not know: a misspelt name must not vanish silently.
+
+    A string is a JSON string, a boolean true or false, and so on; texts are kept as they come.
+    """
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """Return the fields, none of which trims what it is given."""
+        fields = super().get_fields()
+        for field in fields.values():
+            if isinstance(field, serializers.CharField):
+                field.trim_whitespace = False
+        return fields
 
     def to_internal_value(self, data: Any) -> Any:
-        """Validate the fields; raises ValidationError that names each unknown one."""
-        if isinstance(data, dict) and (unknown := sorted(set(data) - set(self.fields))):
-            known = ", ".join(self.fields)
+        """Validate the fields; raises ValidationError that names each that is wrong."""
+        if not isinstance(data, dict):
             raise serializers.ValidationError(
-                {name: [f"Unknown field; this body has: {known}."] for name in unknown}
+                {"non_field_errors": [f"Send an object, not {_json_name(data)}."]}
             )
+        if unknown := sorted(set(data) - set(self.fields)):
+            raise serializers.ValidationError(unknown_fields(unknown, list(self.fields)))
+        mistyped = {
+            name: [message]
+            for name, field in self.fields.items()
+            if name in data and (message := _mismatch(field, data[name]))
+        }
+        if mistyped:
+            raise serializers.ValidationError(mistyped)
         return super().to_internal_value(data)
+
+
+class ObjectField(serializers.DictField):
+    """A JSON object of the client's own, of limited size."""
+
+    def to_internal_value(self, data: Any) -> dict[Any, Any]:
+        """Return the object; raises ValidationError for one that is too large."""
+        value: dict[Any, Any] = super().to_internal_value(data)
+        size = len(exact_json(value))
+        if size > MAX_OBJECT_BYTES:
+            raise serializers.ValidationError(
+                f"An object may have {MAX_OBJECT_BYTES} bytes as JSON at most; this one has {size}."
+            )
+        return value
+
+
+def unknown_fields(unknown: list[str], known: list[str]) -> dict[str, list[str]]:
+    """Return the errors for names that a body does not have, of which the first are named."""
+    message = f"Unknown field; this body has: {', '.join(known)}."
+    return {name[:100]: [message] for name in unknown[:MAX_NAMED]}
+
+
+def _mismatch(field: serializers.Field[Any, Any, Any, Any], value: Any) -> str | None:
+    """Say what a field takes where the value is other JSON; None where it is the right kind."""
+    expected, name = next(
+        (found for kind, found in _EXPECTED.items() if isinstance(field, kind)), (object, "")
+    )
+    if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
+        return f"Send {name}, not {_json_name(value)}."
+    if isinstance(field, serializers.ListField) and isinstance(value, list):
+        for index, item in enumerate(value):
+            if message := _mismatch(field.child, item):
+                return f"[{index}]: {message}"
+    return None
+
+
+def _json_name(value: Any) -> str:
+    return _JSON_NAMES.get(type(value), type(value).__name__)

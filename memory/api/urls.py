@@ -1,14 +1,14 @@
 """URLs of the API, version 1."""
 
-from django.urls import path
-from drf_spectacular.views import SpectacularAPIView
+from django.urls import path, re_path
+from drf_spectacular.views import SpectacularJSONAPIView
 
-from memory.api import alerts, checkpoints, constraints, entries, projects, runs, users
+from memory.api import alerts, checkpoints, constraints, entries, projects, runs, unknown, users
 
 USER = "users/<str:user_id>/"
 
 urlpatterns = [
-    path("openapi.json", SpectacularAPIView.as_view(), name="openapi"),
+    path("openapi.json", SpectacularJSONAPIView.as_view(), name="openapi"),
     path("users/", users.Users.as_view(), name="users"),
     path(USER, users.User.as_view(), name="user"),
     path(f"{USER}entries/", entries.Entries.as_view(), name="entries"),
@@ -41,4 +41,5 @@ urlpatterns = [
     path("alerts/<uuid:alert_id>/acknowledge/", alerts.Acknowledge.as_view(), name="acknowledge"),
     path("alerts/<uuid:alert_id>/resolve/", alerts.Resolve.as_view(), name="resolve"),
     path("runs/<uuid:run_id>/", runs.OneRun.as_view(), name="run"),
+    re_path("", unknown.Unknown.as_view(), name="unknown"),
 ]

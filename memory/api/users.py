@@ -1,5 +1,6 @@
 """`/v1/users/`: the people remembered."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.core.exceptions import ValidationError as ModelValidationError
@@ -12,18 +13,13 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from memory import log
-from memory.api.authentication import Principal
+from memory.api import idempotency
+from memory.api.authentication import principal_of
 from memory.api.errors import Conflict
-from memory.api.serializers import StrictSerializer
+from memory.api.serializers import ObjectField, StrictSerializer
 from memory.models import MemoryUser
-from memory.models.users import USER_ID_PATTERN, validate_time_zone
+from memory.models.users import USER_ID_PATTERN, USER_ID_RULE, validate_time_zone
 from memory.users import UserExists, change_user, create_user
-
-
-def principal_of(request: Request) -> Principal:
-    """Return the caller of an authenticated request."""
-    assert isinstance(request.user, Principal)
-    return request.user
 
 
 def with_head(users: QuerySet[MemoryUser]) -> QuerySet[MemoryUser]:
@@ -55,19 +51,26 @@ class NewUserSerializer(StrictSerializer):
     """A user to be created."""
 
     user_id = serializers.CharField(
-        max_length=128,
-        trim_whitespace=False,
+        allow_blank=True,  # what it must be is said in one sentence
         help_text="The workspace's own id: 1 to 128 of A-Z a-z 0-9 . _ : @ | + -",
     )
-    time_zone = serializers.CharField(default="UTC", help_text="IANA name, e.g. Europe/Berlin.")
-    metadata = serializers.DictField(default=dict)
+    time_zone = serializers.CharField(
+        default="UTC", max_length=64, help_text="IANA name, e.g. Europe/Berlin."
+    )
+    metadata = ObjectField(default=dict)
+
+    def validate_user_id(self, value: str) -> str:
+        """Raise ValidationError for an id that no address could hold."""
+        if not USER_ID_PATTERN.fullmatch(value):
+            raise serializers.ValidationError(f"{USER_ID_RULE}.")
+        return value
 
 
 class UserChangeSerializer(StrictSerializer):
     """What of a user can be changed."""
 
-    time_zone = serializers.CharField(required=False)
-    metadata = serializers.DictField(required=False)
+    time_zone = serializers.CharField(required=False, max_length=64)
+    metadata = ObjectField(required=False)
 
     def validate_time_zone(self, value: str) -> str:
         """Raise ValidationError for a name that is no time zone."""
@@ -128,20 +131,32 @@ class Users(generics.ListAPIView[MemoryUser]):
             MemoryUser.objects.filter(workspace=principal_of(self.request).workspace)
         ).defer("head__tree", "head__outline")
 
-    @extend_schema(request=NewUserSerializer, responses={201: UserDetailSerializer})
+    @extend_schema(
+        request=NewUserSerializer,
+        responses={201: UserDetailSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
     def post(self, request: Request) -> Response:
         """Create a user; 409 if the workspace has one with this id."""
         body = NewUserSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        try:
-            user = create_user(principal_of(request).workspace, **body.validated_data)
-        except ModelValidationError as error:
-            raise serializers.ValidationError(error.message_dict) from None
-        except UserExists:
-            raise Conflict(
-                f"This workspace has a user {body.validated_data['user_id']!r} already."
-            ) from None
-        return Response(UserDetailSerializer(user).data, status=status.HTTP_201_CREATED)
+
+        def create() -> MemoryUser:
+            try:
+                return create_user(principal_of(request).workspace, **body.validated_data)
+            except ModelValidationError as error:
+                raise serializers.ValidationError(error.message_dict) from None
+            except UserExists:
+                raise Conflict(
+                    f"This workspace has a user {body.validated_data['user_id']!r} already."
+                ) from None
+
+        written = _once(request, create)
+        return Response(
+            UserDetailSerializer(written.result).data,
+            status=status.HTTP_201_CREATED,
+            headers=written.headers,
+        )
 
 
 class User(UserScopedView):
@@ -152,11 +167,24 @@ class User(UserScopedView):
         """Return the user with its head and the counts of its log."""
         return Response(UserDetailSerializer(self.memory_user()).data)
 
-    @extend_schema(request=UserChangeSerializer, responses=UserDetailSerializer)
+    @extend_schema(
+        request=UserChangeSerializer,
+        responses={200: UserDetailSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
     def patch(self, request: Request, user_id: str) -> Response:
         """Change the time zone or the metadata."""
         body = UserChangeSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         user = self.memory_user()
-        change_user(user, **body.validated_data)
-        return Response(UserDetailSerializer(user).data)
+
+        def change() -> MemoryUser:
+            change_user(user, **body.validated_data)
+            return user
+
+        written = _once(request, change)
+        return Response(UserDetailSerializer(written.result).data, headers=written.headers)
+
+
+def _once(request: Request, do: Callable[[], MemoryUser]) -> idempotency.Written[MemoryUser]:
+    return idempotency.once(request, do, user_of=lambda user: user, recall=lambda known: known.user)

@@ -5,6 +5,7 @@ work cannot take the server's threads away from appends; past the cap a request 
 once, with the address of its result.
 """
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ WAIT = OpenApiParameter(
     "wait", float, description="Seconds to wait for the result before answering 202."
 )
 
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _slots = threading.BoundedSemaphore(settings.UAC_WAITING_REQUESTS)
 
 
@@ -30,13 +32,14 @@ def seconds(request: Request, default: float) -> float:
     text = request.query_params.get("wait")
     if text is None:
         return min(default, float(settings.UAC_MAX_WAIT_SECONDS))
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1
+    value = float(text) if _SECONDS.fullmatch(text) else -1
     if not 0 <= value <= settings.UAC_MAX_WAIT_SECONDS:
         raise ValidationError(
-            {"wait": [f"Give seconds from 0 to {settings.UAC_MAX_WAIT_SECONDS:g}, not {text!r}."]}
+            {
+                "wait": [
+                    f"Give seconds from 0 to {settings.UAC_MAX_WAIT_SECONDS:g}, not {text[:100]!r}."
+                ]
+            }
         )
     return value
 

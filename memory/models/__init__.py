@@ -2,6 +2,7 @@
 
 from memory.models.alerts import Alert, AlertEvent
 from memory.models.checkpoints import Blob, Bytecode, Checkpoint, RecordLocation
+from memory.models.idempotency import IdempotencyKey
 from memory.models.log import EntryOutcome, LogEntry
 from memory.models.runs import Run
 from memory.models.users import Lane, MemoryUser
@@ -15,6 +16,7 @@ __all__ = [
     "Bytecode",
     "Checkpoint",
     "EntryOutcome",
+    "IdempotencyKey",
     "Lane",
     "LogEntry",
     "MemoryUser",

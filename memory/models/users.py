@@ -12,6 +12,7 @@ from memory.models.leased import LeasedWork
 from memory.models.workspaces import Workspace
 
 USER_ID_PATTERN = re.compile(r"[A-Za-z0-9._:@|+-]{1,128}")
+USER_ID_RULE = "Use 1 to 128 characters out of A-Z a-z 0-9 . _ : @ | + -"
 
 
 def validate_time_zone(name: str) -> None:
@@ -33,7 +34,7 @@ class MemoryUser(models.Model):
         validators=[
             RegexValidator(
                 rf"\A{USER_ID_PATTERN.pattern}\Z",
-                "Use 1 to 128 characters out of A-Z a-z 0-9 . _ : @ | + -",
+                USER_ID_RULE,
             )
         ],
     )

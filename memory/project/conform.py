@@ -177,6 +177,10 @@ def _clash(value: object, type_: Type, domain: Domain, where: str) -> EditError:
             "type_clash",
             f"{where} has no type yet and got {shown(value)}: give it one with widen_field",
         )
+    if type(value) is int and value.bit_length() > _MAX_BITS:
+        return EditError(
+            "type_clash", f"{where} got an integer of more than 300 digits: send it as text"
+        )
     expected = format_type(type_)
     if isinstance(type_, Named) and type_.name in domain.enums:
         members = (name for name, _ in domain.enums[type_.name].members)

@@ -89,7 +89,7 @@ def escape_field_name(name: str, where: str) -> str:
     if not bare.isidentifier() or len(bare) > MAX_LENGTH:
         raise EditError(
             "bad_name",
-            f"{name!r} of {where} cannot name a field: use letters, digits and underscores, "
+            f"{name!r:.120} of {where} cannot name a field: use letters, digits and underscores, "
             f"at most {MAX_LENGTH}",
         )
     if bare != normal:
@@ -137,7 +137,8 @@ def default_collection(class_name: str) -> str:
     """Return `medical_visits` for `MedicalVisit`; escaped where the name is taken by Python."""
     head, last = _split_last_word(snake(class_name))
     plural = last if _looks_plural(last) else str(_inflect().plural_noun(last)).lower()
-    return escape_collection(head + plural)
+    # Room for what makes it unique.
+    return escape_collection((head + plural)[: MAX_LENGTH - 10])
 
 
 def escape_collection(name: str) -> str:
@@ -155,11 +156,12 @@ def unused(name: str, taken: Collection[str]) -> str:
 
 
 def _check_identifier(name: str, what: str, fix: str) -> None:
-    if (
-        not name.isidentifier()
-        or unicodedata.normalize("NFKC", name) != name
-        or len(name) > MAX_LENGTH
-    ):
+    if len(name) > MAX_LENGTH:
+        raise EditError(
+            "bad_name",
+            f"{what} {name[:40]!r}... has {len(name)} characters: use {MAX_LENGTH} at most",
+        )
+    if not name.isidentifier() or unicodedata.normalize("NFKC", name) != name:
         raise EditError("bad_name", f"{what} {name!r} is no name in Python: {fix}")
 
 

@@ -66,7 +66,8 @@ def _unknown_sources(user: MemoryUser, edits: Sequence[Edit]) -> Iterator[Mappin
                 yield {
                     "edit": index,
                     "code": "unknown_source",
-                    "message": f"cites entry {seq}; the log has entries 1 to {user.last_seq}",
+                    "message": f"edits[{index}].sources cites entry {seq};"
+                    f" the log has entries 1 to {user.last_seq}",
                 }
 
 

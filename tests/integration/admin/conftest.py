@@ -24,6 +24,7 @@ from memory.models import (
     Bytecode,
     Checkpoint,
     EntryOutcome,
+    IdempotencyKey,
     Lane,
     LogEntry,
     MemoryUser,
@@ -52,6 +53,7 @@ IMMUTABLE: list[type[Model]] = [
     Bytecode,
     Checkpoint,
     EntryOutcome,
+    IdempotencyKey,
     Lane,
     LogEntry,
     RecordLocation,
@@ -172,6 +174,13 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         due_at=timezone.now(), attempts=3, last_error=text
     )
     user.refresh_from_db()
+    idempotency_key = IdempotencyKey.objects.create(
+        workspace=workspace,
+        user=user,
+        key=f"{user_id} {text}"[:255],
+        fingerprint=sha256(text),
+        reference=[1],
+    )
     return {
         Workspace: workspace,
         ApiKey: key,
@@ -183,6 +192,7 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         Bytecode: user.bytecode.get(),
         Checkpoint: checkpoint,
         RecordLocation: location,
+        IdempotencyKey: idempotency_key,
         Run: run,
         Alert: alert,
         AlertEvent: alert.events.get(),

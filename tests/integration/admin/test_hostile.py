@@ -13,6 +13,7 @@ from memory.models import (
     Blob,
     Checkpoint,
     EntryOutcome,
+    IdempotencyKey,
     Lane,
     LogEntry,
     MemoryUser,
@@ -57,7 +58,18 @@ def test_what_people_wrote_is_inert(
 
 @pytest.mark.parametrize(
     "model",
-    [Alert, AlertEvent, Blob, Checkpoint, EntryOutcome, Lane, LogEntry, RecordLocation, Run],
+    [
+        Alert,
+        AlertEvent,
+        Blob,
+        Checkpoint,
+        EntryOutcome,
+        IdempotencyKey,
+        Lane,
+        LogEntry,
+        RecordLocation,
+        Run,
+    ],
     ids=name_of,
 )
 def test_what_people_wrote_is_shown_to_the_last_character(

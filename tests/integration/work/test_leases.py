@@ -173,7 +173,13 @@ def test_the_dispatcher_finds_work_whose_hint_was_lost(user: MemoryUser) -> None
     append_record(user)
     make_run(make_checkpoint(user))
 
-    assert dispatching.dispatch() == {"daily": 0, "abandoned": 0, "runs": 1, "lanes": 1}
+    assert dispatching.dispatch() == {
+        "daily": 0,
+        "abandoned": 0,
+        "runs": 1,
+        "lanes": 1,
+        "forgotten": 0,
+    }
 
 
 def test_the_dispatcher_does_not_repeat_a_hint_at_once_and_repeats_it_later(

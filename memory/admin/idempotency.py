@@ -1,0 +1,36 @@
+"""Which requests are remembered, so that they are not done twice."""
+
+from django.contrib import admin
+
+from memory.admin.base import ReadOnlyAdmin, link
+from memory.admin.display import inline, pretty
+from memory.models import IdempotencyKey
+
+
+@admin.register(IdempotencyKey)
+class IdempotencyKeyAdmin(ReadOnlyAdmin[IdempotencyKey]):
+    """The keys of the last days' writes."""
+
+    list_display = ["name", "user_link", "workspace", "created_at"]
+    list_filter = ["workspace"]
+    list_select_related = ["user", "workspace"]
+    search_fields = ["=key", "user__user_id"]
+    search_help_text = "By the whole key or user id."
+    ordering = ["-created_at"]
+    when_empty = "No request with an Idempotency-Key came in the last days."
+    fields = ["name", "user_link", "workspace", "created_at", "fingerprint", "came_to"]
+
+    @admin.display(description="key", ordering="key")
+    def name(self, key: IdempotencyKey) -> str:
+        """Show the client's name for the request."""
+        return inline(key.key)
+
+    @admin.display(description="user", ordering="user__user_id")
+    def user_link(self, key: IdempotencyKey) -> str:
+        """Lead to the user."""
+        return link(key.user)
+
+    @admin.display(description="what it came to")
+    def came_to(self, key: IdempotencyKey) -> str:
+        """Show what the write created or changed."""
+        return pretty(key.reference)

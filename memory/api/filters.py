@@ -1,0 +1,40 @@
+"""Lists are narrowed by query parameters, of which a misspelt one must not vanish silently."""
+
+from typing import Any
+
+import django_filters
+from django import forms
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django_filters.rest_framework import DjangoFilterBackend
+from rest_framework.exceptions import ValidationError
+from rest_framework.mixins import ListModelMixin
+from rest_framework.views import APIView
+
+from memory.api.pagination import Pagination
+from memory.api.serializers import MAX_NAMED
+
+_PAGING = (Pagination.cursor_query_param, Pagination.page_size_query_param)
+
+
+class StrictFilterBackend(DjangoFilterBackend):
+    """Filters a list, and refuses parameters that the list does not have."""
+
+    def filter_queryset(
+        self, request: HttpRequest, queryset: QuerySet[Any], view: APIView
+    ) -> QuerySet[Any]:
+        """Return what matches; raises ValidationError that names each parameter that is wrong."""
+        filterset_class = self.get_filterset_class(view, queryset)
+        known = [*(filterset_class.base_filters if filterset_class else ()), *_PAGING]
+        # Of a single object there is nothing to narrow.
+        is_list = isinstance(view, ListModelMixin)
+        if is_list and (unknown := sorted(set(request.GET) - set(known))):
+            message = f"Unknown parameter; this list has: {', '.join(known)}."
+            raise ValidationError({name[:100]: [message] for name in unknown[:MAX_NAMED]})
+        return super().filter_queryset(request, queryset, view)
+
+
+class WholeNumberFilter(django_filters.Filter):
+    """A whole number; give `min_value`."""
+
+    field_class = forms.IntegerField

@@ -1,0 +1,93 @@
+"""The request header `Idempotency-Key`: a write that is repeated is answered and not done again.
+
+After draft-ietf-httpapi-idempotency-key-header. What is stored is what the write created, and every
+answer is made from that: a repeated request shows how far the same entries, run or user have come.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+
+from memory import idempotency
+from memory.api.authentication import principal_of
+from memory.api.errors import CONTENT_TYPE, Conflict, ProblemSerializer, Unprocessable
+from memory.canonical import canonical_json, sha256
+from memory.models import IdempotencyKey, MemoryUser
+
+HEADER = OpenApiParameter(
+    "Idempotency-Key",
+    str,
+    OpenApiParameter.HEADER,
+    description="Names this write, so that it can be repeated when its answer was lost: the same"
+    " request is not done again, and its answer has the header `Idempotent-Replayed: true`. 1 to"
+    f" 255 printable ASCII characters, remembered for {idempotency.KEPT.days} days.",
+)
+RESPONSES: Mapping[Any, OpenApiResponse] = {
+    (409, CONTENT_TYPE): OpenApiResponse(
+        ProblemSerializer,
+        "It contradicts what is there, or the first request with this `Idempotency-Key` is still"
+        " being processed (then with `Retry-After`).",
+    ),
+    (422, CONTENT_TYPE): OpenApiResponse(
+        ProblemSerializer, "The `Idempotency-Key` belongs to another request."
+    ),
+}
+
+_KEY = re.compile(r"(?=.*[!-~])[ -~]{1,255}")
+RETRY_SECONDS = 1
+
+Result = TypeVar("Result")
+
+
+class InProgress(Conflict):
+    """The same request is being carried out (409)."""
+
+    # The framework makes `Retry-After` of it.
+    wait = RETRY_SECONDS
+
+
+@dataclass(frozen=True)
+class Written(Generic[Result]):
+    """What a write came to, and the headers that its answer has for it."""
+
+    result: Result
+    headers: Mapping[str, str]
+
+
+def once(
+    request: Request,
+    do: Callable[[], Result],
+    *,
+    user_of: Callable[[Result], MemoryUser],
+    refer: Callable[[Result], Any] = lambda result: {},
+    recall: Callable[[IdempotencyKey], Result],
+) -> Written[Result]:
+    """Carry out a request's write, or find again what it came to if its key says it was done.
+
+    `refer` makes JSON of the result and `recall` the result of the JSON. Everything that may fail
+    for the state of things belongs into `do`: a repeated request must not fail for its own effect.
+    Raises ValidationError for a malformed key, InProgress (409) and Unprocessable (422).
+    """
+    key = request.headers.get("Idempotency-Key")
+    if key is None:
+        return Written(do(), {})
+    if not _KEY.fullmatch(key):
+        raise ValidationError(
+            {"Idempotency-Key": ["Use 1 to 255 printable ASCII characters, such as a UUID."]}
+        )
+    fingerprint = sha256(canonical_json([request.method, request.path, request.data]))
+    write = idempotency.Write(do, user_of, refer, recall)
+    try:
+        result, replayed = idempotency.once(
+            principal_of(request).workspace, key, fingerprint, write
+        )
+    except idempotency.KeyInProgress as error:
+        raise InProgress(str(error)) from None
+    except idempotency.KeyReused as error:
+        raise Unprocessable(str(error)) from None
+    return Written(result, {"Idempotent-Replayed": "true"} if replayed else {})

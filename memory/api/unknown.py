@@ -1,0 +1,19 @@
+"""Every other address below `/v1/`."""
+
+from typing import Any
+
+from django.http import Http404
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+
+class Unknown(APIView):
+    """An address at which there is nothing, whatever the method."""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Raise Http404 that says where the addresses are found, once the caller is known."""
+        super().initial(request, *args, **kwargs)
+        raise Http404(
+            "There is nothing at this address. All addresses are in /v1/openapi.json;"
+            " they end in a slash."
+        )

@@ -1,0 +1,38 @@
+"""Requests that were carried out, so that a repeated one is answered and not done again."""
+
+from django.db import models
+
+from memory.models.users import MemoryUser
+from memory.models.workspaces import Workspace
+
+
+class IdempotencyKey(models.Model):
+    """A client's name for one write, and what that write came to. See `memory.idempotency`."""
+
+    workspace = models.ForeignKey(
+        Workspace, on_delete=models.CASCADE, related_name="idempotency_keys"
+    )
+    user = models.ForeignKey(
+        MemoryUser,
+        on_delete=models.CASCADE,
+        related_name="idempotency_keys",
+        help_text="The person whom the write was about.",
+    )
+    key = models.CharField(max_length=255)
+    fingerprint = models.CharField(
+        max_length=64, help_text="SHA-256 of the request's method, path and body."
+    )
+    reference = models.JSONField(help_text="What the write created or changed.")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "key"], name="idempotency_key_in_workspace"
+            ),
+        ]
+        indexes = [models.Index(fields=["created_at"], name="idempotency_key_age")]
+
+    def __str__(self) -> str:
+        return self.key
