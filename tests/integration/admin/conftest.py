@@ -177,7 +177,7 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
     idempotency_key = IdempotencyKey.objects.create(
         workspace=workspace,
         user=user,
-        key=f"{user_id} {text}"[:255],
+        key=f"{user_id}:{text}"[:255],
         fingerprint=sha256(text),
         reference=[1],
     )

@@ -296,7 +296,7 @@ def test_the_filters_keep_what_they_say(
         (LogEntry, ["ada", "Aspirin"]),
         (MemoryUser, ["ada"]),
         (RecordLocation, ["ada", "Aspirin", "drugs"]),
-        (IdempotencyKey, ["ada", "ada Aspirin"]),
+        (IdempotencyKey, ["ada", "ada:Aspirin"]),
         (Run, ["ada"]),
         (Workspace, ["workspace"]),
     ],

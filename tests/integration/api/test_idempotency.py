@@ -1,0 +1,379 @@
+"""`Idempotency-Key`: a write that is repeated is answered again, and done once."""
+
+import datetime
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from memory import idempotency
+from memory.models import Alert, Checkpoint, IdempotencyKey, LogEntry, MemoryUser, Run, Workspace
+from memory.workspaces import create_key
+from tests.integration.alerts.test_life import finding, record, run_finds
+from workers import dispatching
+
+ENTRIES = "/v1/users/ada/entries/"
+MESSAGE = {"kind": "message", "content": "I fly to Rome on Monday."}
+TRIP = {"kind": "record", "domain": "travel", "type": "Trip", "data": {"to": "Rome"}}
+REPLAYED = "Idempotent-Replayed"
+
+KEY = {"HTTP_IDEMPOTENCY_KEY": "8e03978e-40d5-43dd-bc93-6894a57f9324"}
+
+
+def same(first: Any, again: Any) -> bool:
+    """Whether a second answer is that of the first request, and says so."""
+    assert REPLAYED not in first
+    assert again[REPLAYED] == "true"
+    return (first.status_code, first.data) == (again.status_code, again.data)
+
+
+@pytest.mark.django_db
+class TestReplay:
+    """The same request once more."""
+
+    def test_of_an_append_is_answered_and_appends_nothing(
+        self, api: APIClient, user: MemoryUser
+    ) -> None:
+        body = {"entries": [MESSAGE, TRIP, MESSAGE]}
+
+        first = api.post(ENTRIES, body, **KEY)
+        again = api.post(ENTRIES, body, **KEY)
+
+        assert first.status_code == 202
+        assert same(first, again)
+        assert LogEntry.objects.count() == 3
+
+    def test_after_a_lost_answer_shows_how_far_the_same_entries_have_come(
+        self, api: APIClient, user: MemoryUser, work: Callable[[], None]
+    ) -> None:
+        api.post(ENTRIES, TRIP, **KEY)
+        work()
+
+        again = api.post(f"{ENTRIES}?wait=5", TRIP, **KEY)
+
+        assert again[REPLAYED] == "true"
+        assert (again.status_code, again.data["checkpointed"]) == (202, 1)
+        assert again.data["entries"][0]["state"] == "checkpointed"
+        assert LogEntry.objects.count() == 1
+
+    def test_gives_the_workers_no_second_hint(
+        self, api: APIClient, user: MemoryUser, django_capture_on_commit_callbacks: Any
+    ) -> None:
+        with django_capture_on_commit_callbacks() as first:
+            api.post(ENTRIES, TRIP, **KEY)
+        with django_capture_on_commit_callbacks() as again:
+            api.post(ENTRIES, TRIP, **KEY)
+
+        assert (len(first), len(again)) == (1, 0)
+
+    def test_of_a_new_user_is_no_conflict(self, api: APIClient) -> None:
+        body = {"user_id": "bob", "metadata": {"plan": "pro"}}
+
+        first = api.post("/v1/users/", body, **KEY)
+        again = api.post("/v1/users/", body, **KEY)
+
+        assert first.status_code == 201
+        assert same(first, again)
+        assert api.post("/v1/users/", body).status_code == 409
+
+    def test_of_a_change_shows_the_user_as_it_is_now(
+        self, api: APIClient, user: MemoryUser
+    ) -> None:
+        api.patch("/v1/users/ada/", {"metadata": {"plan": "old"}}, **KEY)
+        api.patch("/v1/users/ada/", {"metadata": {"plan": "new"}})
+
+        again = api.patch("/v1/users/ada/", {"metadata": {"plan": "old"}}, **KEY)
+
+        assert again[REPLAYED] == "true"
+        assert again.data["metadata"] == {"plan": "new"}
+
+    def test_of_a_proposal_is_the_same_run(
+        self, api: APIClient, user: MemoryUser, work: Callable[[], None]
+    ) -> None:
+        url = "/v1/users/ada/checkpoints/"
+        body = {"edits": [{"op": "define_class", "domain": "travel", "name": "Trip"}]}
+
+        first = api.post(f"{url}?wait=0", body, **KEY)
+        work()
+        again = api.post(f"{url}?wait=0", body, **KEY)
+
+        assert first.status_code == 202
+        assert (again.status_code, again.data["version"]) == (200, 1)
+        assert again.data["id"] == Run.objects.get().pk
+        assert again[REPLAYED] == "true"
+        assert Checkpoint.objects.count() == 1
+
+    def test_of_a_constraints_deletion_still_succeeds_when_it_is_gone(
+        self, api: APIClient, user: MemoryUser, work: Callable[[], None]
+    ) -> None:
+        url = "/v1/users/ada/constraints/rule/?wait=0"
+        rule = {
+            "source": "import datetime\nfrom collections.abc import Iterator\n"
+            "from uac import Alert\n\n\n"
+            "def check(today: datetime.date) -> Iterator[Alert]:\n    yield from ()\n",
+            "tests": "def test_nothing() -> None:\n    assert True\n",
+        }
+        api.put(url, rule, HTTP_IDEMPOTENCY_KEY="put")
+        work()
+        assert api.put(url, rule, HTTP_IDEMPOTENCY_KEY="put").data["accepted"], "written once"
+        first = api.delete(url, **KEY)
+        work()
+
+        again = api.delete(url, **KEY)
+
+        assert first.status_code == 202
+        assert (again.status_code, again.data["version"]) == (200, 2)
+        assert again[REPLAYED] == "true"
+        assert api.delete(url).status_code == 404
+
+    @pytest.mark.parametrize(
+        ("step", "body"), [("acknowledge", {"note": "seen"}), ("resolve", {"reason": "told"})]
+    )
+    def test_of_a_step_in_an_alerts_life_takes_it_once(
+        self, api: APIClient, user: MemoryUser, step: str, body: dict[str, Any]
+    ) -> None:
+        run_finds(user, finding(record("m-1", 41)))
+        alert = Alert.objects.get(user=user)
+
+        first = api.post(f"/v1/alerts/{alert.pk}/{step}/", body, **KEY)
+        again = api.post(f"/v1/alerts/{alert.pk}/{step}/", body, **KEY)
+
+        assert first.status_code == 200
+        assert same(first, again)
+        assert alert.events.count() == 2
+
+    def test_may_be_written_with_other_spaces_and_another_wait(
+        self, api: APIClient, user: MemoryUser
+    ) -> None:
+        api.post(
+            ENTRIES, b'{"kind":"message","content":"x"}', content_type="application/json", **KEY
+        )
+
+        again = api.post(
+            f"{ENTRIES}?wait=0",
+            b'{ "content": "x", "kind": "message" }',
+            content_type="application/json",
+            **KEY,
+        )
+
+        assert (again.status_code, again[REPLAYED]) == (202, "true")
+
+
+@pytest.mark.django_db
+class TestReuse:
+    """The same key for something else."""
+
+    @pytest.mark.parametrize(
+        ("method", "path", "body"),
+        [
+            ("post", ENTRIES, {**MESSAGE, "content": "other"}),
+            ("post", ENTRIES, {**MESSAGE, "metadata": {"n": 1.0}}),
+            ("post", "/v1/users/eve/entries/", MESSAGE),
+            ("post", "/v1/users/", {"user_id": "bob"}),
+            ("patch", "/v1/users/ada/", {"metadata": {}}),
+        ],
+    )
+    def test_is_refused_and_changes_nothing(
+        self, api: APIClient, user: MemoryUser, method: str, path: str, body: dict[str, Any]
+    ) -> None:
+        api.post("/v1/users/", {"user_id": "eve"})
+        api.post(ENTRIES, MESSAGE, **KEY)
+
+        other = getattr(api, method)(path, body, **KEY)
+
+        assert other.status_code == 422
+        assert other["Content-Type"] == "application/problem+json"
+        assert KEY["HTTP_IDEMPOTENCY_KEY"] in other.data["detail"]
+        assert "new key" in other.data["detail"]
+        assert LogEntry.objects.count() == 1
+        assert MemoryUser.objects.count() == 2
+
+    def test_by_another_workspace_is_its_own_affair(self, api: APIClient, user: MemoryUser) -> None:
+        _, text = create_key(Workspace.objects.create(name="other"), "a")
+        stranger = APIClient()
+        stranger.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+
+        assert api.post("/v1/users/", {"user_id": "bob"}, **KEY).status_code == 201
+        theirs = stranger.post("/v1/users/", {"user_id": "bob"}, **KEY)
+
+        assert (theirs.status_code, REPLAYED in theirs) == (201, False)
+
+    def test_after_a_refusal_is_free(self, api: APIClient, user: MemoryUser) -> None:
+        assert api.post(ENTRIES, {"kind": "message"}, **KEY).status_code == 400
+        assert api.post("/v1/users/nobody/entries/", MESSAGE, **KEY).status_code == 404
+        assert api.post("/v1/users/", {"user_id": "ada"}, **KEY).status_code == 409
+
+        assert api.post(ENTRIES, MESSAGE, **KEY).status_code == 202
+
+    def test_after_a_fault_of_ours_is_free_and_the_fault_left_nothing(
+        self, api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken(*args: Any, **kwargs: Any) -> None:
+            raise RuntimeError("the process was killed here")
+
+        api.raise_request_exception = False
+        with monkeypatch.context() as patched:
+            patched.setattr(IdempotencyKey, "save", broken)
+            failed = api.post(ENTRIES, MESSAGE, **KEY)
+
+        assert failed.status_code == 500
+        assert failed["Content-Type"] == "application/problem+json"
+        assert not LogEntry.objects.exists()
+        user.refresh_from_db()
+        assert user.last_seq == 0
+
+        mended = api.post(ENTRIES, MESSAGE, **KEY)
+        assert (mended.status_code, REPLAYED in mended) == (202, False)
+        assert mended.data["entries"][0]["seq"] == 1
+
+
+@pytest.mark.django_db
+class TestKey:
+    """What a key may be, and where it counts."""
+
+    @pytest.mark.parametrize("key", ["", " ", "k" * 256, "a\tb", "a\x00", "a\x7f", "\xe9", "🔑"])
+    def test_that_is_malformed_is_refused(self, api: APIClient, user: MemoryUser, key: str) -> None:
+        response = api.post(ENTRIES, MESSAGE, HTTP_IDEMPOTENCY_KEY=key)
+
+        assert response.status_code == 400
+        assert list(response.data["errors"]) == ["Idempotency-Key"]
+        assert "255" in str(response.data["errors"])
+        assert not LogEntry.objects.exists()
+
+    @pytest.mark.parametrize("key", ["k", '"8e03978e"', "order 7", "k" * 255, "~!@"])
+    def test_that_is_printable_is_taken(self, api: APIClient, user: MemoryUser, key: str) -> None:
+        first = api.post(ENTRIES, MESSAGE, HTTP_IDEMPOTENCY_KEY=key)
+
+        assert same(first, api.post(ENTRIES, MESSAGE, HTTP_IDEMPOTENCY_KEY=key))
+
+    def test_does_not_count_for_a_query_which_only_reads(
+        self, api: APIClient, user: MemoryUser, work: Callable[[], None]
+    ) -> None:
+        api.post(ENTRIES, TRIP)
+        work()
+        url = "/v1/users/ada/query/?wait=0"
+
+        first = api.post(url, {"code": "1"}, **KEY)
+        again = api.post(url, {"code": "1"}, **KEY)
+
+        assert first.status_code == again.status_code == 202
+        assert first.data["id"] != again.data["id"]
+        assert not IdempotencyKey.objects.exists()
+
+    def test_of_an_entry_counts_across_requests(self, api: APIClient, user: MemoryUser) -> None:
+        named = {**MESSAGE, "idempotency_key": "m-1"}
+        first = api.post(ENTRIES, named, HTTP_IDEMPOTENCY_KEY="request-1")
+
+        other = api.post(ENTRIES, {"entries": [named, TRIP]}, HTTP_IDEMPOTENCY_KEY="request-2")
+
+        assert REPLAYED not in other
+        assert [entry["seq"] for entry in other.data["entries"]] == [1, 2]
+        again = api.post(ENTRIES, {"entries": [named, TRIP]}, HTTP_IDEMPOTENCY_KEY="request-2")
+        assert same(other, again)
+        assert same(first, api.post(ENTRIES, named, HTTP_IDEMPOTENCY_KEY="request-1"))
+
+    def test_of_an_entry_with_another_body_leaves_the_requests_key_free(
+        self, api: APIClient, user: MemoryUser
+    ) -> None:
+        api.post(ENTRIES, {**MESSAGE, "idempotency_key": "m-1"})
+
+        clash = {**MESSAGE, "content": "other", "idempotency_key": "m-1"}
+        assert api.post(ENTRIES, clash, **KEY).status_code == 422
+
+        assert api.post(ENTRIES, MESSAGE, **KEY).status_code == 202
+
+    def test_is_forgotten_after_a_week_in_small_steps(
+        self, api: APIClient, user: MemoryUser
+    ) -> None:
+        for number in range(5):
+            api.post(ENTRIES, MESSAGE, HTTP_IDEMPOTENCY_KEY=f"old-{number}")
+        long_ago = timezone.now() - idempotency.KEPT - datetime.timedelta(seconds=1)
+        IdempotencyKey.objects.update(created_at=long_ago)
+        api.post(ENTRIES, MESSAGE, HTTP_IDEMPOTENCY_KEY="young")
+
+        assert idempotency.purge(3) == 3
+        assert dispatching.dispatch()["forgotten"] == 2
+
+        assert IdempotencyKey.objects.get().key == "young"
+        assert api.post(ENTRIES, MESSAGE, HTTP_IDEMPOTENCY_KEY="old-0").status_code == 202
+        assert LogEntry.objects.count() == 7
+
+
+@pytest.fixture
+def locked_user(live_database: str, user: MemoryUser) -> Iterator[psycopg.Connection[Any]]:
+    """Somebody else's transaction that holds the user's row: appends wait for it."""
+    names = ("host", "port", "user", "password", "dbname")
+    parameters = connection.get_connection_params()
+    with closing(psycopg.connect(**{name: parameters[name] for name in names})) as other:
+        other.execute("SELECT 1 FROM memory_memoryuser WHERE id = %s FOR UPDATE", [user.pk])
+        yield other
+
+
+def in_thread(request: Callable[[], Any], answers: list[Any]) -> threading.Thread:
+    def send() -> None:
+        answers.append(request())
+        connection.close()
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    return thread
+
+
+def test_while_the_first_request_is_at_it_the_second_is_told_to_wait(
+    api: APIClient, user: MemoryUser, locked_user: psycopg.Connection[Any]
+) -> None:
+    answers: list[Any] = []
+    thread = in_thread(lambda: api.post(ENTRIES, MESSAGE, **KEY), answers)
+    deadline = time.monotonic() + 60
+    while not _advisory_locks():
+        assert time.monotonic() < deadline, "the first request never began"
+        time.sleep(0.02)
+
+    second = api.post(ENTRIES, MESSAGE, **KEY)
+
+    assert second.status_code == 409
+    assert second["Retry-After"] == "1"
+    assert second["Content-Type"] == "application/problem+json"
+    assert KEY["HTTP_IDEMPOTENCY_KEY"] in second.data["detail"]
+    locked_user.rollback()
+    thread.join()
+    (first,) = answers
+    assert first.status_code == 202
+    assert same(first, api.post(ENTRIES, MESSAGE, **KEY))
+    assert LogEntry.objects.count() == 1
+
+
+def _advisory_locks() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database ="
+            " (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+        return int(cursor.fetchone()[0])
+
+
+def test_twenty_at_once_append_exactly_once(
+    live_database: str, api: APIClient, user: MemoryUser
+) -> None:
+    def until_answered() -> Any:
+        while (response := api.post(ENTRIES, {"entries": [MESSAGE] * 3}, **KEY)).status_code == 409:
+            time.sleep(0.01)
+        return response
+
+    answers: list[Any] = []
+    threads = [in_thread(until_answered, answers) for _ in range(20)]
+    for thread in threads:
+        thread.join()
+
+    assert Counter(answer.status_code for answer in answers) == {202: 20}
+    assert sum(REPLAYED not in answer for answer in answers) == 1
+    assert {str(answer.data["entries"]) for answer in answers} == {str(answers[0].data["entries"])}
+    assert LogEntry.objects.count() == 3
