@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import psycopg
@@ -56,10 +57,17 @@ def live_database(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> 
 
     Tables are never emptied between tests, because the log refuses it.
     """
+    with cloned_database(django_db_blocker) as name:
+        yield name
+
+
+@contextmanager
+def cloned_database(blocker: DjangoDbBlocker) -> Iterator[str]:
+    """Work on a clone of the migrated database; yields its name."""
     settings = connection.settings_dict
     template = settings["NAME"]
     name = f"live_{uuid.uuid4().hex}"
-    with django_db_blocker.unblock():
+    with blocker.unblock():
         connections.close_all()
         _as_owner("CREATE DATABASE {} TEMPLATE {}", name, template)
         settings["NAME"] = name

@@ -1,0 +1,78 @@
+"""What bad input must come to: a clear answer, and nothing written."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import pytest
+from rest_framework.test import APIClient
+
+from memory.models import (
+    Alert,
+    AlertEvent,
+    Checkpoint,
+    EntryOutcome,
+    IdempotencyKey,
+    Lane,
+    LogEntry,
+    MemoryUser,
+    Run,
+)
+
+WRITTEN = (
+    MemoryUser,
+    LogEntry,
+    EntryOutcome,
+    Lane,
+    Checkpoint,
+    Run,
+    Alert,
+    AlertEvent,
+    IdempotencyKey,
+)
+
+
+def stored() -> dict[str, list[dict[str, Any]]]:
+    """Return everything that a request could write."""
+    return {
+        model.__name__: list(model._default_manager.order_by("pk").values()) for model in WRITTEN
+    }
+
+
+@contextmanager
+def nothing_written() -> Iterator[None]:
+    """Whatever the block does, it leaves every table as it is."""
+    before = stored()
+    yield
+    assert stored() == before
+
+
+class Refused(Protocol):
+    """Check that an answer is a problem of this status that has these words."""
+
+    def __call__(self, response: Any, status: int, *words: str) -> None: ...
+
+
+def check_problem(response: Any, status: int, *words: str) -> None:
+    """Assert that an answer is problem details that name each of the words."""
+    assert response.status_code == status, response.content[:1000]
+    assert response["Content-Type"] == "application/problem+json"
+    problem = response.json()
+    assert problem["status"] == status
+    assert problem["title"]
+    told = f"{problem['detail']} {problem.get('errors', '')}"
+    for word in words:
+        assert word in told
+    # An answer does not grow with what was sent.
+    assert len(response.content) < 5000
+
+
+@pytest.fixture
+def refused(api: APIClient, user: MemoryUser) -> Iterator[Refused]:
+    """Check answers; afterwards nothing is written, and a good request goes as if none had been."""
+    # A fault of the server is an answer like any other, and must not be one.
+    api.raise_request_exception = False
+    with nothing_written():
+        yield check_problem
+    good = api.post("/v1/users/ada/entries/", {"kind": "message", "content": "good"})
+    assert (good.status_code, good.data["entries"][0]["seq"]) == (202, 1)

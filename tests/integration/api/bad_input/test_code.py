@@ -1,0 +1,278 @@
+"""Code that is wrong: queries and constraints that fail, run away, or say what is no value.
+
+All share one person with one trip, and each must leave the next one a state to ask.
+"""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pytest_django.plugin import DjangoDbBlocker
+from rest_framework.test import APIClient
+
+from memory import hints
+from memory.models import MemoryUser, Run, Workspace
+from memory.models.runs import RunStatus
+from memory.users import create_user
+from memory.workspaces import create_key
+from tests.conftest import cloned_database
+from tests.integration.api.bad_input.conftest import check_problem, stored
+from workers import tasks
+
+USER = "/v1/users/ada/"
+TRIP = {"kind": "record", "domain": "travel", "type": "Trip", "key": "a", "data": {"days": 3}}
+
+
+@pytest.fixture(scope="module")
+def api(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[APIClient]:
+    """A client in a database of this module, with a user that has a trip."""
+    with cloned_database(django_db_blocker):
+        workspace = Workspace.objects.create(name="bad code")
+        user = create_user(workspace, "ada", metadata=None)
+        _, text = create_key(workspace, "tests")
+        client = APIClient(raise_request_exception=False)
+        client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+        client.post(f"{USER}entries/", TRIP)
+        tasks.checkpoint_records(user.pk)
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Execute a run where the request waits for it, in its thread."""
+
+    def execute(run_id: uuid.UUID, seconds: float) -> None:
+        tasks.execute_run(str(run_id))
+
+    monkeypatch.setattr(hints, "wait_done", execute)
+
+
+def everything_but_runs() -> dict[str, list[dict[str, Any]]]:
+    return {name: rows for name, rows in stored().items() if name != "Run"}
+
+
+def answered(api: APIClient) -> None:
+    """A good query is answered, on the version that was there before."""
+    good = api.post(f"{USER}query/", {"code": "[trip.days for trip in trips]"})
+    assert (good.status_code, good.data["value"]) == (200, [3])
+    assert good.data["checkpoint"] == 1
+
+
+QUERIES: dict[str, tuple[str, list[str]]] = {
+    # code → outcome, words of the error
+    "1 +": ("user_error", ["SyntaxError", "invalid syntax"]),
+    "print(1": ("user_error", ["SyntaxError", "never closed"]),
+    "'''": ("user_error", ["SyntaxError", "unterminated"]),
+    "if 1:\n1": ("user_error", ["SyntaxError", "indented block"]),
+    "return 1": ("user_error", ["SyntaxError", "outside function"]),
+    "\x0c1": ("user_error", ["SyntaxError", "U+000C"]),
+    "\u200b1": ("user_error", ["SyntaxError", "U+200B"]),
+    "'\\N{NO SUCH}'": ("user_error", ["SyntaxError", "unknown Unicode character name"]),
+    "(" * 5000 + ")" * 5000: ("user_error", ["SyntaxError", "nested"]),
+    "+".join(["1"] * 6000): ("user_error", ["SyntaxError", "nested"]),
+    "-" * 9000 + "1": ("user_error", ["SyntaxError", "nested"]),
+    "import os": ("user_error", ["PolicyError", "import os is not allowed"]),
+    "__import__('os')": ("user_error", ["PolicyError", "__import__ is not allowed"]),
+    "open('/etc/passwd')": ("user_error", ["PolicyError", "open"]),
+    "().__class__.__bases__": ("user_error", ["PolicyError", "__bases__"]),
+    "exit()": ("user_error", ["PolicyError", "exit is not allowed"]),
+    "quit()": ("user_error", ["PolicyError", "quit is not allowed"]),
+    "await x": ("user_error", ["PolicyError", "async"]),
+    "raise SystemExit(3)": ("killed", ["ended its process"]),
+    "raise KeyboardInterrupt": ("user_error", ["KeyboardInterrupt"]),
+    "x": ("user_error", ["NameError", "'x' is not defined"]),
+    "trips[0].price": ("user_error", ["AttributeError", "price"]),
+    "trips[7]": ("user_error", ["IndexError"]),
+    "1 / 0": ("user_error", ["ZeroDivisionError"]),
+    "today.replace(day=32)": ("user_error", ["ValueError", "day"]),
+    "sorted([1, 'a'])": ("user_error", ["TypeError"]),
+    "def f():\n    return f()\nf()": ("user_error", ["RecursionError"]),
+    "raise Exception('x' * 10_000_000)": ("user_error", ["Exception", "xxx"]),
+    "raise Exception('\\ud800')": ("user_error", ["Exception"]),
+    "(t for t in trips)": ("user_error", ["a generator is not a value", "list(...)"]),
+    "lambda: 1": ("user_error", ["a function is not a value", "call it"]),
+    "print": ("user_error", ["is not a value", "call it"]),
+    "[print]": ("user_error", ["is not a value", "call it"]),
+    "math": ("user_error", ["the module math is used as a value"]),
+    "import re\nre": ("user_error", ["the module re is used as a value"]),
+    "Trip": ("user_error", ["the class Trip is not a value"]),
+    "type(1)": ("user_error", ["the class int is not a value"]),
+    "object()": ("user_error", ["is not a value"]),
+    "class A: pass\nA()": ("user_error", ["is not a value"]),
+    "1j": ("user_error", ["a complex is not a value"]),
+    "...": ("user_error", ["is not a value"]),
+    "'\\ud800'": ("user_error", ["half a surrogate pair"]),
+    "{'\\ud800': [1]}": ("user_error", ["half a surrogate pair"]),
+    "'\\0'": ("user_error", ["null character"]),
+    "10 ** 5000": ("result_limit", ["too long to print"]),
+    "-10 ** 5000": ("result_limit", ["too long to print"]),
+    "'x' * 5_000_000": ("result_limit", ["1048576 bytes", "return a part of it"]),
+    "list(range(10 ** 6))": ("result_limit", ["1048576 bytes"]),
+    "range(10 ** 12)": ("result_limit", ["1048576 bytes"]),
+    "a = []\na.append(a)\na": ("result_limit", ["contains itself"]),
+    "a = {}\na['a'] = a\na": ("result_limit", ["contains itself"]),
+    "a = []\nfor _ in range(100):\n    a = [a]\na": ("result_limit", ["more than 32 deep"]),
+    "print('x' * 5_000_000)": ("output_limit", ["printed more than 1048576 bytes"]),
+    "for _ in range(10 ** 9):\n    print('x' * 1000)": ("output_limit", ["printed more than"]),
+    # A text of that size is never printed: it cannot be made.
+    "print('x' * 2 ** 30)": ("out_of_memory", ["more than 268435456 bytes of memory"]),
+    "[0] * 10 ** 10": ("out_of_memory", ["more than 268435456 bytes of memory"]),
+    "while True: pass": ("timeout", ["took longer than 5 s"]),
+    "10 ** 10 ** 9": ("timeout", ["took longer than 5 s"]),
+}
+
+
+@pytest.mark.parametrize("code", QUERIES, ids=lambda code: repr(code)[:40])
+def test_a_query_that_fails_says_why(api: APIClient, code: str) -> None:
+    outcome, words = QUERIES[code]
+    before = everything_but_runs()
+
+    response = api.post(f"{USER}query/", {"code": code})
+
+    assert response.status_code == 422, response.data
+    assert response.data["outcome"] == outcome, response.data["error"]
+    told = f"{response.data['error']['type']}: {response.data['error']['message']}"
+    for word in words:
+        assert word in told
+    assert response.data["value"] is None
+    assert len(response.content) < 60_000
+    run = Run.objects.get(pk=response.data["id"])
+    assert (run.status, run.outcome, run.output) == (RunStatus.DONE, outcome, None)
+    assert everything_but_runs() == before
+    answered(api)
+
+
+@pytest.mark.parametrize("code", ["# nothing", "   ", "pass", "n = 1", "\n\n"])
+def test_a_query_without_an_expression_has_the_value_none(api: APIClient, code: str) -> None:
+    response = api.post(f"{USER}query/", {"code": code})
+
+    assert (response.status_code, response.data["value"]) == (200, None)
+    assert response.data["type"] == "NoneType"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"code": "1\\u0000"}', ["code has a NUL character"]),
+        (b'{"code": "\'\\ud800\'"}', ["code has a lone surrogate"]),
+        (b'{"code": "\xff"}', ["UTF-8"]),
+    ],
+)
+def test_code_that_is_no_text(api: APIClient, body: bytes, words: list[str]) -> None:
+    before = stored()
+
+    response = api.post(f"{USER}query/", body, content_type="application/json")
+
+    check_problem(response, 400, *words)
+    assert stored() == before
+
+
+RULE = {
+    "source": "import datetime\nfrom collections.abc import Iterator\n\nfrom uac import Alert\n\n\n"
+    "def check(today: datetime.date) -> Iterator[Alert]:\n    yield from ()\n",
+    "tests": "def test_nothing() -> None:\n    assert True\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"source": "def ("}, ["rule.source, line 1", "invalid syntax"]),
+        ({"tests": "def ("}, ["rule.tests_source, line 1", "invalid syntax"]),
+        ({"source": "# nothing"}, ["constraints/rule.py:1", "no check: define def check"]),
+        ({"source": "def check(): ..."}, ["constraints/rule.py:1", "-> Iterator[Alert]"]),
+        ({"source": "import os\n" + RULE["source"]}, ["constraints/rule.py:1", "import os"]),
+        ({"tests": "import os\n"}, ["tests/test_rule.py:1", "import os"]),
+        ({"source": "while True: pass\n" + RULE["source"]}, ["rule.py:1", "runs on import"]),
+        ({"tests": "# nothing"}, ["tests/test_rule.py", "test_"]),
+        ({"tests": "def test_it() -> None:\n    assert 1 == 2\n"}, ["tests/test_rule.py:2", "AssertionError"]),
+        ({"source": RULE["source"].replace("()", "range(3)")}, ["constraints/rule.py", "check yielded int"]),
+        ({"sources": [99]}, ["edits[0].sources cites entry 99", "entries 1 to 1"]),
+        ({"sources": [10**30]}, ["edits[0].sources cites entry 1000", "entries 1 to 1"]),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_a_constraint_that_the_gate_refuses(
+    api: APIClient, change: dict[str, Any], words: list[str]
+) -> None:
+    before = everything_but_runs()
+
+    response = api.put(f"{USER}constraints/rule/", {**RULE, **change})
+
+    assert response.status_code == 422, response.data
+    assert (response.data["accepted"], response.data["version"]) == (False, None)
+    for word in words:
+        assert word in response.data["error"]["message"]
+    assert everything_but_runs() == before
+    answered(api)
+
+
+ADD = {"op": "add", "domain": "travel", "class_name": "Trip", "fields": {"days": 1}, "sources": [1]}
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        ({**ADD, "fields": {"price": 1}}, ["travel.Trip has no field 'price'", "add_field"]),
+        ({**ADD, "fields": {"days": "x"}}, ["travel.Trip.days holds int", "'x'"]),
+        ({**ADD, "fields": {"days": {"$int": "9" * 400}}}, ["Trip.days", "300 digits", "as text"]),
+        ({**ADD, "fields": {}}, ["travel.Trip.days is missing"]),
+        ({**ADD, "domain": "nope"}, ["no domain 'nope'", "define_class"]),
+        ({**ADD, "sources": []}, ["add.sources is empty"]),
+        ({**ADD, "sources": [7]}, ["edits[0].sources cites entry 7", "entries 1 to 1"]),
+        ({**ADD, "key": "a"}, ["travel.trips.a exists", "update"]),
+        ({**ADD, "key": "a\nb"}, ["control code"]),
+        ({"op": "define_class", "domain": "list", "name": "X"}, ["domain 'list'", "another"]),
+        ({"op": "define_class", "domain": "travel", "name": "Record"}, ["'Record'", "another"]),
+        (
+            {
+                "op": "define_class",
+                "domain": "a",
+                "name": "X",
+                "fields": [{"name": "key", "type": "str"}],
+            },
+            ["field 'key'", "write 'key_'"],
+        ),
+        (
+            {
+                "op": "add_field",
+                "domain": "travel",
+                "class_name": "Trip",
+                "name": "a",
+                "type": "os",
+            },
+            ["os"],
+        ),
+        (
+            {
+                "op": "widen_field",
+                "domain": "travel",
+                "class_name": "Trip",
+                "name": "days",
+                "type": "__import__('os')",
+            },
+            ["is no type of a field"],
+        ),
+        (
+            {"op": "retire", "domain": "travel", "collection": "trips", "key": "z", "sources": [1]},
+            ["travel.trips has no 'z'"],
+        ),
+        ({"op": "delete_constraint", "name": "nope"}, ["nope"]),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_an_edit_that_the_gate_refuses(
+    api: APIClient, edit: dict[str, Any], words: list[str]
+) -> None:
+    before = everything_but_runs()
+
+    response = api.post(f"{USER}checkpoints/", {"edits": [edit]})
+
+    assert response.status_code == 422, response.data
+    assert (response.data["accepted"], response.data["version"]) == (False, None)
+    for word in words:
+        assert word in response.data["error"]["message"]
+    assert everything_but_runs() == before
+    assert MemoryUser.objects.get().head is not None
+    answered(api)

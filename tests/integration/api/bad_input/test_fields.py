@@ -1,0 +1,411 @@
+"""Bodies with a field that is wrong: each is refused by its name, and with what it should be."""
+
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from memory.api.entries import MAX_TEXT
+from memory.api.serializers import MAX_OBJECT_BYTES
+from memory.models import LogEntry, MemoryUser
+from tests.integration.alerts.test_life import finding, record, run_finds
+from tests.integration.api.bad_input.conftest import Refused, check_problem, nothing_written
+
+pytestmark = pytest.mark.django_db
+
+ENTRIES = "/v1/users/ada/entries/"
+MESSAGE = {"kind": "message", "role": "user", "content": "I fly to Rome on Monday."}
+TRIP = {"kind": "record", "domain": "travel", "type": "Trip", "data": {"to": "Rome", "days": 3}}
+LONG = "x" * 1_000_000
+
+TEXTS = ("content", "role", "speaker", "agent_id", "session_id", "idempotency_key")
+NO_STRINGS: list[Any] = [5, 1.5, True, None, ["a"], {"a": 1}]
+NO_OBJECTS: list[Any] = [5, True, None, "x", [], [1]]
+
+# body → the fields that are wrong, with words about them
+ENTRY_CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({**MESSAGE, "kind": "rumour"}, {"kind": "Choose one of message, fact, record, correction"}),
+    ({**MESSAGE, "kind": "redaction"}, {"kind": "Choose one of"}),
+    ({**MESSAGE, "kind": LONG}, {"kind": "Choose one of"}),
+    ({**MESSAGE, "kind": ""}, {"kind": "Choose one of"}),
+    ({"role": "user", "content": "hi"}, {"kind": "required"}),
+    ({"kind": "message"}, {"content": "needs content"}),
+    ({"kind": "fact"}, {"content": "needs content"}),
+    ({**MESSAGE, "content": ""}, {"content": "blank"}),
+    ({**MESSAGE, "content": "x" * (MAX_TEXT + 1)}, {"content": "1000000 characters"}),
+    ({**MESSAGE, "contents": "x"}, {"contents": "Unknown field"}),
+    ({**MESSAGE, "content ": "x", "Kind": 1}, {"content ": "Unknown", "Kind": "Unknown"}),
+    ({**MESSAGE, "source": "key:me"}, {"source": "Unknown field"}),
+    ({**MESSAGE, "type": "Trip"}, {"type": "message entry has no type"}),
+    ({**MESSAGE, "retired": False}, {"retired": "message entry has no retired"}),
+    *(
+        ({**MESSAGE, name: value}, {name: "Send a string"})
+        for name in TEXTS
+        for value in NO_STRINGS
+    ),
+    *(({**MESSAGE, "kind": value}, {"kind": "Send a string"}) for value in NO_STRINGS),
+    *(({**MESSAGE, "occurred_at": value}, {"occurred_at": "a string"}) for value in NO_STRINGS),
+    *(({**MESSAGE, "metadata": value}, {"metadata": "an object"}) for value in NO_OBJECTS),
+    ({**MESSAGE, "metadata": {"x": LONG}}, {"metadata": f"{MAX_OBJECT_BYTES} bytes"}),
+    ({**MESSAGE, "role": "r" * 33}, {"role": "32 characters"}),
+    ({**MESSAGE, "session_id": LONG}, {"session_id": "200 characters"}),
+    ({**MESSAGE, "speaker": ""}, {"speaker": "blank"}),
+    ({**MESSAGE, "idempotency_key": "k" * 256}, {"idempotency_key": "255 characters"}),
+    ({**MESSAGE, "idempotency_key": ""}, {"idempotency_key": "blank"}),
+    *(
+        ({**MESSAGE, "occurred_at": value}, {"occurred_at": "date and time that exists"})
+        for value in [
+            "yesterday",
+            "",
+            "2021-11-00",
+            "2021-02-30",
+            "2021-13-01",
+            "2021-11",
+            "24:61",
+            "2021-11-01T24:61:00Z",
+            "2021-11-01T10:00:60Z",
+            "2021-02-30T00:00:00Z",
+            "2021-11-01T10:00:00+99:00",
+            "0000-01-01T00:00:00Z",
+            "9999-12-31T23:59:59-14:00",
+            "0001-01-01T00:00:00+14:00",
+            "12021-01-01T00:00:00Z",
+            LONG,
+        ]
+    ),
+    ({**TRIP, "content": "x"}, {"content": "record entry has no content"}),
+    ({"kind": "record", "data": {}}, {"type": "needs type"}),
+    ({"kind": "record", "type": "Trip"}, {"data": "needs data"}),
+    ({"kind": "record"}, {"type": "needs type", "data": "needs data"}),
+    ({"kind": "record", "type": "Trip", "retired": True}, {"key": "needs key"}),
+    *(({**TRIP, "retired": value}, {"retired": "true or false"}) for value in ["yes", 1, 0, "t"]),
+    *(({**TRIP, "data": value}, {"data": "an object"}) for value in NO_OBJECTS),
+    *(
+        ({**TRIP, name: value}, {name: "Send a string"})
+        for name in ("type", "domain", "collection", "key")
+        for value in NO_STRINGS
+    ),
+    ({**TRIP, "data": {"to": LONG}}, {"data": f"{MAX_OBJECT_BYTES} bytes"}),
+    ({**TRIP, "key": ""}, {"key": "blank"}),
+    ({**TRIP, "key": "k" * 201}, {"key": "200 characters"}),
+    ({**TRIP, "key": LONG}, {"key": "200 characters"}),
+    *(
+        ({**TRIP, "key": key}, {"key": "control code"})
+        for key in ["a\nb", "a\tb", "\x1b[0m", "\x85"]
+    ),
+    *(
+        ({**TRIP, "type": name}, {"type": word})
+        for name, word in [
+            ("trip", "write 'Trip'"),
+            ("_Trip", "must begin with an upper-case letter"),
+            ("class", "must begin with an upper-case letter"),
+            ("__init__", "must begin with an upper-case letter"),
+            ("A b", "no name in Python"),
+            ("1Trip", "no name in Python"),
+            ("Trip\n", "no name in Python"),
+            ("Trip'):", "no name in Python"),
+            ("T\u212a", "no name in Python"),
+            ("", "blank"),
+            ("A" * 101, "100 characters"),
+            (LONG, "100 characters"),
+            ("True", "choose another"),
+            ("None", "choose another"),
+            ("ValueError", "choose another"),
+            ("Record", "choose another"),
+            ("Alert", "choose another"),
+            ("Ref", "choose another"),
+            ("PartialDate", "choose another"),
+        ]
+    ),
+    *(
+        ({**TRIP, field: name}, {field: word})
+        for field in ("domain", "collection")
+        for name, word in [
+            ("Travel Plans", "no name in Python"),
+            ("Trips", "write 'trips'"),
+            ("_trips", "write 'trips'"),
+            ("__init__", "lower case and begin with a letter"),
+            ("a-b", "no name in Python"),
+            ("a.b", "no name in Python"),
+            ("../a", "no name in Python"),
+            ("1a", "no name in Python"),
+            ("ﬁ", "no name in Python"),
+            ("", "blank"),
+            (" ", "no name in Python"),
+            ("a" * 101, "100 characters"),
+            (LONG, "100 characters"),
+            ("import", "choose another"),
+            ("list", "choose another"),
+            ("print", "choose another"),
+            ("type", "choose another"),
+            ("uac", "choose another"),
+            ("today", "choose another"),
+            ("trips_0001", "drop the number"),
+        ]
+    ),
+]
+
+
+def brief(value: Any) -> str:
+    return str(value)[:60]
+
+
+@pytest.mark.parametrize(("body", "wrong"), ENTRY_CASES, ids=brief)
+def test_an_entry(
+    api: APIClient, refused: Refused, body: dict[str, Any], wrong: dict[str, str]
+) -> None:
+    response = api.post(ENTRIES, body)
+
+    refused(response, 400)
+    check_errors(response.json()["errors"], wrong)
+
+
+def check_errors(errors: dict[str, Any], wrong: dict[str, str]) -> None:
+    assert sorted(errors) == sorted(wrong)
+    for name, word in wrong.items():
+        assert word in str(errors[name])
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "words"),
+    [
+        ({"entries": []}, "entries", ["at least one"]),
+        ({"entries": 5}, "entries", ["at least one"]),
+        ({"entries": MESSAGE}, "entries", ["at least one"]),
+        ({"entries": None}, "entries", ["at least one"]),
+        ({"entries": [MESSAGE] * 1001}, "entries", ["1000 entries at most", "1001"]),
+        ({"entries": [MESSAGE] * 10_000}, "entries", ["1000 entries at most", "10000"]),
+        ({"entries": [MESSAGE], "wait": 3}, "wait", ["Unknown field", "entries"]),
+        ({"entries": [MESSAGE, 1]}, "entries", ["'1'", "Send an object, not an integer"]),
+        ({"entries": [[MESSAGE]]}, "entries", ["'0'", "Send an object, not a list"]),
+        ({"entries": [MESSAGE, {"kind": "record"}, MESSAGE]}, "entries", ["'1'", "needs type"]),
+        ({"entries": [{"entries": [MESSAGE]}]}, "entries", ["'0'", "Unknown field"]),
+    ],
+    ids=brief,
+)
+def test_many_entries_are_refused_together(
+    api: APIClient, refused: Refused, body: dict[str, Any], field: str, words: list[str]
+) -> None:
+    response = api.post(ENTRIES, body)
+
+    refused(response, 400, *words)
+    assert list(response.json()["errors"]) == [field]
+
+
+def test_texts_at_their_limits_come_back_as_they_were(api: APIClient, user: MemoryUser) -> None:
+    padding = MAX_OBJECT_BYTES - len('{"x":""}')
+    entry = {
+        **MESSAGE,
+        "content": "ä" * MAX_TEXT,
+        "metadata": {"x": "x" * padding},
+        "session_id": " " + "s" * 199,
+        "idempotency_key": " k ",
+    }
+
+    response = api.post(ENTRIES, {"entries": [entry, {**TRIP, "key": " k ", "data": {"n": -0.0}}]})
+
+    assert response.status_code == 202
+    message, trip = response.data["entries"]
+    assert {name: message[name] for name in entry} == entry
+    assert trip["data"]["key"] == " k "
+    assert str(LogEntry.objects.get(seq=2).data["data"]) == "{'n': -0.0}"
+
+
+USER_RULE = "1 to 128 characters out of A-Z a-z 0-9"
+USER_CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({}, {"user_id": "required"}),
+    *(
+        ({"user_id": user_id}, {"user_id": USER_RULE})
+        for user_id in ["", " ", "a b", "a/b", "ada\n", "ä", "а", "a" * 129, LONG, "a%00", "{a}"]
+    ),
+    *(({"user_id": value}, {"user_id": "Send a string"}) for value in NO_STRINGS),
+    ({"user_id": "bob", "name": "Bob"}, {"name": "Unknown field"}),
+    *(
+        ({"user_id": "bob", "time_zone": zone}, {"time_zone": "not an IANA time zone"})
+        for zone in ["Mars/Olympus", "../etc/passwd", "Europe/Berlin ", "europe/berlin", "+02:00"]
+    ),
+    ({"user_id": "bob", "time_zone": ""}, {"time_zone": "blank"}),
+    ({"user_id": "bob", "time_zone": LONG}, {"time_zone": "64 characters"}),
+    *(
+        ({"user_id": "bob", "time_zone": value}, {"time_zone": "Send a string"})
+        for value in NO_STRINGS
+    ),
+    *(({"user_id": "bob", "metadata": value}, {"metadata": "an object"}) for value in NO_OBJECTS),
+    ({"user_id": "bob", "metadata": {"x": LONG}}, {"metadata": f"{MAX_OBJECT_BYTES} bytes"}),
+]
+
+
+@pytest.mark.parametrize(("body", "wrong"), USER_CASES, ids=brief)
+def test_a_user(
+    api: APIClient, refused: Refused, body: dict[str, Any], wrong: dict[str, str]
+) -> None:
+    response = api.post("/v1/users/", body)
+
+    refused(response, 400)
+    check_errors(response.json()["errors"], wrong)
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        ({"user_id": "eve"}, {"user_id": "Unknown field"}),
+        ({"time_zone": "nowhere"}, {"time_zone": "not an IANA time zone"}),
+        ({"time_zone": None}, {"time_zone": "Send a string, not null"}),
+        ({"time_zone": LONG}, {"time_zone": "64 characters"}),
+        ({"time_zone": "UTC", "metadata": [1]}, {"metadata": "an object, not a list"}),
+        ({"metadata": {"x": LONG}}, {"metadata": f"{MAX_OBJECT_BYTES} bytes"}),
+    ],
+    ids=brief,
+)
+def test_a_change_of_a_user(
+    api: APIClient, refused: Refused, body: dict[str, Any], wrong: dict[str, str]
+) -> None:
+    response = api.patch("/v1/users/ada/", body)
+
+    refused(response, 400)
+    check_errors(response.json()["errors"], wrong)
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        ({}, {"code": "required"}),
+        ({"code": ""}, {"code": "blank"}),
+        ({"code": 5}, {"code": "Send a string, not an integer"}),
+        ({"code": None}, {"code": "Send a string, not null"}),
+        ({"code": ["1"]}, {"code": "Send a string, not a list"}),
+        ({"code": "x" * 20_001}, {"code": "20000 characters"}),
+        ({"code": LONG}, {"code": "20000 characters"}),
+        ({"code": "1", "wait": 3}, {"wait": "Unknown field"}),
+    ],
+    ids=brief,
+)
+def test_a_query(
+    api: APIClient, refused: Refused, body: dict[str, Any], wrong: dict[str, str]
+) -> None:
+    response = api.post("/v1/users/ada/query/", body)
+
+    refused(response, 400)
+    check_errors(response.json()["errors"], wrong)
+
+
+RULE = {"source": "x", "tests": "x"}
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "wrong"),
+    [
+        ("Bad", RULE, {"name": "write 'bad'"}),
+        ("a%20b", RULE, {"name": "no name in Python"}),
+        ("a-b", RULE, {"name": "no name in Python"}),
+        ("%00", RULE, {"name": "no name in Python"}),
+        ("%ff", RULE, {"name": "no name in Python"}),
+        ("__init__", RULE, {"name": "lower case and begin with a letter"}),
+        ("list", RULE, {"name": "choose another"}),
+        ("class", RULE, {"name": "choose another"}),
+        ("x_0001", RULE, {"name": "drop the number"}),
+        ("a" * 101, RULE, {"name": "use 100 at most"}),
+        ("rule", {}, {"source": "required", "tests": "required"}),
+        ("rule", {"source": "x"}, {"tests": "required"}),
+        ("rule", {"tests": "x"}, {"source": "required"}),
+        ("rule", {"source": "", "tests": ""}, {"source": "blank", "tests": "blank"}),
+        ("rule", {"source": 5, "tests": None}, {"source": "a string", "tests": "a string"}),
+        ("rule", {**RULE, "source": "x" * 65_537}, {"source": "65536 characters"}),
+        ("rule", {**RULE, "test": "x"}, {"test": "Unknown field"}),
+        ("rule", {**RULE, "sources": 5}, {"sources": "Send a list, not an integer"}),
+        ("rule", {**RULE, "sources": [1, "2"]}, {"sources": "[1]: Send an integer"}),
+        ("rule", {**RULE, "sources": [True]}, {"sources": "[0]: Send an integer"}),
+        ("rule", {**RULE, "sources": [1.0]}, {"sources": "[0]: Send an integer"}),
+        ("rule", {**RULE, "sources": [0]}, {"sources": "greater than or equal to 1"}),
+    ],
+    ids=brief,
+)
+def test_a_constraint(
+    api: APIClient, refused: Refused, name: str, body: dict[str, Any], wrong: dict[str, str]
+) -> None:
+    response = api.put(f"/v1/users/ada/constraints/{name}/", body)
+
+    refused(response, 400)
+    check_errors(response.json()["errors"], wrong)
+
+
+def test_a_constraint_that_is_not_there_cannot_be_deleted(api: APIClient, refused: Refused) -> None:
+    refused(api.delete("/v1/users/ada/constraints/rule/"), 404, "no constraint 'rule'")
+
+
+ADD = {"op": "add", "domain": "travel", "class_name": "Trip", "fields": {}, "sources": [1]}
+DEFINE = {"op": "define_class", "domain": "travel", "name": "Trip"}
+
+
+@pytest.mark.parametrize(
+    ("edits", "word"),
+    [
+        (None, "Send a list, not null"),
+        (5, "Send a list, not an integer"),
+        ({}, "Send a list, not an object"),
+        ([], "at least 1"),
+        ([5], "[0]: Send an object, not an integer"),
+        ([DEFINE] * 1001, "no more than 1000"),
+        ([{}], "edits[0]: op must be one of define_class"),
+        ([DEFINE, {"op": "explode"}], "edits[1]: op must be one of define_class"),
+        ([{"op": ["add"]}], "edits[0]: op must be one of define_class"),
+        ([{"op": LONG}], "edits[0]: op must be one of define_class"),
+        ([{"op": "add"}], "edits[0]: add.domain is missing"),
+        ([{**ADD, "domain": 5}], "add.domain must be a text, not 5"),
+        ([{**ADD, "fields": []}], "add.fields must be an object"),
+        ([{**ADD, "sources": 1}], "add.sources must be a list of the seq of entries"),
+        ([{**ADD, "sources": ["1"]}], "add.sources must be a list of the seq of entries"),
+        ([{**ADD, "sources": [True]}], "add.sources must be a list of the seq of entries"),
+        ([{**ADD, "sources": [0]}], "add.sources must be a list of the seq of entries"),
+        ([{**ADD, "extra": 1}], "add has no 'extra': it takes domain"),
+        ([{**ADD, "singleton": "yes"}], "add.singleton must be true or false"),
+        ([{**ADD, "fields": {"on": {"$date": "2021-02-30"}}}], "add.fields.on"),
+        ([{**ADD, "fields": {"on": {"$date": 5}}}], "add.fields.on"),
+        ([{**ADD, "fields": {"c": {"$enum": "Red"}}}], "add.fields.c"),
+        ([{**ADD, "fields": {"r": {"$ref": {}, "key": []}}}], "add.fields.r"),
+        ([{**ADD, "fields": {"d": {"$decimal": "1e99999999999999999999"}}}], "add.fields.d"),
+        ([{**ADD, "fields": {"i": {"$int": "0x1"}}}], "add.fields.i"),
+        ([{**DEFINE, "kind": ["enum"]}], "define_class.kind must be one of record"),
+        ([{**DEFINE, "members": {"A": [1]}}], "define_class.members must be an object such as"),
+        ([{**DEFINE, "fields": [{"name": "a"}]}], "define_class.fields[0].type is missing"),
+        ([{**DEFINE, "fields": {"a": "str"}}], "define_class.fields must be a list of fields"),
+    ],
+    ids=brief,
+)
+def test_proposed_edits(api: APIClient, refused: Refused, edits: Any, word: str) -> None:
+    response = api.post("/v1/users/ada/checkpoints/", {"edits": edits})
+
+    refused(response, 400, word)
+    assert list(response.json()["errors"]) == ["edits"]
+
+
+@pytest.mark.parametrize(
+    ("step", "body", "wrong"),
+    [
+        ("acknowledge", {"note": 5}, {"note": "Send a string, not an integer"}),
+        ("acknowledge", {"note": "x" * 2001}, {"note": "2000 characters"}),
+        ("acknowledge", {"reason": "x"}, {"reason": "Unknown field"}),
+        ("resolve", {}, {"reason": "required"}),
+        ("resolve", {"reason": ""}, {"reason": "blank"}),
+        ("resolve", {"reason": None}, {"reason": "Send a string, not null"}),
+        ("resolve", {"reason": "x" * 2001}, {"reason": "2000 characters"}),
+    ],
+)
+def test_a_step_in_an_alerts_life(
+    api: APIClient, user: MemoryUser, step: str, body: dict[str, Any], wrong: dict[str, str]
+) -> None:
+    run_finds(user, finding(record("m-1", 41)))
+    alert = user.alerts.get()
+
+    with nothing_written():
+        response = api.post(f"/v1/alerts/{alert.pk}/{step}/", body)
+
+    check_problem(response, 400)
+    check_errors(response.json()["errors"], wrong)
+
+
+def test_a_step_in_the_life_of_an_unknown_alert(api: APIClient, refused: Refused) -> None:
+    unknown = "/v1/alerts/00000000-0000-0000-0000-000000000000"
+
+    refused(api.post(f"{unknown}/acknowledge/", {}), 404)
+    refused(api.post(f"{unknown}/resolve/", {"reason": "x"}), 404)

@@ -1,0 +1,333 @@
+"""Typed entries whose fault shows only beside the others: logged, and rejected with the reason.
+
+And those that look like trouble and are none: they are kept to the letter.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from memory.models import MemoryUser
+
+pytestmark = pytest.mark.django_db
+
+ENTRIES = "/v1/users/ada/entries/"
+Work = Callable[[], None]
+
+# What the class Trip is before anything goes wrong.
+KNOWN = {
+    "days": 3,
+    "cost": 9.5,
+    "to": "Rome",
+    "paid": True,
+    "tags": ["sea"],
+    "hotel": {"name": "Excelsior"},
+    "on": "2021-11-01",
+    "booked": "2021-10-01T10:00:00Z",
+    "seats": [1, 2],
+}
+
+
+def trip(data: Mapping[str, Any], **other: Any) -> dict[str, Any]:
+    return {"kind": "record", "domain": "travel", "type": "Trip", "data": data, **other}
+
+
+# data → words of the reason; each names the field
+CLASHES: list[tuple[dict[str, Any], list[str]]] = [
+    ({"days": "three"}, ["Trip.days holds int", "'three'"]),
+    ({"days": "3"}, ["Trip.days holds int", "'3'"]),
+    ({"days": True}, ["Trip.days holds int", "True"]),
+    ({"days": [3]}, ["Trip.days holds int", "[3]"]),
+    ({"days": {"n": 3}}, ["Trip.days holds int", "{'n': 3}"]),
+    ({"days": "2021-11-01"}, ["Trip.days holds int", "'2021-11-01'"]),
+    ({"cost": "9.50"}, ["Trip.cost holds float", "'9.50'"]),
+    ({"cost": False}, ["Trip.cost holds float", "False"]),
+    ({"to": 5}, ["Trip.to holds str", "5"]),
+    ({"to": True}, ["Trip.to holds str", "True"]),
+    ({"to": ["Rome"]}, ["Trip.to holds str", "['Rome']"]),
+    ({"to": {"city": "Rome"}}, ["Trip.to holds str", "{'city': 'Rome'}"]),
+    ({"paid": 1}, ["Trip.paid holds bool", "1"]),
+    ({"paid": "true"}, ["Trip.paid holds bool", "'true'"]),
+    ({"tags": "sea"}, ["Trip.tags holds list[str]", "'sea'"]),
+    ({"tags": [5]}, ["Trip.tag", "holds str", "5"]),
+    ({"tags": [["sea"]]}, ["Trip.tag", "holds str", "['sea']"]),
+    ({"seats": [1, "2"]}, ["Trip.seat", "holds int", "'2'"]),
+    ({"hotel": "Excelsior"}, ["Trip.hotel holds TripHotel", "'Excelsior'"]),
+    ({"hotel": [{"name": "Excelsior"}]}, ["Trip.hotel holds TripHotel"]),
+    ({"hotel": {"name": 5}}, ["TripHotel.name holds str", "5"]),
+    ({"hotel": {"name": {"de": "Excelsior"}}}, ["TripHotel.name holds str"]),
+    ({"on": "2021-11-00"}, ["Trip.on", "'2021-11-00'", "looks like a date but is none"]),
+    ({"on": "2021-02-30"}, ["Trip.on", "'2021-02-30'", "looks like a date but is none"]),
+    ({"on": "2021-13-01"}, ["Trip.on", "'2021-13-01'", "looks like a date but is none"]),
+    ({"on": "0000-01-01"}, ["Trip.on", "'0000-01-01'", "looks like a date but is none"]),
+    ({"on": "24:61"}, ["Trip.on holds datetime.date", "'24:61'"]),
+    ({"on": "2021-11-01T24:61"}, ["Trip.on", "'2021-11-01T24:61'", "is none"]),
+    ({"on": "2021-11-01T10:00"}, ["Trip.on holds datetime.date", "'2021-11-01T10:00'"]),
+    ({"on": "2021-11"}, ["Trip.on holds datetime.date", "'2021-11'"]),
+    ({"on": "yesterday"}, ["Trip.on holds datetime.date", "'yesterday'"]),
+    ({"on": 2021}, ["Trip.on holds datetime.date", "2021"]),
+    ({"on": ["2021-11-01"]}, ["Trip.on holds datetime.date"]),
+    ({"booked": "2021-11-31T10:00:00Z"}, ["Trip.booked", "'2021-11-31T10:00:00Z'", "is none"]),
+    ({"booked": "2021-11-01T10:00:60Z"}, ["Trip.booked", "'2021-11-01T10:00:60Z'", "is none"]),
+    ({"booked": "2021-11-01"}, ["Trip.booked holds datetime.datetime", "'2021-11-01'"]),
+    # A date that no calendar has is no text either, in a field that nobody has seen yet.
+    ({"back": "2021-11-00"}, ["Trip.back", "'2021-11-00'", "looks like a date but is none"]),
+    ({"back": "2021-02-30"}, ["Trip.back", "'2021-02-30'", "looks like a date but is none"]),
+    ({"back": "2021-11-01T24:61"}, ["Trip.back", "'2021-11-01T24:61'", "is none"]),
+    ({"stops": ["2021-11-01", "2021-11-31"]}, ["Trip.stop", "'2021-11-31'", "is none"]),
+    ({"leg": {"on": "2021-02-29"}}, ["TripLeg.on", "'2021-02-29'", "is none"]),
+    *(
+        ({name: 1}, ["travel.Trip", "cannot name a field: use letters, digits and underscores"])
+        for name in ["", " ", "a b", "a-b", "a.b", "1a", "__", "$date", "a\nb", '"', "x" * 101, "€"]
+    ),
+    ({"x" * 200_000: 1}, ["cannot name a field", "at most 100"]),
+    ({"leg": {"a b": 1}}, ["travel.Trip.leg", "'a b'", "cannot name a field"]),
+    ({"class": 1, "class_": 2}, ["travel.Trip", "two names that both become 'class_'"]),
+    ({"_a": 1, "a_": 2}, ["travel.Trip", "two names that both become 'a_'"]),
+    ({"ﬁ": 1, "fi": 2}, ["travel.Trip", "two names that both become 'fi'"]),
+    ({"leg": [[[[[[[[[[[1]]]]]]]]]]]}, ["Trip.leg is nested deeper than 10"]),
+]
+
+
+def test_a_value_that_clashes_is_rejected_and_its_neighbours_are_not(
+    api: APIClient, user: MemoryUser, work: Work
+) -> None:
+    api.post(ENTRIES, trip(KNOWN))
+    work()
+    batch = [trip({"days": 1}), *(trip(data) for data, _ in CLASHES), trip({"days": 2})]
+
+    answer = api.post(ENTRIES, {"entries": batch})
+    assert answer.status_code == 202
+    work()
+
+    settled = api.get(f"{ENTRIES}?after=1&page_size=500").data["results"]
+    assert [entry["state"] for entry in settled] == [
+        "checkpointed",
+        *["rejected"] * len(CLASHES),
+        "checkpointed",
+    ]
+    for entry, (data, words) in zip(settled[1:-1], CLASHES, strict=True):
+        for word in words:
+            assert word in entry["reason"], data
+        assert len(entry["reason"]) < 1000
+    head = api.get("/v1/users/ada/").data
+    assert (head["head"], head["entries"]["rejected"]) == (2, len(CLASHES))
+    assert head["entries"]["pending"] == 0
+    fields = api.get("/v1/users/ada/state/").data["domains"]["travel"]["classes"]["Trip"]
+    assert set(fields) == set(KNOWN), "a refused entry leaves no field behind"
+
+
+def test_a_batch_of_faults_alone_leaves_the_head(
+    api: APIClient, user: MemoryUser, work: Work
+) -> None:
+    api.post(ENTRIES, trip(KNOWN))
+    work()
+
+    api.post(ENTRIES, {"entries": [trip({"days": "x"}), trip({"on": "2021-02-30"})]})
+    work()
+
+    assert api.get("/v1/users/ada/").data["head"] == 1
+    assert api.get(f"{ENTRIES}3/").data["state"] == "rejected"
+    api.post(ENTRIES, trip({"days": 4}))
+    work()
+    assert api.get("/v1/users/ada/").data["head"] == 2
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (trip({"a": 1}, key="gone"), ["travel.trips.gone was retired", "never used again"]),
+        (trip({"a": 1}, collection="hotels"), ["travel.hotels holds Hotel, not Trip"]),
+        ({**trip({}, key="nope"), "retired": True}, ["nope", "does not exist"]),
+        (trip({"a": 1}, type="TripHotel"), ["travel.TripHotel is part of other records"]),
+    ],
+)
+def test_a_record_that_cannot_be_where_it_wants_to(
+    api: APIClient, user: MemoryUser, work: Work, entry: dict[str, Any], words: list[str]
+) -> None:
+    known = [
+        trip({**KNOWN}, key="gone"),
+        trip({}, key="gone", retired=True),
+        trip({"name": "Excelsior"}, type="Hotel"),
+    ]
+    assert api.post(ENTRIES, {"entries": known}).status_code == 202
+    work()
+
+    answer = api.post(ENTRIES, {"entries": [entry, trip({"days": 1})]})
+    work()
+
+    rejected, neighbour = (api.get(f"{ENTRIES}{seq}/").data for seq in (4, 5))
+    assert answer.status_code == 202
+    assert (rejected["state"], neighbour["state"]) == ("rejected", "checkpointed")
+    for word in words:
+        assert word in rejected["reason"]
+
+
+def records(api: APIClient, collection: str = "trips") -> dict[str, dict[str, Any]]:
+    """Return key → fields of a collection's records."""
+    found: dict[str, dict[str, Any]] = {}
+    page: int | None = 1
+    while page:
+        answer = api.get(f"/v1/users/ada/state/travel/{collection}/?page={page}").data
+        found |= {record["key"]: record["fields"] for record in answer["records"]}
+        page = answer["next"]
+    return found
+
+
+def fields_of(api: APIClient, class_name: str = "Trip") -> dict[str, str]:
+    """Return field → type of a class."""
+    found = api.get("/v1/users/ada/state/").data["domains"]["travel"]["classes"][class_name]
+    return dict(found)
+
+
+def all_taken(api: APIClient, work: Work, entries: list[dict[str, Any]]) -> None:
+    assert api.post(ENTRIES, {"entries": entries}).status_code == 202
+    work()
+    settled = api.get(f"{ENTRIES}?page_size=500").data["results"]
+    assert {(entry["state"], entry["reason"]) for entry in settled} == {("checkpointed", None)}
+
+
+def test_what_loses_nothing_widens_the_field(api: APIClient, user: MemoryUser, work: Work) -> None:
+    steps: list[dict[str, Any]] = [
+        {"n": 1, "later": None, "many": [], "text": "x"},
+        {"n": 1.5, "later": 7, "many": ["x"]},
+        {"n": 2, "later": None, "many": None, "text": None},
+        {"n": 10**30, "text": "2021-11-00"},
+    ]
+
+    all_taken(api, work, [trip(data, key=str(index)) for index, data in enumerate(steps)])
+
+    assert fields_of(api) == {
+        "n": "float",
+        "later": "int | None",
+        "many": "list[str] | None",
+        "text": "str | None",
+    }
+    found = records(api)
+    assert found["1"]["n"] == 1.5
+    assert found["3"]["n"] == {"$int": str(10**30)}
+    assert found["3"]["text"] == "2021-11-00", "a field of texts takes any text"
+
+
+def test_a_text_that_is_only_like_a_date_stays_a_text(
+    api: APIClient, user: MemoryUser, work: Work
+) -> None:
+    texts = ["24:61", "10:00", "2021-11", "2021", "2021-1-1", "2021/11/00", "x 2021-11-00"]
+
+    all_taken(api, work, [trip({f"t{n}": text}, key=str(n)) for n, text in enumerate(texts)])
+
+    assert set(fields_of(api).values()) == {"str | None"}
+    found = records(api)
+    assert [found[str(n)][f"t{n}"] for n in range(len(texts))] == texts
+
+
+HOSTILE = [
+    "",
+    " ",
+    "'",
+    '"',
+    "'''",
+    '"""',
+    "\\",
+    "'\\",
+    '"\\"',
+    "\\N{DASH} \\u0041 \\x41",
+    "\n",
+    "\r\n",
+    "\t",
+    "\x1b[31m",
+    "\x7f\x85\xa0\u2028\u2029\ufeff\u202e",
+    "{x} {} %s %(a)s $a",
+    "# -*- coding: latin-1 -*-",
+    '""")\nimport os\nos.system("id")\n("""',
+    "')] or __import__('os').system('id') or [('",
+    "💥\U0010ffff\ufffe\ue000",
+    "e\u0301 ≠ \u00e9 ﬁ \u212a",
+    "x" * 100_000,
+    "</script><script>alert(1)</script>",
+]
+
+
+def test_a_text_that_tries_to_break_out_of_the_code_is_a_text(
+    api: APIClient, user: MemoryUser, work: Work
+) -> None:
+    all_taken(api, work, [trip({"to": text}, key=str(n)) for n, text in enumerate(HOSTILE)])
+
+    found = records(api)
+    for number, text in enumerate(HOSTILE):
+        assert found[str(number)]["to"] == text
+
+
+def test_a_key_of_odd_characters_names_its_record(
+    api: APIClient, user: MemoryUser, work: Work
+) -> None:
+    printable = [text[:200] for text in HOSTILE if text and text.isprintable()]
+    keys = [*printable, "k" * 200, "ä" * 200, "..", "a/b", "trips[0]", "\u202e", "\ufeff", "\u2028"]
+
+    all_taken(api, work, [trip({"n": n}, key=key) for n, key in enumerate(keys)])
+    all_taken(api, work, [trip({"n": -n}, key=key) for n, key in enumerate(keys)])
+
+    assert {key: found["n"] for key, found in records(api).items()} == {
+        key: -n for n, key in enumerate(keys)
+    }
+
+
+def test_a_field_of_any_name_that_python_has_not_taken(
+    api: APIClient, user: MemoryUser, work: Work
+) -> None:
+    escaped = {
+        # keywords, and names of the system
+        **{name: f"{name}_" for name in ("class", "None", "True", "import", "lambda")},
+        **{name: f"{name}_" for name in ("key", "sources", "Ref", "datetime", "uac")},
+        "__init__": "init_",
+        "_private": "private_",
+        "ﬁeld": "field",
+        "T\u212a": "TK",
+    }
+    free = ["match", "case", "type", "list", "print", "self", "today", "Record", "Alert", "mro"]
+    free += ["int", "str", "date", "dataclass", "Ünï", "ключ", "名前", "x" * 100]
+    # Two alphabets, one shape: two names.
+    free += ["a", "а"]
+    names = {**escaped, **{name: name for name in free}}
+
+    all_taken(api, work, [trip({name: n for n, name in enumerate(names)}, key="k")])
+
+    assert records(api)["k"] == {field: n for n, field in enumerate(names.values())}
+
+
+def test_a_class_and_a_place_of_any_name_that_python_has_not_taken(
+    api: APIClient, user: MemoryUser, work: Work
+) -> None:
+    classes = ["Match", "Enum", "Dataclass", "Ab", "Ünï", "T_1", "A" * 100]
+    domains = ["match", "os", "sys", "self", "test", "tests", "state", "schema", "constraints", "ä"]
+
+    all_taken(
+        api,
+        work,
+        [trip({"n": 1}, type=name) for name in classes]
+        + [trip({"n": 1}, domain=name) for name in domains]
+        + [
+            trip({"n": 1}, collection=name) for name in ("match", "state", "travel", "ä", "a" * 100)
+        ],
+    )
+
+    assert set(api.get("/v1/users/ada/state/").data["domains"]) == {"travel", *domains}
+
+
+def test_numbers_come_back_as_they_were(api: APIClient, user: MemoryUser, work: Work) -> None:
+    numbers = [1.0, -0.0, 0.1 + 0.2, 1e16, 5e-324, 1.7976931348623157e308, 2**53 - 1, -7]
+
+    all_taken(api, work, [trip({f"n{n}": number}) for n, number in enumerate(numbers)])
+
+    found = [value for fields in records(api).values() for value in fields.values()]
+    assert [repr(value) for value in found if value is not None] == [repr(n) for n in numbers]
+
+
+def test_a_class_of_thousands_of_fields(api: APIClient, user: MemoryUser, work: Work) -> None:
+    wide = {f"f{n}": n for n in range(3000)}
+
+    all_taken(api, work, [trip(wide, key="k")])
+
+    assert records(api)["k"] == wide

@@ -1,0 +1,403 @@
+"""Requests that are wrong whatever they are about: address, method, headers, form of the body."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+from rest_framework.test import APIClient
+
+from memory.models import ApiKey, MemoryUser, Workspace
+from memory.models.workspaces import Scope
+from memory.users import create_user
+from memory.workspaces import create_key
+from tests.integration.api.bad_input.conftest import Refused
+
+pytestmark = pytest.mark.django_db
+
+ENTRIES = "/v1/users/ada/entries/"
+MESSAGE = {"kind": "message", "content": "x"}
+UUID = "00000000-0000-0000-0000-000000000000"
+
+OTHERS = ["%00", "a%20b", "a%0A", "x" * 200, "%ff", "%ed%a0%80", "%zz", "%f0%9f", "ädä", "nobody"]
+
+
+@pytest.mark.parametrize("user_id", OTHERS)
+def test_an_address_that_is_no_users(api: APIClient, refused: Refused, user_id: str) -> None:
+    refused(api.get(f"/v1/users/{user_id}/"), 404, "POST /v1/users/")
+    refused(api.post(f"/v1/users/{user_id}/entries/", MESSAGE), 404, "POST /v1/users/")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("get", "", None),
+        ("patch", "", {"metadata": {}}),
+        ("post", "entries/", MESSAGE),
+        ("post", "query/", {"code": "1"}),
+        ("post", "checkpoints/", {"edits": [{"op": "delete_constraint", "name": "x"}]}),
+        ("put", "constraints/x/", {"source": "x", "tests": "x"}),
+        ("delete", "constraints/x/", None),
+    ],
+)
+def test_another_workspaces_user_is_answered_like_none(
+    api: APIClient, refused: Refused, method: str, path: str, body: Any
+) -> None:
+    theirs = getattr(api, method)(f"/v1/users/bob/{path}", body)
+    create_user(Workspace.objects.create(name="other"), "eve", metadata=None)
+    refused(theirs, 404, "no such user")
+    eves = getattr(api, method)(f"/v1/users/eve/{path}", body)
+    MemoryUser.objects.filter(user_id="eve").get().lanes.all().delete()
+    MemoryUser.objects.filter(user_id="eve").delete()
+
+    assert (eves.status_code, eves.content) == (theirs.status_code, theirs.content)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "nothing/",
+        "users",
+        "users/ada",
+        "users/ada/entries",
+        "users/../ada/",
+        "users/ada/entries/abc/",
+        "users/ada/entries/-1/",
+        "users/ada/constraints/..%2fx/",
+        "runs/nope/",
+        "alerts/nope/",
+    ],
+)
+@pytest.mark.parametrize("method", ["get", "post", "put", "delete"])
+def test_an_address_at_which_there_is_nothing(
+    api: APIClient, refused: Refused, method: str, path: str
+) -> None:
+    refused(getattr(api, method)(f"/v1/{path}"), 404, "/v1/openapi.json", "slash")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "users/ada/entries/0/",
+        "users/ada/entries/1/",
+        f"users/ada/entries/{10**30}/",
+        "users/ada/checkpoints/1/",
+        f"users/ada/checkpoints/{10**30}/",
+        "users/ada/checkpoints/1/files/%00",
+        "users/ada/checkpoints/1/files/../../etc/passwd",
+        "users/ada/state/nope/trips/",
+        "users/ada/state/%00/%00/",
+        "users/ada/constraints/nope/",
+        "users/ada/constraints/%00/",
+        f"runs/{UUID}/",
+        f"alerts/{UUID}/",
+    ],
+)
+def test_a_thing_that_does_not_exist(api: APIClient, refused: Refused, path: str) -> None:
+    refused(api.get(f"/v1/{path}"), 404)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("put", "users/ada/entries/", "GET, POST"),
+        ("delete", "users/ada/entries/", "GET, POST"),
+        ("patch", "users/ada/entries/1/", "GET"),
+        ("delete", "users/ada/", "GET, PATCH"),
+        ("get", "users/ada/query/", "POST"),
+        ("post", "users/ada/manifest/", "GET"),
+        ("post", "users/ada/constraints/x/", "GET, PUT, DELETE"),
+        ("get", f"alerts/{UUID}/acknowledge/", "POST"),
+        ("delete", f"runs/{UUID}/", "GET"),
+        ("trace", "users/", "GET, POST"),
+    ],
+)
+def test_a_method_that_the_address_does_not_take(
+    api: APIClient, refused: Refused, method: str, path: str, allowed: str
+) -> None:
+    response = api.generic(method.upper(), f"/v1/{path}", b"{}", content_type="application/json")
+
+    refused(response, 405, f"does not take {method.upper()}; it takes {allowed}")
+    assert response["Allow"].startswith(allowed)
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "",
+        "text/plain",
+        "application/xml",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "nonsense",
+        "application/json-patch+json",
+    ],
+)
+def test_a_body_that_is_no_json(api: APIClient, refused: Refused, content_type: str) -> None:
+    response = api.generic("POST", ENTRIES, json.dumps(MESSAGE), content_type=content_type)
+
+    refused(response, 415, "Content-Type: application/json")
+
+
+@pytest.mark.parametrize("accept", ["application/xml", "text/html", "image/*", ";;;", "\x00"])
+def test_an_answer_that_nobody_serves(api: APIClient, refused: Refused, accept: str) -> None:
+    refused(api.get(ENTRIES, HTTP_ACCEPT=accept), 406, "application/json", "Accept")
+    refused(api.post(ENTRIES, MESSAGE, HTTP_ACCEPT=accept), 406, "application/json", "Accept")
+
+
+@pytest.mark.parametrize(
+    ("header", "word"),
+    [
+        (None, "has no API key"),
+        ("Bearer", "unknown, expired or revoked"),
+        ("Bearer nonsense", "unknown, expired or revoked"),
+        ("Bearer uac_000000000000_wrong", "unknown, expired or revoked"),
+        ("Token uac_000000000000_wrong", "Authorization: Bearer uac_"),
+        ("Basic YTpi", "Authorization: Bearer uac_"),
+        ("Bearer \xe9", "unknown, expired or revoked"),
+        ("Bearer uac_\x00_x", "unknown, expired or revoked"),
+        ("Bearer uac_a_\x00", "unknown, expired or revoked"),
+        ("Bearer uac_" + "a" * 10_000 + "_x", "unknown, expired or revoked"),
+    ],
+)
+@pytest.mark.parametrize("path", ["users/", "users/ada/entries/", "nothing/"])
+def test_a_caller_that_nobody_knows(
+    refused: Refused, header: str | None, word: str, path: str
+) -> None:
+    stranger = APIClient(raise_request_exception=False)
+    headers = {} if header is None else {"HTTP_AUTHORIZATION": header}
+
+    for method in ("get", "post"):
+        response = getattr(stranger, method)(f"/v1/{path}", **headers)
+        refused(response, 401, word, "Bearer uac_")
+        assert response["WWW-Authenticate"] == 'Bearer realm="uac"'
+
+
+def test_a_key_that_was_revoked(workspace: Workspace, refused: Refused) -> None:
+    key, text = create_key(workspace, "a")
+    ApiKey.objects.filter(pk=key.pk).update(revoked_at=timezone.now())
+
+    refused(APIClient().get(ENTRIES, HTTP_AUTHORIZATION=f"Bearer {text}"), 401, "revoked")
+
+
+@pytest.mark.parametrize(
+    ("scope", "method", "path"),
+    [
+        (Scope.READ, "post", "users/"),
+        (Scope.READ, "patch", "users/ada/"),
+        (Scope.READ, "post", "users/ada/entries/"),
+        (Scope.READ, "post", "users/ada/checkpoints/"),
+        (Scope.READ, "put", "users/ada/constraints/x/"),
+        (Scope.READ, "delete", "users/ada/constraints/x/"),
+        (Scope.READ, "post", f"alerts/{UUID}/resolve/"),
+        (Scope.WRITE, "get", "users/ada/entries/"),
+        (Scope.WRITE, "post", "users/ada/query/"),
+    ],
+)
+def test_a_key_without_the_scope(
+    workspace: Workspace, refused: Refused, scope: Scope, method: str, path: str
+) -> None:
+    _, text = create_key(workspace, "a", [scope])
+    client = APIClient()
+
+    response = getattr(client, method)(f"/v1/{path}", HTTP_AUTHORIZATION=f"Bearer {text}")
+
+    refused(response, 403, "scope")
+
+
+def nested(depth: int) -> bytes:
+    return b'{"metadata": ' + b'{"a":' * (depth - 1) + b"1" + b"}" * (depth - 1) + b"}"
+
+
+BODIES: dict[str, tuple[bytes, list[str]]] = {
+    "nothing but a brace": (b"{", ["not valid JSON"]),
+    "cut off": (b'{"kind": "message", "content": "a', ["not valid JSON"]),
+    "cut off in a character": (b'{"kind": "message", "content": "\xc3', ["UTF-8"]),
+    "two objects": (b"{}{}", ["Extra data"]),
+    "a trailing comma": (b'{"kind": "message",}', ["not valid JSON"]),
+    "single quotes": (b"{'kind': 'message'}", ["not valid JSON"]),
+    "no JSON": (b"kind=message", ["not valid JSON"]),
+    "a list": (b"[]", ["must be a JSON object"]),
+    "a string": (b'"x"', ["must be a JSON object"]),
+    "a number": (b"1", ["must be a JSON object"]),
+    "null": (b"null", ["must be a JSON object"]),
+    "true": (b"true", ["must be a JSON object"]),
+    "empty": (b"", ["kind"]),
+    "NaN": (b'{"metadata": {"n": NaN}}', ["NaN is not a JSON number"]),
+    "Infinity": (b'{"metadata": {"n": -Infinity}}', ["-Infinity is not a JSON number"]),
+    "1e400": (b'{"metadata": {"n": [0, 1e400]}}', ["metadata.n[1]", "send it as a string"]),
+    "10**400": (b'{"metadata": {"n": 1%s}}' % (b"0" * 400), ["metadata.n", "300 digits"]),
+    "10**5000": (b'{"metadata": {"n": 1%s}}' % (b"0" * 5000), ["5001 digits", "as a string"]),
+    "the same key twice": (b'{"kind": "message", "kind": "fact"}', ["'kind'", "twice"]),
+    "twice, nested": (b'{"metadata": {"a": {"b": 1, "b": 1}}}', ["'b'", "twice"]),
+    "NUL": (b'{"kind": "message", "content": "a\\u0000b"}', ["content has a NUL"]),
+    "NUL, nested": (b'{"data": {"a": [{"b": "\\u0000"}]}}', ["data.a[0].b has a NUL"]),
+    "NUL in a key": (b'{"data": {"a\\u0000": 1}}', ["data.a\\0 has a name with a NUL"]),
+    "a raw NUL": (b'{"content": "a\x00b"}', ["not valid JSON"]),
+    "a lone surrogate": (b'{"content": "\\ud800"}', ["content has a lone surrogate"]),
+    "a lone low one": (b'{"data": {"x": ["a", "\\udfff"]}}', ["data.x[1] has a lone surrogate"]),
+    "one in a key": (b'{"metadata": {"\\udc00": 1}}', ["metadata.", "a name with a lone"]),
+    "surrogates swapped": (b'{"content": "\\udc00\\ud800"}', ["content has a lone surrogate"]),
+    "surrogates in UTF-8": (b'{"content": "\xed\xa0\x80"}', ["UTF-8"]),
+    "latin-1": (b'{"content": "\xe9"}', ["UTF-8"]),
+    "a byte order mark": (b"\xef\xbb\xbf{}", ["BOM"]),
+    "UTF-16": ('{"kind": "message"}'.encode("utf-16"), ["UTF-8"]),
+    "33 deep": (nested(33), ["metadata.a.a", "deeper than 32 levels"]),
+    "1,000 deep": (nested(1000), ["deeper than 32 levels"]),
+    "100,000 deep": (nested(100_000), ["deeper than 32 levels"]),
+    "100,000 open brackets": (b"[" * 100_000, ["deeper than 32 levels"]),
+    "100,000 keys": (
+        json.dumps({f"k{number}": number for number in range(100_000)}).encode(),
+        ["Unknown field", "k0"],
+    ),
+    "a long unknown key": (b'{"%s": 1}' % (b"k" * 1_000_000), ["Unknown field"]),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_that_cannot_be_read(api: APIClient, refused: Refused, name: str) -> None:
+    body, words = BODIES[name]
+
+    refused(api.post(ENTRIES, body, content_type="application/json"), 400, *words)
+
+
+def test_a_body_at_the_deepest_is_taken(api: APIClient, user: MemoryUser) -> None:
+    body = b'{"kind": "message", "content": "x", ' + nested(32)[1:]
+
+    assert api.post(ENTRIES, body, content_type="application/json").status_code == 202
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # One fault at the end of very many names, and a long name above very many values.
+        b"{" + b", ".join(b'"%d": 0' % n for n in range(300_000)) + b', "0": 1}',
+        b'{"%s": [%s "\\u0000"]}' % (b"k" * 2_000_000, b"1," * 1_000_000),
+    ],
+    ids=["twice at the end", "deep in a long name"],
+)
+def test_a_fault_is_found_in_time_that_grows_with_the_body_alone(
+    api: APIClient, refused: Refused, body: bytes
+) -> None:
+    # With the square of it, each would take hours and the test's time limit ends it.
+    refused(api.post(ENTRIES, body, content_type="application/json"), 400)
+
+
+def test_a_body_beyond_the_limit(api: APIClient, refused: Refused, settings: Settings) -> None:
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 1000
+
+    for path in ("users/", "users/ada/entries/", "users/ada/query/", "users/ada/checkpoints/"):
+        response = api.post(f"/v1/{path}", {**MESSAGE, "content": "x" * 1000})
+        refused(response, 413, "1000 bytes")
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 2**20
+
+
+def cursor(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+LISTS = ["users/", "alerts/", *(f"users/ada/{name}/" for name in ("entries", "alerts", "runs"))]
+PARAMETERS = [
+    ("cursor", "x"),
+    ("cursor", ""),
+    ("cursor", "%00"),
+    ("cursor", "%ff"),
+    ("cursor", "x" * 10_000),
+    ("cursor", cursor("")),
+    ("cursor", cursor("p=%00")),
+    ("cursor", cursor("o=-1")),
+    ("cursor", cursor("o=x")),
+    ("page_size", "0"),
+    ("page_size", "-1"),
+    ("page_size", "501"),
+    ("page_size", "ten"),
+    ("page_size", "1.5"),
+    ("page_size", "1e2"),
+    ("page_size", "%D9%A3"),
+    ("page_size", ""),
+    ("page_size", "%00"),
+    ("limit", "5"),
+    ("format", "xml"),
+    ("%00", "1"),
+    ("x" * 10_000, "1"),
+]
+
+
+@pytest.mark.parametrize("path", [*LISTS, "users/ada/checkpoints/"])
+@pytest.mark.parametrize(("name", "value"), PARAMETERS)
+def test_a_list_cannot_be_read_so(
+    api: APIClient, refused: Refused, path: str, name: str, value: str
+) -> None:
+    response = api.get(f"/v1/{path}?{name}={value}")
+
+    # Names that cannot be shown as they are stand for themselves.
+    refused(response, 400, name if name.isidentifier() and len(name) < 100 else "Unknown parameter")
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "value"),
+    [
+        ("users/ada/entries/", "after", "x"),
+        ("users/ada/entries/", "after", "-1"),
+        ("users/ada/entries/", "after", "1.5"),
+        ("users/ada/entries/", "after", "1e3"),
+        ("users/ada/entries/", "after", "nan"),
+        ("users/ada/entries/", "after", "%00"),
+        ("users/ada/entries/", "kind", "rumour"),
+        ("users/ada/entries/", "session_id", "%00"),
+        ("users/ada/entries/", "state", "rejected"),
+        ("users/ada/entries/", "afterwards", "3"),
+        ("users/ada/runs/", "kind", "%00"),
+        ("users/ada/runs/", "status", "gone"),
+        ("users/ada/runs/", "outcome", "gone"),
+        ("users/ada/runs/", "state", "open"),
+        ("alerts/", "state", "sleeping"),
+        ("alerts/", "severity", "x" * 1000),
+        ("alerts/", "constraint", "%00"),
+        ("users/ada/alerts/", "state", "%00"),
+        ("users/ada/alerts/", "kind", "x"),
+        ("users/ada/alerts/", "sate", "open"),
+        ("users/ada/state/a/b/", "page", "0x1"),
+        ("users/ada/state/a/b/", "page", ""),
+        ("users/ada/state/a/b/", "page", "%00"),
+    ],
+)
+def test_a_list_cannot_be_narrowed_so(
+    api: APIClient, refused: Refused, path: str, name: str, value: str
+) -> None:
+    refused(api.get(f"/v1/{path}?{name}={value}"), 400, name)
+
+
+@pytest.mark.parametrize("position", ["abc", "%00", "2026", "-1"])
+@pytest.mark.parametrize("path", [*LISTS, "users/ada/checkpoints/"])
+def test_a_made_up_cursor_is_no_server_error(
+    api: APIClient, user: MemoryUser, path: str, position: str
+) -> None:
+    response = api.get(f"/v1/{path}?cursor={cursor(f'p={position}')}")
+
+    assert response.status_code in (200, 400)
+
+
+@pytest.mark.parametrize(
+    "wait",
+    ["-1", "soon", "1000", "30.1", "nan", "inf", "1e400", "1_0", "%205", "%D9%A3", "", "%00"],
+)
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("post", "entries/", MESSAGE),
+        ("post", "query/", {"code": "1"}),
+        ("post", "checkpoints/", {"edits": [{"op": "delete_constraint", "name": "x"}]}),
+        ("put", "constraints/x/", {"source": "x", "tests": "x"}),
+        ("delete", "constraints/x/", None),
+    ],
+)
+def test_a_wait_that_is_no_sensible_number(
+    api: APIClient, refused: Refused, method: str, path: str, body: Any, wait: str
+) -> None:
+    response = getattr(api, method)(f"/v1/users/ada/{path}?wait={wait}", body)
+
+    refused(response, 400, "wait", "from 0 to 30")
