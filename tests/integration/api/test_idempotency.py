@@ -25,7 +25,7 @@ MESSAGE = {"kind": "message", "content": "I fly to Rome on Monday."}
 TRIP = {"kind": "record", "domain": "travel", "type": "Trip", "data": {"to": "Rome"}}
 REPLAYED = "Idempotent-Replayed"
 
-KEY = {"HTTP_IDEMPOTENCY_KEY": "8e03978e-40d5-43dd-bc93-6894a57f9324"}
+KEY: dict[str, Any] = {"HTTP_IDEMPOTENCY_KEY": "8e03978e-40d5-43dd-bc93-6894a57f9324"}
 
 
 def same(first: Any, again: Any) -> bool:

@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/query/`: the value as computed, or exactly what went wrong."""
+"""`/v1/users/{user_id}/query/`: the value exactly as computed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -75,32 +75,6 @@ def test_a_record_comes_with_its_key_and_its_entries(ask: Ask) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("code", "outcome", "word"),
-    [
-        ("1 +", "user_error", "syntax"),
-        ("import os", "user_error", "os"),
-        ("open('/etc/passwd')", "user_error", "open"),
-        ("trips[0].price", "user_error", "price"),
-        ("1 / 0", "user_error", "ZeroDivisionError"),
-        ("(t for t in trips)", "user_error", "list("),
-        ("[x := []] and x.append(x) or x", "result_limit", "deep"),
-        ("'x' * 5_000_000", "result_limit", "byte"),
-        ("while True: pass", "timeout", "than 5 s"),
-        ("10 ** 10 ** 9", "timeout", "than 5 s"),
-        ("print('x' * 5_000_000)", "output_limit", "print"),
-        ("[0] * 10 ** 10", "out_of_memory", "memory"),
-    ],
-)
-def test_what_goes_wrong_is_said(ask: Ask, code: str, outcome: str, word: str) -> None:
-    run = ask(code)
-
-    assert run["status"] == "done"
-    assert run["outcome"] == outcome, run["error"]
-    assert run["output"] is None
-    assert word in str(run["error"]).lower() or word in str(run["error"])
-
-
 def test_an_error_names_the_users_own_line(ask: Ask) -> None:
     error = ask("a = 1\nb = 0\na / b")["error"]
 
@@ -118,25 +92,6 @@ def test_without_a_state_the_answer_says_so(api: APIClient, user: MemoryUser) ->
     assert response.status_code == 409
     assert "no checkpoint" in response.data["detail"]
     assert not Run.objects.exists()
-
-
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        ({}, "code"),
-        ({"code": ""}, "code"),
-        ({"code": "1", "wait": 3}, "wait"),
-        ({"code": "x" * 20_001}, "code"),
-        ({"code": ["1"]}, "code"),
-    ],
-)
-def test_a_malformed_query_is_refused(
-    api: APIClient, user: MemoryUser, body: dict[str, Any], field: str
-) -> None:
-    response = api.post(URL, body)
-
-    assert response.status_code == 400
-    assert list(response.data["errors"]) == [field]
 
 
 def test_past_the_cap_requests_do_not_wait(

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 import pytest
+from django.db.models import Model
 from rest_framework.test import APIClient
 
 from memory.models import (
@@ -19,7 +20,7 @@ from memory.models import (
     Run,
 )
 
-WRITTEN = (
+WRITTEN: tuple[type[Model], ...] = (
     MemoryUser,
     LogEntry,
     EntryOutcome,

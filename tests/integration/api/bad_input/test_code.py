@@ -186,8 +186,14 @@ RULE = {
         ({"tests": "import os\n"}, ["tests/test_rule.py:1", "import os"]),
         ({"source": "while True: pass\n" + RULE["source"]}, ["rule.py:1", "runs on import"]),
         ({"tests": "# nothing"}, ["tests/test_rule.py", "test_"]),
-        ({"tests": "def test_it() -> None:\n    assert 1 == 2\n"}, ["tests/test_rule.py:2", "AssertionError"]),
-        ({"source": RULE["source"].replace("()", "range(3)")}, ["constraints/rule.py", "check yielded int"]),
+        (
+            {"tests": "def test_it() -> None:\n    assert 1 == 2\n"},
+            ["tests/test_rule.py:2", "AssertionError"],
+        ),
+        (
+            {"source": RULE["source"].replace("()", "range(3)")},
+            ["constraints/rule.py", "check yielded int"],
+        ),
         ({"sources": [99]}, ["edits[0].sources cites entry 99", "entries 1 to 1"]),
         ({"sources": [10**30]}, ["edits[0].sources cites entry 1000", "entries 1 to 1"]),
     ],

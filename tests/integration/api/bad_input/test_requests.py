@@ -118,7 +118,7 @@ def test_a_thing_that_does_not_exist(api: APIClient, refused: Refused, path: str
 def test_a_method_that_the_address_does_not_take(
     api: APIClient, refused: Refused, method: str, path: str, allowed: str
 ) -> None:
-    response = api.generic(method.upper(), f"/v1/{path}", b"{}", content_type="application/json")
+    response = api.generic(method.upper(), f"/v1/{path}", "{}", content_type="application/json")
 
     refused(response, 405, f"does not take {method.upper()}; it takes {allowed}")
     assert response["Allow"].startswith(allowed)

@@ -1,0 +1,223 @@
+"""Bytes that no well-behaved client sends, to a real server: answered, and nothing written."""
+
+import json
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.acceptance.conftest import Person, message
+
+MEGABYTE = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back on the wire."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def problem(self) -> dict[str, Any]:
+        assert self.headers["content-type"] == "application/problem+json"
+        problem: dict[str, Any] = json.loads(self.body)
+        assert problem["status"] == self.status
+        return problem
+
+
+def send(
+    person: Person, *parts: bytes, path: bytes = b"entries/", headers: Iterable[bytes] = ()
+) -> Answer:
+    """Send a POST with these headers and this body as it is, and read the answer."""
+    address = urlsplit(person.client.base_url)
+    lines = [
+        b"POST /v1/users/%s/%s HTTP/1.1" % (person.user_id.encode(), path),
+        b"Host: " + address.netloc.encode(),
+        b"Authorization: Bearer " + person.client.key.encode(),
+        b"Connection: close",
+        *headers,
+    ]
+    with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
+        try:
+            connection.sendall(b"\r\n".join(lines) + b"\r\n\r\n")
+            for part in parts:
+                connection.sendall(part)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it has heard enough; the answer is there
+        with connection.makefile("rb") as stream:
+            return read(stream.read())
+
+
+def read(answer: bytes) -> Answer:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status, *fields = head.decode("latin-1").split("\r\n")
+    headers = {
+        name.lower(): value.strip() for name, _, value in (line.partition(":") for line in fields)
+    }
+    if headers.get("transfer-encoding") == "chunked":
+        body = unchunked(body)
+    return Answer(int(status.split()[1]), headers, body)
+
+
+def unchunked(body: bytes) -> bytes:
+    whole = b""
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        whole += body[: int(size, 16)]
+        body = body[int(size, 16) + 2 :]
+    return whole
+
+
+def json_of(body: bytes) -> list[bytes]:
+    return [b"Content-Type: application/json", b"Content-Length: %d" % len(body)]
+
+
+def logged(person: Person) -> int:
+    return int(person.get()["entries"]["total"])
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        (b'{"kind": "message", "content": "\xff"}', "UTF-8"),
+        (b'{"kind": "message", "content": "\xed\xa0\x80"}', "UTF-8"),
+        (b'{"kind": "message", "content": "\\ud800"}', "content has a lone surrogate"),
+        (b'{"kind": "message", "content": "a\\u0000b"}', "content has a NUL"),
+        (b'{"kind": "message", "content": "a\x00b"}', "not valid JSON"),
+        (b'{"kind": "message", "content": "a", "content": "b"}', "twice"),
+        (b'[{"kind": "message"}]', "must be a JSON object"),
+        (b'{"kind": "message", "content": "cut off', "not valid JSON"),
+        (b'{"metadata": ' + b'{"a":' * 100_000, "deeper than 32 levels"),
+        (b"\x1f\x8b\x08\x00", "UTF-8"),
+    ],
+)
+def test_a_body_that_cannot_be_read(person: Person, body: bytes, word: str) -> None:
+    answer = send(person, body, headers=json_of(body))
+
+    assert answer.status == 400
+    assert word in answer.problem["detail"]
+    assert logged(person) == 0
+    (entry,) = person.log(message("good"))
+    assert entry["seq"] == 1
+
+
+@pytest.mark.parametrize("type_", [b"text/plain", b"multipart/form-data; boundary=x", b"a\xff"])
+def test_a_body_that_is_no_json(person: Person, type_: bytes) -> None:
+    body = json.dumps(message("x")).encode()
+
+    answer = send(
+        person, body, headers=[b"Content-Type: " + type_, b"Content-Length: %d" % len(body)]
+    )
+
+    assert answer.status == 415
+    assert "application/json" in answer.problem["detail"]
+    assert logged(person) == 0
+
+
+def test_a_body_beyond_the_limit(person: Person) -> None:
+    body = b'{"kind": "message", "content": "%s"}' % (b"x" * 9 * MEGABYTE)
+
+    answer = send(person, body, headers=json_of(body))
+
+    assert answer.status == 413
+    assert "8388608 bytes" in answer.problem["detail"]
+    assert logged(person) == 0
+
+
+def test_a_body_that_comes_in_chunks(person: Person) -> None:
+    body = json.dumps(message("x")).encode()
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:10], body[10:]))
+
+    answer = send(
+        person,
+        chunks + b"0\r\n\r\n",
+        headers=[b"Content-Type: application/json", b"Transfer-Encoding: chunked"],
+    )
+
+    assert answer.status == 202, answer.body
+    assert logged(person) == 1
+
+
+def test_a_body_that_comes_in_chunks_and_does_not_end(person: Person) -> None:
+    chunk = b"100000\r\n%s\r\n" % (b"x" * MEGABYTE)
+
+    answer = send(
+        person,
+        *[chunk] * 12,
+        headers=[b"Content-Type: application/json", b"Transfer-Encoding: chunked"],
+    )
+
+    assert answer.status == 413
+    assert "8388608 bytes" in answer.problem["detail"]
+    assert logged(person) == 0
+
+
+def test_a_body_that_ends_too_soon(person: Person) -> None:
+    body = json.dumps(message("x")).encode()
+    address = urlsplit(person.client.base_url)
+
+    with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
+        connection.sendall(
+            b"POST /v1/users/%s/entries/ HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+            % (person.user_id.encode(), person.client.key.encode(), len(body) + 100, body)
+        )
+        connection.shutdown(socket.SHUT_WR)
+        with connection.makefile("rb") as stream:
+            answer = stream.read()
+
+    # Nobody is there any more to be answered; if somebody is, it is not with success.
+    assert not answer or read(answer).status in (400, 408, 500)
+    assert logged(person) == 0
+
+
+@pytest.mark.parametrize(
+    "path", [b"%ff/", b"%zz/", b"%00/", b"%ed%a0%80/", b"a%2f%2e%2e/", b"\xff/"]
+)
+def test_an_address_that_is_none(person: Person, path: bytes) -> None:
+    body = json.dumps(message("x")).encode()
+
+    answer = send(person, body, path=path, headers=json_of(body))
+
+    assert answer.status in (400, 404)
+    if answer.status == 404:
+        assert answer.problem["detail"]
+    assert logged(person) == 0
+
+
+def test_query_parameters_that_are_no_text(person: Person) -> None:
+    body = json.dumps(message("x")).encode()
+
+    for query in (b"wait=%ff", b"wait=%00", b"wait=%ed%a0%80", b"wait=%zz", b"wait=\xff"):
+        answer = send(person, body, path=b"entries/?" + query, headers=json_of(body))
+        assert answer.status == 400
+    assert logged(person) == 0
+
+
+def test_a_lost_answer_may_be_asked_for_again(person: Person) -> None:
+    body = json.dumps(message("once")).encode()
+    key = [b"Idempotency-Key: 8e03978e-40d5-43dd-bc93-6894a57f9324"]
+
+    first = send(person, body, headers=[*json_of(body), *key])
+    again = send(person, body, headers=[*json_of(body), *key])
+
+    assert (first.status, again.status) == (202, 202)
+    assert again.headers["idempotent-replayed"] == "true"
+    assert json.loads(again.body) == json.loads(first.body)
+    assert logged(person) == 1
+
+
+@pytest.mark.parametrize("key", [b"", b"k" * 256, b"\xc3\xa9", b"a\tb"])
+def test_a_malformed_key(person: Person, key: bytes) -> None:
+    body = json.dumps(message("x")).encode()
+
+    answer = send(person, body, headers=[*json_of(body), b"Idempotency-Key: " + key])
+
+    assert answer.status == 400
+    assert "Idempotency-Key" in answer.problem["errors"]
+    assert logged(person) == 0
