@@ -4,7 +4,7 @@ The types come from the data. A field keeps the type it has; where a value does 
 is widened if the two have a common one that loses nothing, and the entry is refused if not.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from memory.project.apply import collection_for, free_key
@@ -43,6 +43,7 @@ from memory.project.types import (
     Named,
     Scalar,
     Type,
+    classes_in,
     format_type,
     join,
     members_of,
@@ -209,11 +210,10 @@ class _Draft:
     def edits(self) -> Iterator[Edit]:
         """What has to be done to the schema so that it becomes this one."""
         domain = self.domain.name
-        for class_ in self.domain.classes.values():
-            if class_.name not in self._before:
-                fields = tuple(FieldSpec(f.name, format_type(f.type)) for f in class_.fields)
-                kind: Kind = "record" if class_.is_record else "object"
-                yield DefineClass(domain, class_.name, fields, kind)
+        for class_ in self._new_classes():
+            fields = tuple(FieldSpec(f.name, format_type(f.type)) for f in class_.fields)
+            kind: Kind = "record" if class_.is_record else "object"
+            yield DefineClass(domain, class_.name, fields, kind)
         for old in self._before.values():
             for field_ in self.domain.classes[old.name].fields:
                 known = old.field(field_.name)
@@ -221,6 +221,27 @@ class _Draft:
                     yield AddField(domain, old.name, field_.name, format_type(field_.type), None)
                 elif known.type != field_.type:
                     yield WidenField(domain, old.name, field_.name, format_type(field_.type))
+
+    def _new_classes(self) -> Iterable[Class]:
+        """Return the new classes, each after those that it is made of.
+
+        That is not the order in which they were met: the second object of a list may have parts
+        that the first has not.
+        """
+        ordered: dict[str, Class] = {}
+
+        def place(name: str) -> None:
+            class_ = self.domain.classes.get(name)
+            if class_ is None or name in self._before or name in ordered:
+                return
+            for field_ in class_.fields:
+                for part in sorted(classes_in(field_.type)):
+                    place(part)
+            ordered[name] = class_
+
+        for name in self.domain.classes:
+            place(name)
+        return ordered.values()
 
     def _fit_new_class(
         self, name: str, data: Mapping[str, object], *, is_record: bool

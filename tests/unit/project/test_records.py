@@ -606,6 +606,14 @@ JSON = st.recursive(
 )
 
 
+def test_a_later_object_of_a_list_may_have_parts_that_the_first_has_not() -> None:
+    project = learned({"legs": [{}, {"seat": {"row": 1}}]})
+
+    assert annotations(project) == {"legs": "list[ThingLeg]"}
+    assert annotations(project, "ThingLeg") == {"seat": "ThingLegSeat | None"}
+    assert Project.from_files(render(project)) == project
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "date"]), JSON, max_size=3), max_size=5))
 def test_any_data_is_taken_as_a_whole_or_not_at_all(data: list[dict[str, Any]]) -> None:
