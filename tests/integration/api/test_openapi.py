@@ -35,6 +35,25 @@ def test_every_address_of_the_api_is_in_the_document() -> None:
     assert document["components"]["securitySchemes"]["ApiKey"]["scheme"] == "bearer"
 
 
+def test_every_write_takes_an_idempotency_key_and_a_query_does_not() -> None:
+    keyed = set()
+    for path, operations in generated()["paths"].items():
+        for method, operation in operations.items():
+            if any(item["name"] == "Idempotency-Key" for item in operation.get("parameters", [])):
+                keyed.add((method, path))
+                for status in ("409", "422"):
+                    assert "application/problem+json" in operation["responses"][status]["content"]
+
+    writes = {
+        (method, path)
+        for path, operations in generated()["paths"].items()
+        for method in operations
+        if method in {"post", "put", "patch", "delete"}
+    }
+    assert keyed == writes - {("post", "/v1/users/{user_id}/query/")}
+    assert len(keyed) == 8
+
+
 @pytest.mark.django_db
 def test_the_document_is_served_without_a_key() -> None:
     response = APIClient().get("/v1/openapi.json")

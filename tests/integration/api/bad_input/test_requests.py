@@ -176,6 +176,11 @@ def test_a_caller_that_nobody_knows(
         assert response["WWW-Authenticate"] == 'Bearer realm="uac"'
 
 
+@pytest.mark.parametrize("host", ["evil.example", "a b", "", "\x00"])
+def test_a_host_that_is_not_ours(api: APIClient, refused: Refused, host: str) -> None:
+    refused(api.post(ENTRIES, MESSAGE, HTTP_HOST=host), 400, "headers")
+
+
 def test_a_key_that_was_revoked(workspace: Workspace, refused: Refused) -> None:
     key, text = create_key(workspace, "a")
     ApiKey.objects.filter(pk=key.pk).update(revoked_at=timezone.now())
