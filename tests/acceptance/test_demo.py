@@ -54,6 +54,8 @@ def demo(
         [*program, "--port", str(PORT), "--data", str(folder), *arguments],
         cwd=CHECKOUT,
         env={**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock", **environment},
+        # As a shell in front of somebody starts it: one in the background ignores Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
