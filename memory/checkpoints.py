@@ -208,6 +208,15 @@ def _decide(user: MemoryUser, decisions: Sequence[Decision], checkpoint: Checkpo
     )
 
 
+def forget_bytecode(checkpoint: Checkpoint, image_digest: str) -> None:
+    """Delete what this image has compiled of the version's files."""
+    Bytecode.objects.filter(
+        user_id=checkpoint.user_id,
+        image_digest=image_digest,
+        source_hash__in=set(checkpoint.tree.values()),
+    ).delete()
+
+
 def _move_records(user: MemoryUser, checkpoint: Checkpoint, change: Change) -> None:
     RecordLocation.objects.bulk_create(
         RecordLocation(

@@ -80,9 +80,12 @@ def signal_done(run_id: uuid.UUID) -> None:
 def wait_done(run_id: uuid.UUID, seconds: float) -> None:
     """Wait until the run is signalled as done, for `seconds` at most, or until Redis fails."""
     try:
-        redis_client(math.ceil(seconds)).blpop([_done(run_id)], timeout=seconds)
+        signalled = redis_client(math.ceil(seconds)).blpop([_done(run_id)], timeout=seconds)
     except redis.RedisError as error:
         logger.warning("wait_failed", run=str(run_id), error=str(error))
+        return
+    if signalled:  # it wakes one; there may be others
+        signal_done(run_id)
 
 
 def _done(run_id: uuid.UUID) -> str:

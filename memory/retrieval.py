@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import F
+
 from memory import checkpoints
 from memory.models import Alert, MemoryUser
 from memory.models.alerts import AlertKind, AlertState
+from memory.models.runs import warning_of
 from memory.project import Outline, manifest_text
 from memory.project.parse import parse_state
 from memory.project.typed import encode
@@ -18,13 +21,27 @@ def outline(user: MemoryUser) -> Outline:
     return Outline.from_json(user.head.outline) if user.head else Outline()
 
 
-def manifest(user: MemoryUser) -> str:
+@dataclass(frozen=True)
+class Manifest:
+    """What the project knows as text, and what to know of the sandboxes behind it, if anything."""
+
+    text: str
+    warning: str | None
+
+
+def manifest(user: MemoryUser) -> Manifest:
     """Return the manifest with the open alerts, the gravest first."""
-    live = Alert.objects.filter(user=user, kind=AlertKind.FINDING).exclude(
-        state=AlertState.RESOLVED
+    live = (
+        Alert.objects.filter(user=user, kind=AlertKind.FINDING)
+        .exclude(state=AlertState.RESOLVED)
+        .annotate(runner=F("last_run__runner"))
     )
     ranked = sorted(live, key=lambda alert: (-alert.rank, alert.opened_at))
-    return manifest_text(outline(user), [(alert.severity, alert.message) for alert in ranked])
+    text = manifest_text(outline(user), [(alert.severity, alert.message) for alert in ranked])
+    runners = [alert.runner or "" for alert in ranked]
+    if user.head:
+        runners.append(user.head.verdict.get("runner", ""))
+    return Manifest(text, next(filter(None, map(warning_of, runners)), None))
 
 
 def schema(user: MemoryUser) -> dict[str, Any]:

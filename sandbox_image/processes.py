@@ -31,7 +31,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def out_of_memory_kills() -> int:
-    """How many processes the kernel has killed so far because a container's memory was used up.
+    """How many processes of this container the kernel has killed so far for lack of memory.
 
     Zero where there is no such limit, or nothing is said of it.
     """

@@ -23,7 +23,7 @@ from .errors import QUERY, describe
 from .evaluation import Evaluation, Instant
 from .loader import BadRequestError, Project, compile_source, to_bytecode
 from .processes import kill_descendants
-from .supervision import HostGoneError, Report, Supervisor
+from .supervision import HostGoneError, OutOfMemoryError, Report, Supervisor
 from .uac import protocol, testing
 
 # What user code may import, and what those modules import late: once confined, a process may not
@@ -106,7 +106,7 @@ def serve(requests: int, answers: int) -> None:
         send(answers, hello)
         while (request := protocol.read_frame(stream.read)) is not None:
             send(answers, {**runner.answer(request), "id": request.get("id")})
-    except (BrokenPipeError, HostGoneError, protocol.ProtocolError):
+    except (BrokenPipeError, HostGoneError, OutOfMemoryError, protocol.ProtocolError):
         return
 
 

@@ -34,6 +34,10 @@ class HostGoneError(Exception):
     """The host closed its end: there is nobody left to work for."""
 
 
+class OutOfMemoryError(Exception):
+    """The kernel killed a child that had not reached its own limit: the machine is short."""
+
+
 @dataclass
 class Report:
     """What came of a request's items, in their order, and what they consumed together."""
@@ -98,8 +102,9 @@ class Supervisor:
     ) -> Report:
         """The outcome of `work(item)` for every item, in order: {"item", "outcome", …}.
 
-        An item that takes its child along has the outcome of that. HostGoneError when the host
-        left meanwhile. A result that does not pass the check is no answer.
+        An item that takes its child along has the outcome of that. A result that does not pass
+        the check is no answer. Raises HostGoneError when the host left meanwhile, and
+        OutOfMemoryError when the kernel took a child for its memory.
         """
         report = Report(check)
         started = time.monotonic()
@@ -121,11 +126,6 @@ class Supervisor:
             report.results.append({**answer, "item": item})
         report.seconds = time.monotonic() - started
         return report
-
-    def _was_out_of_memory(self) -> bool:
-        """Whether the kernel has killed for lack of memory since this was asked last."""
-        before, self._out_of_memory_kills = self._out_of_memory_kills, out_of_memory_kills()
-        return self._out_of_memory_kills > before
 
     def _watch(
         self,
@@ -187,8 +187,8 @@ class Supervisor:
         if failed is not None:
             return failed
         if answer is None:
-            if os.WIFSIGNALED(status) and self._was_out_of_memory():
-                return failure("out_of_memory", "needed more memory than the sandbox has")
+            if os.WIFSIGNALED(status) and out_of_memory_kills() > self._out_of_memory_kills:
+                raise OutOfMemoryError
             return _ended_early(status, limits)
         if results.rest:
             return failure("protocol_error", "the child's answer: it wrote more than that")

@@ -1,5 +1,6 @@
 """Fixtures shared by all tests: a migrated database, seen with the privileges of the server."""
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -76,7 +77,21 @@ def cloned_database(blocker: DjangoDbBlocker) -> Iterator[str]:
         finally:
             connections.close_all()
             settings["NAME"] = template
-            _as_owner("DROP DATABASE {} WITH (FORCE)", name)
+            _drop(name)
+
+
+def _drop(database: str) -> None:
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            _as_owner("DROP DATABASE {} WITH (FORCE)", database)
+        except psycopg.errors.InsufficientPrivilege:
+            # The autovacuum is in it, which only a superuser can send away: it goes by itself.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return
 
 
 def _as_owner(statement: str, *names: str) -> None:

@@ -134,8 +134,8 @@ UAC_SANDBOX_RUNNER = env.str("UAC_SANDBOX_RUNNER", default="auto" if DEVELOPMENT
 # The image of the Docker sandboxes; by default that of this release, which
 # `python -m workers.sandbox.build` makes.
 UAC_SANDBOX_IMAGE = env.str("UAC_SANDBOX_IMAGE", default="")
-# Of one container, all told: a project that needs more ends as out_of_memory.
-UAC_SANDBOX_MEMORY_MIB = env.int("UAC_SANDBOX_MEMORY_MIB", default=512)
+# Of one container, all told. A bit less than half is what a project, or a query, may take.
+UAC_SANDBOX_MEMORY_MIB = env.int("UAC_SANDBOX_MEMORY_MIB", default=1024)
 # Requests that may wait for a result at one time, per web process; past it they answer 202.
 UAC_WAITING_REQUESTS = env.int("UAC_WAITING_REQUESTS", default=12)
 UAC_MAX_WAIT_SECONDS = env.float("UAC_MAX_WAIT_SECONDS", default=30.0)

@@ -1,15 +1,15 @@
 """The WSGI entry point. Refuses to start where the system checks find an error."""
 
-import io
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
 from django.core.wsgi import get_wsgi_application
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+    from _typeshed.wsgi import InputStream, StartResponse, WSGIEnvironment
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
 
@@ -21,13 +21,38 @@ refuse_unsafe_start()
 
 
 def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-    """Answer a request. A body that comes in chunks is given the length that it turns out to have.
+    """Answer a request. A body that comes in chunks, whose length nobody knows, is given one.
 
-    Django takes a body without a length for none, and would ignore what the client sent. Of one
-    that is too large a byte too much is read, so that it is refused for that.
+    Django takes a body without a length for none, and would ignore what the client sent. It is
+    given the length that is allowed, and read by whoever needs it: not before the caller is known.
     """
     if "chunked" in environ.get("HTTP_TRANSFER_ENCODING", "").lower():
-        body = environ["wsgi.input"].read(settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1)
-        environ["wsgi.input"] = io.BytesIO(body)
-        environ["CONTENT_LENGTH"] = str(len(body))
+        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        environ["wsgi.input"] = _Limited(environ["wsgi.input"], limit)
+        environ["CONTENT_LENGTH"] = str(limit)
     return _django(environ, start_response)
+
+
+class _Limited:
+    """A stream of at most so many bytes: RequestDataTooBig when it turns out to have more."""
+
+    def __init__(self, stream: "InputStream", limit: int) -> None:
+        self._stream = stream
+        self._left = limit
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return so many bytes, fewer at the end."""
+        return self._counted(self._stream.read(self._allowed(size)))
+
+    def readline(self, size: int = -1, /) -> bytes:
+        """Return a line, or so many bytes of it."""
+        return self._counted(self._stream.readline(self._allowed(size)))
+
+    def _allowed(self, size: int) -> int:
+        return self._left if size < 0 else min(size, self._left)
+
+    def _counted(self, data: bytes) -> bytes:
+        self._left -= len(data)
+        if not self._left and self._stream.read(1):
+            raise RequestDataTooBig
+        return data

@@ -15,7 +15,7 @@ from memory.models.runs import RunOutcome
 from memory.project import Outline
 from workers.errors import error_json, is_infrastructure, user_error_json
 from workers.projects import loaded
-from workers.sandbox.runner import ConstraintResult, FoundAlert, SandboxError
+from workers.sandbox.runner import ConstraintResult, FoundAlert, SandboxError, runner_name
 
 # Stands for the project where it did not load, so that no constraint could run.
 PROJECT = "project"
@@ -27,10 +27,9 @@ def execute(run: Run) -> None:
     """Run every constraint of the run's checkpoint, and bring the user's alerts in line."""
     assert run.checkpoint is not None
     started = time.monotonic()
-    runner = ""
+    runner = runner_name()
     try:
         with loaded(run.checkpoint) as sandbox:
-            runner = sandbox.runner_name
             ready = time.monotonic()
             ran = sandbox.run_constraints(now=run.instant, time_zone=run.user.time_zone)
     except SandboxError as error:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from memory import checkpoints
 from memory.models import Checkpoint
-from workers.sandbox.runner import Sandbox, image_digest, open_sandbox
+from workers.sandbox.runner import Sandbox, SandboxError, image_digest, open_sandbox
 
 
 @contextmanager
@@ -13,8 +13,21 @@ def loaded(checkpoint: Checkpoint) -> Iterator[Sandbox]:
     """Open a sandbox with this version resident in it; raises SandboxError."""
     bytecode = bytecode_of(checkpoint)
     with open_sandbox() as sandbox:
-        sandbox.load(bytecode=bytecode)
+        load(sandbox, checkpoint, bytecode)
         yield sandbox
+
+
+def load(sandbox: Sandbox, checkpoint: Checkpoint | None, bytecode: Mapping[str, str]) -> None:
+    """Load bytecode of which some was stored with a version; raises SandboxError.
+
+    What was stored and makes no sense to the sandbox is forgotten, and compiled anew the next time.
+    """
+    try:
+        sandbox.load(bytecode=bytecode)
+    except SandboxError as error:
+        if checkpoint is not None and error.outcome == "protocol_error":
+            checkpoints.forget_bytecode(checkpoint, sandbox.image_digest)
+        raise
 
 
 def bytecode_of(

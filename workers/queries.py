@@ -8,7 +8,7 @@ from memory.models.runs import RunOutcome
 from workers.checkpointing.policy import check_query
 from workers.errors import error_json
 from workers.projects import loaded
-from workers.sandbox.runner import SandboxError
+from workers.sandbox.runner import SandboxError, runner_name
 
 
 def execute(run: Run) -> None:
@@ -27,10 +27,9 @@ def execute(run: Run) -> None:
         return
 
     started = time.monotonic()
-    runner = ""
+    runner = runner_name()
     try:
         with loaded(run.checkpoint) as sandbox:
-            runner = sandbox.runner_name
             ready = time.monotonic()
             evaluation = sandbox.evaluate(code, now=run.instant, time_zone=run.user.time_zone)
     except SandboxError as error:

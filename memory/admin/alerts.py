@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from django.contrib import admin, messages
-from django.db.models import Case, IntegerField, QuerySet, Value, When
+from django.db.models import Case, F, IntegerField, QuerySet, Value, When
 from django.http import HttpRequest
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 
 from memory import alerts
 from memory.admin.base import ReadOnlyAdmin, link, link_to_entry
@@ -19,12 +19,14 @@ from memory.admin.display import (
     lines,
     record_name,
     sandbox,
+    sandbox_badge,
     shortened,
     source,
 )
 from memory.checkpoints import read_files
 from memory.models import Alert, AlertEvent, LogEntry
 from memory.models.alerts import AlertKind, AlertState, Severity
+from memory.models.runs import warning_of
 
 
 def _in_order(field: str, values: list[str]) -> Case:
@@ -107,6 +109,10 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     ]
     inlines = [AlertEventInline]
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Alert]:
+        """Tell of the run that found it last where that was."""
+        return super().get_queryset(request).annotate(runner=F("last_run__runner"))
+
     def actions_for(self, row: Alert) -> Collection[str]:
         """What is resolved is over."""
         if row.state == AlertState.RESOLVED:
@@ -120,11 +126,14 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="severity", ordering=BY_SEVERITY)
     def level(self, alert: Alert) -> str:
-        """Show how grave it is, and whether it concerns the constraint itself."""
-        grave = badge(alert.severity, alert.get_severity_display())
-        if alert.kind == AlertKind.FINDING:
-            return grave
-        return format_html("{} {}", grave, badge(alert.kind, alert.get_kind_display()))
+        """Show how grave it is, whether it is about the constraint, and how far to trust it."""
+        badges: list[str] = [badge(alert.severity, alert.get_severity_display())]
+        if alert.kind != AlertKind.FINDING:
+            badges.append(badge(alert.kind, alert.get_kind_display()))
+        runner = getattr(alert, "runner", "") or ""
+        if warning_of(runner):
+            badges.append(sandbox_badge(runner))
+        return format_html_join(" ", "{}", ((one,) for one in badges))
 
     @admin.display(description="state", ordering=BY_STATE)
     def standing(self, alert: Alert) -> str:

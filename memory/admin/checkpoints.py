@@ -28,6 +28,7 @@ from memory.admin.display import (
     inline,
     lines,
     sandbox,
+    sandbox_badge,
     source,
 )
 from memory.admin.edits import edit_title, show_edits
@@ -41,7 +42,15 @@ _MAX_SOURCE = 400_000
 class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     """Accepted versions: what changed, from which entries, and what the gate checked."""
 
-    list_display = ["version_name", "user_link", "came_from", "changes", "seen", "created_at"]
+    list_display = [
+        "version_name",
+        "user_link",
+        "came_from",
+        "changes",
+        "seen",
+        "kind_of_sandbox",
+        "created_at",
+    ]
     list_filter = ["origin", ("created_at", admin.DateFieldListFilter), "user__workspace"]
     list_select_related = ["user"]
     search_fields = ["user__user_id"]
@@ -146,6 +155,11 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
             if f"files_{verb}" in counts
         )
         return f"files: {files or NOTHING}; {durations(checkpoint.verdict.get('timings', {}))}"
+
+    @admin.display(description="in")
+    def kind_of_sandbox(self, checkpoint: Checkpoint) -> str:
+        """Name the kind of sandbox that the gate used in a word."""
+        return sandbox_badge(checkpoint.verdict.get("runner", ""))
 
     @admin.display(description="checked in")
     def checked_in(self, checkpoint: Checkpoint) -> str:

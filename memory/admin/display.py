@@ -109,6 +109,11 @@ def sandbox(runner: str) -> SafeString | str:
     return format_html("{} {}", badge("warning", "development"), warning)
 
 
+def sandbox_badge(runner: str) -> SafeString | str:
+    """Return the kind of sandbox in a word, as lists show it."""
+    return badge("warning", "development") if warning_of(runner) else runner or NOTHING
+
+
 def preformatted(text: str) -> SafeString | str:
     """Return text in a block that keeps its lines."""
     if not text:

@@ -24,6 +24,7 @@ from memory.admin.display import (
     pretty,
     problem,
     sandbox,
+    sandbox_badge,
     shortened,
     source,
 )
@@ -36,7 +37,16 @@ from memory.models.runs import RunKind, RunStatus
 class RunAdmin(ReadOnlyAdmin[Run]):
     """Every execution: why, on what, how it ended, and what it said."""
 
-    list_display = ["name", "user_link", "came_to", "why", "checkpoint_link", "took", "queued_at"]
+    list_display = [
+        "name",
+        "user_link",
+        "came_to",
+        "why",
+        "checkpoint_link",
+        "took",
+        "kind_of_sandbox",
+        "queued_at",
+    ]
     list_filter = [
         "kind",
         "status",
@@ -129,6 +139,11 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         """Say how long the execution took."""
         seconds = run.timings.get("total")
         return NOTHING if seconds is None else f"{seconds:.2f} s"
+
+    @admin.display(description="in", ordering="runner")
+    def kind_of_sandbox(self, run: Run) -> str:
+        """Name the kind of sandbox in a word."""
+        return sandbox_badge(run.runner)
 
     @admin.display(description="ran in")
     def ran_in(self, run: Run) -> str:

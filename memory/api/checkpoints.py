@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from memory import checkpoints, runs
 from memory.api import idempotency, waiting
 from memory.api.runs import RunSerializer, status_of
-from memory.api.serializers import StrictSerializer
+from memory.api.serializers import MAX_NAMED, StrictSerializer
 from memory.api.users import UserScopedView
 from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger, warning_of
@@ -30,14 +30,29 @@ class CheckpointSerializer(serializers.ModelSerializer[Checkpoint]):
         source="parent.version", default=None, allow_null=True
     )
     accepted_checks = serializers.SerializerMethodField(help_text="What the gate checked.")
+    warning = serializers.SerializerMethodField(
+        help_text="What to know of the sandbox of the gate, if anything."
+    )
 
     class Meta:
         model = Checkpoint
-        fields = ["version", "parent", "origin", "seen_seq", "created_at", "accepted_checks"]
+        fields = [
+            "version",
+            "parent",
+            "origin",
+            "seen_seq",
+            "created_at",
+            "accepted_checks",
+            "warning",
+        ]
 
     def get_accepted_checks(self, checkpoint: Checkpoint) -> list[str]:
         """Name the gate's checks that this version passed."""
         return [check["name"] for check in checkpoint.verdict.get("checks", [])]
+
+    def get_warning(self, checkpoint: Checkpoint) -> str | None:
+        """Warn of a sandbox that is for development."""
+        return warning_of(checkpoint.verdict.get("runner", ""))
 
 
 class CheckpointDetailSerializer(CheckpointSerializer):
@@ -67,6 +82,8 @@ class ProposalSerializer(StrictSerializer):
                 edit_from_json(edit)
             except EditError as error:
                 errors.append(f"edits[{index}]: {error}")
+            if len(errors) == MAX_NAMED:
+                break
         if errors:
             raise serializers.ValidationError(errors)
         return edits
@@ -104,6 +121,7 @@ class FileSerializer(serializers.Serializer[Any]):
 class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
     """The accepted versions, newest first; or propose the next one."""
 
+    parameters = {"POST": ["wait"]}
     serializer_class = CheckpointSerializer
     ordering = ["-version"]
 

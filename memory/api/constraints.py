@@ -39,9 +39,9 @@ class NewConstraintSerializer(StrictSerializer):
     """A constraint and the tests that show it speak and be silent."""
 
     source = serializers.CharField(  # type: ignore[assignment]
-        max_length=MAX_SOURCE, trim_whitespace=False
+        max_length=MAX_SOURCE
     )
-    tests = serializers.CharField(max_length=MAX_SOURCE, trim_whitespace=False)
+    tests = serializers.CharField(max_length=MAX_SOURCE)
     sources = serializers.ListField(
         child=serializers.IntegerField(min_value=1),
         default=list,
@@ -61,6 +61,8 @@ class Constraints(UserScopedView):
 
 class Constraint(UserScopedView):
     """One constraint."""
+
+    parameters = {"PUT": ["wait"], "DELETE": ["wait"]}
 
     @extend_schema(responses=ConstraintDetailSerializer)
     def get(self, request: Request, user_id: str, name: str) -> Response:

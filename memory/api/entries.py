@@ -1,5 +1,6 @@
 """`/v1/users/{user_id}/entries/`: append to the log, and read it."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,12 @@ from memory.api import idempotency, waiting
 from memory.api.authentication import principal_of
 from memory.api.errors import Unprocessable
 from memory.api.filters import WholeNumberFilter
-from memory.api.serializers import ObjectField, StrictSerializer, unknown_fields
+from memory.api.serializers import (
+    MAX_NAMED,
+    ObjectField,
+    StrictSerializer,
+    unknown_fields,
+)
 from memory.api.users import UserScopedView
 from memory.models import EntryOutcome, LogEntry
 from memory.models.log import EntryKind, Outcome
@@ -56,7 +62,7 @@ class NewEntrySerializer(StrictSerializer):
         help_text="When it was true or said; UTC without an offset; default now.",
         error_messages=dict.fromkeys(("invalid", "overflow"), IMPOSSIBLE_TIME),
     )
-    content = serializers.CharField(required=False, max_length=MAX_TEXT, trim_whitespace=False)
+    content = serializers.CharField(required=False, max_length=MAX_TEXT)
     role = serializers.CharField(required=False, max_length=32)
     speaker = serializers.CharField(required=False, max_length=200)
     agent_id = serializers.CharField(required=False, max_length=200)
@@ -207,6 +213,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
     """Append entries, or read the log in its order."""
 
     serializer_class = EntrySerializer
+    parameters = {"POST": ["wait"]}
     filterset_class = EntryFilter
     ordering = ["seq"]
 
@@ -289,12 +296,12 @@ def read_drafts(body: Any) -> list[log.Draft]:
                 {"entries": [f"Send {MAX_ENTRIES} entries at most; these are {len(entries)}."]}
             )
         many = [NewEntrySerializer(data=entry) for entry in entries]
-        errors = {
-            str(index): serializer.errors
+        wrong = (
+            (str(index), serializer.errors)
             for index, serializer in enumerate(many)
             if not serializer.is_valid()
-        }
-        if errors:
+        )
+        if errors := dict(itertools.islice(wrong, MAX_NAMED)):
             raise serializers.ValidationError({"entries": errors})
         return [serializer.draft() for serializer in many]
     one = NewEntrySerializer(data=body)

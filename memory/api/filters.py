@@ -1,5 +1,6 @@
 """Lists are narrowed by query parameters, of which a misspelt one must not vanish silently."""
 
+from collections.abc import Collection
 from typing import Any
 
 import django_filters
@@ -17,6 +18,13 @@ from memory.api.serializers import MAX_NAMED
 _PAGING = (Pagination.cursor_query_param, Pagination.page_size_query_param)
 
 
+def refuse_unknown(given: Collection[str], known: Collection[str]) -> None:
+    """Raise ValidationError that names each query parameter that nobody reads."""
+    if unknown := sorted(set(given) - set(known)):
+        message = f"Unknown parameter; this address has {', '.join(known) or 'none'}."
+        raise ValidationError({name[:100]: [message] for name in unknown[:MAX_NAMED]})
+
+
 class StrictFilterBackend(DjangoFilterBackend):
     """Filters a list, and refuses parameters that the list does not have."""
 
@@ -28,9 +36,8 @@ class StrictFilterBackend(DjangoFilterBackend):
         known = [*(filterset_class.base_filters if filterset_class else ()), *_PAGING]
         # Of a single object there is nothing to narrow.
         is_list = isinstance(view, ListModelMixin)
-        if is_list and (unknown := sorted(set(request.GET) - set(known))):
-            message = f"Unknown parameter; this list has: {', '.join(known)}."
-            raise ValidationError({name[:100]: [message] for name in unknown[:MAX_NAMED]})
+        if is_list:
+            refuse_unknown(request.GET, known)
         return super().filter_queryset(request, queryset, view)
 
 

@@ -17,6 +17,9 @@ class ManifestSerializer(serializers.Serializer[Any]):
 
     version = serializers.IntegerField(allow_null=True)
     text = serializers.CharField()
+    warning = serializers.CharField(
+        allow_null=True, help_text="What to know of the sandboxes behind it, if anything."
+    )
 
 
 class StateSerializer(serializers.Serializer[Any]):
@@ -42,8 +45,13 @@ class Manifest(UserScopedView):
     def get(self, request: Request, user_id: str) -> Response:
         """Return the manifest as text."""
         user = self.memory_user()
+        manifest = retrieval.manifest(user)
         return Response(
-            {"version": user.head.version if user.head else None, "text": retrieval.manifest(user)}
+            {
+                "version": user.head.version if user.head else None,
+                "text": manifest.text,
+                "warning": manifest.warning,
+            }
         )
 
 
@@ -64,6 +72,8 @@ class State(UserScopedView):
 
 class Collection(UserScopedView):
     """The records of one collection, or the one record of a singleton."""
+
+    parameters = {"GET": ["page"]}
 
     @extend_schema(
         operation_id="users_state_records",

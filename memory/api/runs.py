@@ -122,7 +122,7 @@ class OneRun(generics.RetrieveAPIView[Run]):
 class QuerySerializer(StrictSerializer):
     """Python over the user's state: an expression, or statements whose last is an expression."""
 
-    code = serializers.CharField(max_length=MAX_CODE, trim_whitespace=False)
+    code = serializers.CharField(max_length=MAX_CODE)
 
 
 class AnswerSerializer(serializers.Serializer[Any]):
@@ -146,6 +146,7 @@ class AnswerSerializer(serializers.Serializer[Any]):
 class Query(UserScopedView):
     """Ask the state a question in Python."""
 
+    parameters = {"POST": ["wait"]}
     reads_only = True
 
     @extend_schema(

@@ -1,6 +1,6 @@
 """`/v1/users/`: the people remembered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from django.core.exceptions import ValidationError as ModelValidationError
@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 from django.http import Http404
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import generics, serializers, status
+from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -16,6 +17,7 @@ from memory import log
 from memory.api import idempotency
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict
+from memory.api.filters import refuse_unknown
 from memory.api.serializers import ObjectField, StrictSerializer
 from memory.models import MemoryUser
 from memory.models.users import USER_ID_PATTERN, USER_ID_RULE, validate_time_zone
@@ -29,6 +31,17 @@ def with_head(users: QuerySet[MemoryUser]) -> QuerySet[MemoryUser]:
 
 class UserScopedView(APIView):
     """A view under `/v1/users/{user_id}/`."""
+
+    # Method → the query parameters that it reads. Those of lists are their filters'.
+    parameters: Mapping[str, Collection[str]] = {}
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Refuse parameters that nobody reads: a misspelt one must not vanish silently."""
+        super().initial(request, *args, **kwargs)
+        method = str(request.method)
+        if method == "GET" and isinstance(self, ListModelMixin):
+            return
+        refuse_unknown(request.query_params, self.parameters.get(method, ()))
 
     def memory_user(self) -> MemoryUser:
         """Return the addressed user of the caller's workspace; raises Http404."""

@@ -18,6 +18,7 @@ from rest_framework.request import Request
 
 from memory import hints
 from memory.models import Run
+from memory.models.runs import RunStatus
 
 WAIT = OpenApiParameter(
     "wait", float, description="Seconds to wait for the result before answering 202."
@@ -46,11 +47,17 @@ def seconds(request: Request, default: float) -> float:
 
 def for_run(run: Run, limit: float) -> Run:
     """Wait until the run is done, for `limit` seconds at most, and return it as it is then."""
-    with _slot() as admitted:
-        if admitted and limit > 0:
-            hints.wait_done(run.pk, limit)
+    if limit > 0 and not _is_done(run):
+        with _slot() as admitted:
+            if admitted:
+                hints.wait_done(run.pk, limit)
     run.refresh_from_db()
     return run
+
+
+def _is_done(run: Run) -> bool:
+    """Ask the database: a run of an earlier request may be over for long."""
+    return Run.objects.filter(pk=run.pk, status=RunStatus.DONE).exists()
 
 
 def until(settled: Callable[[], bool], limit: float) -> None:

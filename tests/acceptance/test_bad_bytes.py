@@ -3,6 +3,7 @@
 import json
 import socket
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -155,6 +156,25 @@ def test_a_body_that_comes_in_chunks_and_does_not_end(person: Person) -> None:
     assert answer.status == 413
     assert "8388608 bytes" in answer.problem["detail"]
     assert logged(person) == 0
+
+
+def test_a_stranger_is_not_listened_to(person: Person) -> None:
+    """More of them than the server has threads, each in the middle of a body that never ends."""
+    address = urlsplit(person.client.base_url)
+    head = (
+        f"POST /v1/users/{person.user_id}/entries/ HTTP/1.1\r\nHost: {address.netloc}\r\n"
+        "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
+    )
+    with ExitStack() as stack:
+        strangers = [
+            stack.enter_context(socket.create_connection((address.hostname, address.port), 60))
+            for _ in range(40)
+        ]
+        for one in strangers:
+            one.sendall(head.encode())
+        assert logged(person) == 0  # somebody with a key is answered meanwhile
+        for one in strangers:
+            assert one.recv(12) == b"HTTP/1.1 401"
 
 
 def test_a_body_that_ends_too_soon(person: Person) -> None:

@@ -82,7 +82,7 @@ def _tell(system: System, screen: Screen) -> list[str]:
         f"    {system.base_url}/v1/users/{person.USER_ID}/manifest/"
     )
     screen.line("")
-    if story.warnings:
+    if story.runners != {"docker"}:
         screen.line("WARNING: constraints and queries ran in the process runner. It is for")
         screen.line("development on your own machine: it does not keep untrusted code in. Where a")
         screen.line("Docker engine answers, they run in containers; in production nowhere else.")

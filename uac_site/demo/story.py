@@ -21,8 +21,8 @@ _USER = f"users/{person.USER_ID}/"
 class Story:
     """The telling of it: `check` raises if a process of the server has died meanwhile.
 
-    `problems` collects what did not come out as it should, `warnings` what the server
-    said of its sandboxes beside each result.
+    `problems` collects what did not come out as it should, `runners` the kinds of sandboxes that
+    the questions were answered in.
     """
 
     client: Client
@@ -30,7 +30,7 @@ class Story:
     check: Callable[[], None]
     loaded_on: datetime.date
     problems: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    runners: set[str] = field(default_factory=set)
 
     def tell(self) -> None:
         """Load the person, unless it was done before, and show what came of it."""
@@ -213,6 +213,7 @@ class Story:
                 expect=(200, 202, 422),
             )
             value = answer.get("value")
+            self.runners.add(str(answer.get("runner")))
             if answer.get("outcome") != "ok":
                 self._problem(f"no answer to {question.text!r}: {answer}")
             elif value != question.answer:
@@ -255,7 +256,6 @@ class Story:
     def _warn(self, result: dict[str, Any]) -> None:
         """Print what the server says of the sandbox of a result, if anything."""
         if warning := result.get("warning"):
-            self.warnings.append(warning)
             self.screen.line(f"  WARNING        {warning}")
 
     def _problem(self, text: str) -> None:

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 
 from uac_site.embedded.process import ProcessFailed
 from workers.sandbox.build import ImageNotBuilt, ensure_image
-
-AUTO = "auto"
+from workers.sandbox.runner import AUTO
 
 
 def prepare_sandboxes(environment: Mapping[str, str], report: Callable[[str], None]) -> None:
@@ -15,9 +14,13 @@ def prepare_sandboxes(environment: Mapping[str, str], report: Callable[[str], No
     `environment` is the workers'. Where it leaves the choice, no engine is no error: the workers
     then use the process runner. Where it insists on Docker, ProcessFailed is raised.
     """
-    chosen = {**os.environ, **environment}.get("UAC_SANDBOX_RUNNER", AUTO)
+    variables = {**os.environ, **environment}
+    chosen = variables.get("UAC_SANDBOX_RUNNER", AUTO)
     if chosen not in (AUTO, "docker"):
         report(f"sandboxes: the {chosen} runner, as UAC_SANDBOX_RUNNER says")
+        return
+    if image := variables.get("UAC_SANDBOX_IMAGE"):
+        report(f"sandboxes: Docker containers of {image}, as UAC_SANDBOX_IMAGE says")
         return
     try:
         report(f"sandboxes: Docker containers of {ensure_image(say=report)}")

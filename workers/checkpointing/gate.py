@@ -21,7 +21,7 @@ from memory.project.parse import parse_state
 from memory.project.typed import encode
 from workers.checkpointing.policy import check_policy
 from workers.errors import error_json, is_infrastructure, user_error_json
-from workers.projects import bytecode_of, loaded
+from workers.projects import bytecode_of, load, loaded
 from workers.sandbox.runner import ConstraintRun, Sandbox, SandboxError, open_sandbox
 
 # Two interpreters that order their sets and hash their strings differently must agree.
@@ -201,7 +201,7 @@ def _execute(
         sandboxes = []
         for seed in HASH_SEEDS if judge_code else HASH_SEEDS[:1]:
             sandbox = stack.enter_context(open_sandbox(hash_seed=seed))
-            sandbox.load(bytecode=bytecode)
+            load(sandbox, parent, bytecode)
             sandboxes.append(sandbox)
         verdict.timings["load"] = time.monotonic() - compiled
         verdict.checks.append(Check("execution", list(_state(sandboxes[0], change))))

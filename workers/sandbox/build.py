@@ -1,4 +1,4 @@
-"""Builds the image of the Docker sandboxes: `python -m workers.sandbox.build [--base IMAGE]`.
+"""Builds the image of the Docker sandboxes, as `python -m workers.sandbox.build [--base IMAGE]`.
 
 The image is `sandbox_image/Dockerfile` on a base with Python. Where the engine neither has the
 Dockerfile's own base nor can pull it, a base is put together from the packages of this Debian or
@@ -18,9 +18,8 @@ from typing import TextIO
 import docker
 from docker.errors import APIError, BuildError, DockerException, ImageNotFound
 
-from workers.sandbox.image import SOURCES, sources_digest
+from workers.sandbox.image import SOURCES, default_image
 
-REPOSITORY = "uac-sandbox"
 BASE_TAG = "uac-python:debian"
 ENGINE_SECONDS = 300
 
@@ -29,22 +28,22 @@ class ImageNotBuilt(Exception):
     """The image could not be built; the message says why and what to do."""
 
 
-def default_image() -> str:
-    """Return the name of the image of this release: its tag is the digest of what it is made of."""
-    return f"{REPOSITORY}:{sources_digest()[:16]}"
-
-
-def ensure_image(base: str | None = None, *, say: Callable[[str], None] = lambda line: None) -> str:
+def ensure_image(
+    base: str | None = None,
+    *,
+    renew: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> str:
     """Build the image of this release, unless the engine has it, and return its name.
 
-    `base` is an image with Python 3.11 or newer (default: see the module); with one named, it is
-    built in any case, since what is there may be of another. Raises ImageNotBuilt.
+    `base` is an image with Python 3.11 or newer (default: see the module). With one named, or with
+    `renew`, it is built in any case, on the newest base there is. Raises ImageNotBuilt.
     """
     name = default_image()
     try:
         client = docker.from_env(timeout=ENGINE_SECONDS)
         try:
-            if base is not None or not _has(client, name):
+            if renew or base is not None or not _has(client, name):
                 base = base or _available_base(client) or _base_of_packages(client, say)
                 say(f"building {name} on {base}")
                 client.images.build(
@@ -74,15 +73,14 @@ def _has(client: docker.DockerClient, image: str) -> bool:
 
 
 def _available_base(client: docker.DockerClient) -> str | None:
-    """The Dockerfile's own base, if the engine has it or can pull it."""
+    """The Dockerfile's own base, as new as it can be pulled, or as the engine has it."""
     found = re.search(r"^ARG BASE=(\S+)$", (SOURCES / "Dockerfile").read_text(), re.MULTILINE)
     assert found is not None
     base = found[1]
-    if not _has(client, base):
-        try:
-            client.images.pull(base)
-        except APIError:
-            return None
+    try:
+        client.images.pull(base)
+    except APIError:
+        return base if _has(client, base) else None
     return base
 
 
@@ -169,7 +167,7 @@ def main() -> int:
     parser.add_argument("--base", help="an image with Python 3.11 or newer")
     arguments = parser.parse_args()
     try:
-        name = ensure_image(arguments.base, say=lambda line: _write(sys.stderr, line))
+        name = ensure_image(arguments.base, renew=True, say=lambda line: _write(sys.stderr, line))
     except ImageNotBuilt as error:
         _write(sys.stderr, f"The sandbox's image was not built: {error}")
         return 1

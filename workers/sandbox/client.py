@@ -59,10 +59,6 @@ class Channel(Protocol):
         """So many bytes, fewer only at the end of the stream; TimeoutError past the deadline."""
         ...
 
-    def out_of_memory(self) -> bool:
-        """Asked when the stream has ended: whether too little memory was the reason."""
-        ...
-
     def close(self) -> None:
         """Destroy the sandbox with everything in it; may be called again."""
         ...
@@ -72,12 +68,22 @@ class ChannelSandbox:
     """A Sandbox over a channel. The deadlines of a channel are on the monotonic clock."""
 
     def __init__(
-        self, channel: Channel, *, runner_name: str, image_digest: str, hash_seed: int
+        self,
+        channel: Channel,
+        *,
+        runner_name: str,
+        image_digest: str,
+        hash_seed: int,
+        memory_bytes: int | None = None,
     ) -> None:
-        """Wait for the runner's hello; SandboxError if it does not come or is not ours."""
+        """Wait for the runner's hello; SandboxError if it does not come or is not ours.
+
+        No request is given more memory than `memory_bytes`, whatever its limits say.
+        """
         self.runner_name = runner_name
         self.image_digest = image_digest
         self._channel = channel
+        self._memory_bytes = memory_bytes
         self._alive = True
         self._id = 0
         self.hello = self._exchange(None, START_SECONDS, HELLO_BYTES)
@@ -228,6 +234,8 @@ class ChannelSandbox:
     ) -> dict[str, Any]:
         """Ask, and return the answer if its outcome is ok; else SandboxError."""
         self._id += 1
+        if self._memory_bytes is not None and limits.memory_bytes > self._memory_bytes:
+            limits = dataclasses.replace(limits, memory_bytes=self._memory_bytes)
         answer = self._exchange(
             {
                 "id": self._id,
@@ -248,9 +256,10 @@ class ChannelSandbox:
                 raise ProtocolError("no outcome")
             usage = _usage(answer) if "stdout" in answer else None
             error = _error(answer.get("error"))
-        # No user code loops while it is compiled or loaded: the machine is slow.
-        slow = outcome == "timeout" and operation in ("compile", "load")
-        raise SandboxError(outcome, message, error, usage, infrastructure=slow)
+        # No user code loops while it is compiled or loaded: the machine is slow. And what makes no
+        # sense to the runner before any user code had a say was not written by one.
+        ours = operation in ("compile", "load") and outcome in ("timeout", "protocol_error")
+        raise SandboxError(outcome, message, error, usage, infrastructure=ours)
 
     def _exchange(
         self, request: dict[str, Any] | None, seconds: float, max_bytes: int
@@ -276,10 +285,12 @@ class ChannelSandbox:
             message = protocol.read_frame(
                 lambda count: self._channel.receive(count, deadline), max_bytes, MAX_VALUES
             )
+        except protocol.TooManyValuesError as error:
+            raise SandboxError("result_limit", f"the answer has {error}: ask for less") from None
         except TimeoutError:
             raise self._broken("timeout", f"no answer within {seconds:g} s") from None
         except EOFError:
-            raise self._ended("the sandbox ended") from None
+            raise self._broken("killed", "the sandbox ended") from None
         except ProtocolError as error:
             raise self._broken("protocol_error", str(error)) from None
         except OSError as error:
@@ -289,14 +300,8 @@ class ChannelSandbox:
             self._break()
             raise
         if message is None:
-            raise self._ended("the sandbox ended without an answer")
+            raise self._broken("killed", "the sandbox ended without an answer")
         return message
-
-    def _ended(self, message: str) -> SandboxError:
-        if not self._channel.out_of_memory():
-            return self._broken("killed", message)
-        self._break()
-        return SandboxError("out_of_memory", "needed more memory than the sandbox has")
 
     def _break(self) -> None:
         self._alive = False

@@ -26,8 +26,8 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.types import LogConfig, Ulimit
 from requests.exceptions import RequestException
 
-from workers.sandbox.build import default_image
 from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.image import default_image
 from workers.sandbox.runner import MEBIBYTE, Sandbox, SandboxError
 
 logger = structlog.get_logger(__name__)
@@ -41,6 +41,8 @@ LONGEST_START_SECONDS = 60
 # Of the runner itself, which only loading makes work. A loop in what is loaded ends by it even if
 # its worker was killed; what user code is forked for counts anew, and has less.
 LIFETIME_CPU_SECONDS = 120
+# Of a container's memory: for the kernel's own needs.
+RESERVED_MIB = 32
 READ_BYTES = 1024 * 1024
 LAST_WORDS_BYTES = 4096
 # Within the 65,536 ids that an engine with user namespaces, or without root, gives a container.
@@ -93,7 +95,11 @@ def open_sandbox(*, hash_seed: int = 0) -> Iterator[Sandbox]:
         try:
             channel.start()
             sandbox = ChannelSandbox(
-                channel, runner_name="docker", image_digest=_digest_of(image), hash_seed=hash_seed
+                channel,
+                runner_name="docker",
+                image_digest=_digest_of(image),
+                hash_seed=hash_seed,
+                memory_bytes=memory_of_a_process(),
             )
             confinement = {name: sandbox.hello.get(name) for name in CONFINED}
             if confinement != CONFINED:
@@ -120,9 +126,10 @@ def image_digest() -> str:
 
 
 def unavailable() -> str | None:
-    """Return why sandboxes cannot be opened here, None if they can: for a look beforehand."""
+    """Return why sandboxes cannot be opened here, None if they can: it tries."""
     try:
-        image_digest()
+        with open_sandbox():
+            pass
     except SandboxError as error:
         return error.message
     return None
@@ -140,8 +147,12 @@ def reap() -> int:
         leftovers = [one["Id"] for one in found if _is_leftover(one, now=time.time())]
         for container in leftovers:
             logger.warning("sandbox_reaped", container=container[:12])
-            with contextlib.suppress(NotFound):
+            try:
                 engine.api.remove_container(container, force=True, v=True)
+            except NotFound:
+                continue
+            except APIError as error:  # the others must not wait for it
+                logger.warning("sandbox_not_removed", container=container[:12], error=str(error))
     return len(leftovers)
 
 
@@ -183,13 +194,21 @@ class ContainerChannel:
         with _engine_errors():
             engine = _engine().api
             config = container_config(self._image, self._hash_seed)
-            self._container = engine.create_container_from_config(config)["Id"]  # type: ignore[no-untyped-call]
+            created = engine.create_container_from_config(config)  # type: ignore[no-untyped-call]
+            self._container = created["Id"]
+            if created.get("Warnings"):  # a limit that it cannot set is no more than that to it
+                raise SandboxError(
+                    "killed",
+                    f"the Docker engine does not confine as it should: {created['Warnings']}",
+                    infrastructure=True,
+                )
             # Before the start: nothing that it says is missed.
             stream = engine.attach_socket(
                 self._container, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
             )
             self._stream = cast("socket.SocketIO", stream)
-            self._socket = self._stream._sock  # type: ignore[attr-defined]
+            # Over TLS it is the socket itself.
+            self._socket = getattr(stream, "_sock", stream)
             engine.start(self._container)
 
     def send(self, data: bytes, deadline: float) -> None:
@@ -211,15 +230,6 @@ class ContainerChannel:
                 break
             self._frames.feed(data)
         return self._frames.take(count)
-
-    def out_of_memory(self) -> bool:
-        """Whether the container ended because it took more memory than it may."""
-        with contextlib.suppress(DockerException, RequestException):
-            engine = _engine().api
-            # The stream ends a moment before the engine has taken note of why.
-            engine.wait(self.container, timeout=ENGINE_SECONDS)
-            return bool(engine.inspect_container(self.container)["State"]["OOMKilled"])
-        return False
 
     def close(self) -> None:
         """Remove the container; may be called again."""
@@ -290,6 +300,16 @@ class _Frames:
         taken = bytes(self.output[:count])
         del self.output[:count]
         return taken
+
+
+def memory_of_a_process() -> int:
+    """How much memory one process of a container may take, in bytes.
+
+    Beside it there is the one that it was forked from, which may have as much. With less than half
+    for each, it is always Python that notices the end of it, as MemoryError, and the container is
+    killed for lack of memory only where the machine has none: which is nobody's fault.
+    """
+    return int(settings.UAC_SANDBOX_MEMORY_MIB - RESERVED_MIB) * MEBIBYTE // 2
 
 
 def container_config(image: str, hash_seed: int) -> dict[str, Any]:

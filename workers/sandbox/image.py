@@ -19,3 +19,8 @@ def sources_digest() -> str:
             digest.update(path.relative_to(SOURCES).as_posix().encode() + b"\0")
             digest.update(path.read_bytes() + b"\0")
     return digest.hexdigest()
+
+
+def default_image() -> str:
+    """Return the name of the image of this release: its tag is the digest of its own files."""
+    return f"uac-sandbox:{sources_digest()[:16]}"

@@ -132,10 +132,6 @@ class ProcessChannel:
             received += data
         return bytes(received)
 
-    def out_of_memory(self) -> bool:
-        """No: a process has no memory of its own to run out of as a whole."""
-        return False
-
     def close(self) -> None:
         """Destroy the sandbox; may be called again."""
         if self._closed:

@@ -8,6 +8,7 @@ of the runner that the setting UAC_SANDBOX_RUNNER names.
 
 import datetime
 import functools
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -310,7 +311,13 @@ def reap() -> int:
 def runner_name() -> str:
     """Return "docker" or "process": the setting, or what "auto" finds here."""
     name = str(settings.UAC_SANDBOX_RUNNER)
-    return _found_runner() if name == AUTO else name
+    if name != AUTO:
+        return name
+    with _finding:
+        return _found_runner()
+
+
+_finding = threading.Lock()
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from django.db import connection
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import idempotency
+from memory import hints, idempotency
 from memory.models import Alert, Checkpoint, IdempotencyKey, LogEntry, MemoryUser, Run, Workspace
 from memory.workspaces import create_key
 from tests.integration.alerts.test_life import finding, record, run_finds
@@ -50,6 +50,26 @@ class TestReplay:
         assert first.status_code == 202
         assert same(first, again)
         assert LogEntry.objects.count() == 3
+
+    def test_of_a_proposal_that_is_decided_waits_for_nothing(
+        self,
+        api: APIClient,
+        user: MemoryUser,
+        work: Callable[[], None],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        body = {"source": "def check(today): return []", "tests": "def test(): pass"}
+        path = "/v1/users/ada/constraints/rule/"
+        first = api.put(f"{path}?wait=0", body, **KEY)
+        assert first.status_code == 202
+        work()
+
+        monkeypatch.setattr(hints, "wait_done", lambda *_: pytest.fail("it waits"))
+        again = api.put(f"{path}?wait=20", body, **KEY)
+
+        assert again[REPLAYED] == "true"
+        assert str(again.data["id"]) == first.data["id"]
+        assert again.status_code in (200, 422)
 
     def test_after_a_lost_answer_shows_how_far_the_same_entries_have_come(
         self, api: APIClient, user: MemoryUser, work: Callable[[], None]

@@ -7,6 +7,8 @@ import pytest
 from rest_framework.test import APIClient
 
 from memory.models import MemoryUser, Run
+from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.runner import SandboxError
 
 pytestmark = pytest.mark.django_db
 
@@ -53,6 +55,9 @@ def results(
             "alert": api.get(f"/v1/alerts/{alert['id']}/").data,
             "listed alert": alert,
             "listed run": api.get("/v1/users/ada/runs/?kind=constraints").data["results"][0],
+            "manifest": api.get("/v1/users/ada/manifest/").data,
+            "listed version": api.get("/v1/users/ada/checkpoints/").data["results"][0],
+            "version": api.get("/v1/users/ada/checkpoints/1/").data,
         }
 
     return look
@@ -66,5 +71,26 @@ def test_of_a_process_every_result_warns(results: Callable[[], dict[str, Any]]) 
 def test_of_a_container_none_does(results: Callable[[], dict[str, Any]]) -> None:
     assert Run.objects.update(runner="docker") >= 3
 
-    for name, result in results().items():
+    of_runs = {name: result for name, result in results().items() if "version" not in name}
+    del of_runs["manifest"]  # which is of a version, too
+    assert len(of_runs) == 5
+    for name, result in of_runs.items():
         assert result["warning"] is None, name
+
+
+def test_a_run_that_did_not_even_load_says_so_too(
+    api: APIClient, user: MemoryUser, work: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.post("/v1/users/ada/entries/", TRIP)
+    work()
+
+    def too_large(*arguments: object, **options: object) -> None:
+        raise SandboxError("out_of_memory", "the project needs more memory")
+
+    monkeypatch.setattr(ChannelSandbox, "load", too_large)
+    asked = api.post("/v1/users/ada/query/?wait=0", {"code": "len(trips)"}).data
+    work()
+
+    run = api.get(f"/v1/runs/{asked['id']}/").data
+    assert run["outcome"] == "out_of_memory"
+    assert run["warning"]

@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from memory import lanes, log
-from memory.models import Checkpoint, Lane, MemoryUser, RecordLocation
+from memory.models import Bytecode, Checkpoint, Lane, MemoryUser, RecordLocation
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
 from memory.project import compile_record
@@ -310,3 +310,21 @@ def test_a_sandbox_that_cannot_be_had_rejects_nothing_and_is_tried_again(
     assert verdicts()[1][0] == "covered"
     lane.refresh_from_db()
     assert (lane.attempts, lane.last_error, lane.due_at) == (0, "", None)
+
+
+def test_bytecode_that_is_damaged_rejects_nothing_and_is_compiled_anew(
+    user: MemoryUser, append: Append, checkpoint: Append, verdicts: Verdicts
+) -> None:
+    checkpoint(trip(key="a"))
+    damaged = Bytecode.objects.filter(user=user)
+    assert damaged.update(code=b"no bytecode") > 0
+
+    append(trip(key="b"))
+    with pytest.raises(gate.GateUnavailable, match="is damaged"):
+        tasks.checkpoint_records(user.pk)
+    assert list(verdicts()) == [1]
+
+    Lane.objects.filter(user=user).update(run_after=timezone.now())
+    tasks.checkpoint_records(user.pk)
+    assert verdicts()[2] == ("covered", "")
+    assert not Bytecode.objects.filter(user=user, code=b"no bytecode").exists()

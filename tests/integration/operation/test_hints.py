@@ -31,8 +31,23 @@ def test_a_signal_wakes_who_waits_even_if_it_comes_first() -> None:
     hints.signal_done(run)
 
     hints.wait_done(run, 30)
+    hints.wait_done(run, 30)  # whoever comes later is not kept waiting either
 
-    assert not hints.redis_client().exists(f"done:{run}")
+    assert hints.redis_client().llen(f"done:{run}") == 1
+    assert 0 < int(str(hints.redis_client().ttl(f"done:{run}"))) <= hints.SIGNAL_SECONDS
+
+
+def test_one_signal_wakes_all_who_wait() -> None:
+    run = uuid.uuid4()
+    waiting = [threading.Thread(target=hints.wait_done, args=(run, 30)) for _ in range(3)]
+    for one in waiting:
+        one.start()
+
+    hints.signal_done(run)
+
+    for one in waiting:
+        one.join(20)
+        assert not one.is_alive()
 
 
 def test_a_wait_lasts_longer_than_the_clients_default_patience() -> None:
@@ -42,9 +57,8 @@ def test_a_wait_lasts_longer_than_the_clients_default_patience() -> None:
 
     hints.wait_done(run, 30)
 
-    # Who was woken has taken the signal; who gave up early has left it there.
+    assert hints.redis_client().exists(f"done:{run}")  # nobody gave up before it came
     late.join()
-    assert not hints.redis_client().exists(f"done:{run}")
 
 
 def test_a_signal_that_nobody_awaits_goes_by_itself() -> None:

@@ -20,6 +20,8 @@ from typing import Any
 import pytest
 import structlog
 from django.test import override_settings
+from docker.api import APIClient
+from docker.errors import APIError
 
 import workers
 from tests.integration.sandbox.conftest import NOW, PROJECT
@@ -91,9 +93,9 @@ def assert_usable(sandbox: Sandbox) -> None:
         ("import os, signal\nos.kill(os.getpid(), 19)", {"wall_seconds": 0.2}, "timeout", "longer"),
         ("import os\nos.closerange(0, 99)\nos.kill(os.getpid(), 19)", {"wall_seconds": 0.2},
          "timeout", "longer"),
-        ("b'x' * 10 ** 9", {}, "out_of_memory", "more than 268435456 bytes"),
-        # More than the whole container has.
-        ("b'x' * 2 ** 28", {"memory_bytes": GIGABYTE}, "out_of_memory", "than the sandbox has"),
+        ("b'x' * 10 ** 9", {}, "out_of_memory", "more than 117440512 bytes"),
+        # However much it may take, it is less than half of the container's.
+        ("b'x' * 2 ** 27", {"memory_bytes": GIGABYTE}, "out_of_memory", "more than 117440512"),
         ("x = 'x' * 10 ** 6\nfor n in range(1000): print(x)", {}, "output_limit", "1048576 bytes"),
         ("import os\nwhile True: os.write(2, b'x' * 65536)", {}, "output_limit", "1048576 bytes"),
         ("'x' * 2 ** 21", {}, "result_limit", "larger than"),
@@ -121,40 +123,61 @@ def test_each_limit_has_its_outcome_and_harms_nothing_else(
 
 @pytest.fixture(scope="module")
 def small(docker_image: str) -> Iterator[Sandbox]:
-    """A sandbox with a project and 64 MB, less than what a process of it may be allowed."""
+    """A sandbox with a project and 256 MB, less than what a process of it may be allowed."""
     with ExitStack() as stack:
-        with override_settings(UAC_SANDBOX_MEMORY_MIB=64):
+        with override_settings(UAC_SANDBOX_MEMORY_MIB=256):
             sandbox = stack.enter_context(docker.open_sandbox())
         sandbox.load(PROJECT)
         yield sandbox
 
 
-def test_a_project_that_outgrows_the_container_is_told_so(mine: Containers) -> None:
-    source = {"domains/a/state.py": "x = b'x' * 2 ** 28"}
-    with override_settings(UAC_SANDBOX_MEMORY_MIB=64), docker.open_sandbox() as sandbox:
+def test_a_project_that_outgrows_its_share_is_told_so() -> None:
+    source = {"domains/a/state.py": "x = b'x' * 2 ** 27"}
+    with override_settings(UAC_SANDBOX_MEMORY_MIB=256), docker.open_sandbox() as sandbox:
         with pytest.raises(SandboxError) as raised:
             sandbox.load(source)
         assert raised.value.outcome == "out_of_memory"
         assert not raised.value.infrastructure  # another sandbox would not help
-        assert not sandbox.alive
-    assert mine.all() == []
+        assert sandbox.alive
+        sandbox.load(PROJECT)
+        assert_usable(sandbox)
     with docker.open_sandbox() as sandbox:  # of ordinary size
         sandbox.load(source)
         assert sandbox.alive
 
 
-def test_a_constraint_that_fills_the_container_fails_alone() -> None:
-    sources = {
-        "constraints/fills.py": "def check():\n    return b'x' * 2 ** 28\n",
-        "constraints/speaks.py": "from uac import info\ndef check():\n    yield info('x', key='k')",
-    }
+def test_a_project_and_a_query_that_take_all_they_may_fit_into_the_container() -> None:
+    with override_settings(UAC_SANDBOX_MEMORY_MIB=256), docker.open_sandbox() as sandbox:
+        sandbox.load({"domains/a/state.py": "x = bytearray(70 * 2 ** 20)"})
+        # The fork has its own copy of what it writes to.
+        code = "from domains.a.state import x\nfor n in range(0, len(x), 4096): x[n] = 1\nlen(x)"
+        assert evaluate(sandbox, code, memory_bytes=GIGABYTE) == 70 * 2**20
+        assert sandbox.alive
+
+
+FILL = "x = b'x' * 2 ** 28"
+
+
+@pytest.mark.parametrize(
+    "do",
+    [
+        lambda sandbox: sandbox.load({"domains/a/state.py": FILL}),
+        lambda sandbox: evaluate(sandbox, FILL, memory_bytes=GIGABYTE),
+    ],
+    ids=["load", "evaluate"],
+)
+def test_a_machine_without_memory_is_no_fault_of_the_user(
+    do: Callable[[Sandbox], object], mine: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the container is what has too little: nobody was told to stay below its limit."""
+    monkeypatch.setattr(docker, "memory_of_a_process", lambda: GIGABYTE)
     with override_settings(UAC_SANDBOX_MEMORY_MIB=64), docker.open_sandbox() as sandbox:
-        sandbox.load(sources)
-        limits = Limits(memory_bytes=GIGABYTE)
-        fills, speaks = sandbox.run_constraints(now=NOW, time_zone="UTC", limits=limits).results
-    assert fills.error is not None
-    assert fills.error.type == "out_of_memory"
-    assert (speaks.error, len(speaks.alerts)) == (None, 1)
+        with pytest.raises(SandboxError) as raised:
+            do(sandbox)
+        assert raised.value.outcome == "killed"
+        assert raised.value.infrastructure
+        assert not sandbox.alive
+    assert mine.all() == []
 
 
 def test_a_loop_in_what_is_loaded_ends_without_a_host(
@@ -495,6 +518,47 @@ def test_an_engine_that_fails_meanwhile_does_not_hide_the_result(
     docker._thread.__dict__.clear()
     monkeypatch.setattr(docker, "LONGEST_START_SECONDS", -1)
     assert docker.reap() == 1
+    assert mine.all() == []
+
+
+def test_a_limit_that_the_engine_drops_is_noticed(
+    mine: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = APIClient.create_container_from_config
+    dropped = "Your kernel does not support swap limit capabilities. Limitation discarded."
+
+    def warn(self: APIClient, *arguments: Any, **options: Any) -> Any:
+        created = create(self, *arguments, **options)  # type: ignore[no-untyped-call]
+        return {**created, "Warnings": [dropped]}
+
+    monkeypatch.setattr(APIClient, "create_container_from_config", warn)
+    with pytest.raises(SandboxError, match="swap limit capabilities") as raised:
+        docker.open_sandbox().__enter__()
+    assert raised.value.infrastructure
+    assert mine.all() == []
+
+
+def test_one_that_cannot_be_removed_keeps_no_other_from_it(
+    mine: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = APIClient.remove_container
+    for _ in range(3):
+        mine.client.api.create_container_from_config(  # type: ignore[no-untyped-call]
+            docker.container_config(docker._image(), 0)
+        )
+    stubborn = str(mine.all()[0].id)
+
+    def refuse(self: APIClient, container: str, **options: Any) -> None:
+        if container == stubborn:
+            raise APIError("removal is already in progress")
+        remove(self, container, **options)
+
+    monkeypatch.setattr(docker, "LONGEST_START_SECONDS", -1)
+    with monkeypatch.context() as patch:
+        patch.setattr(APIClient, "remove_container", refuse)
+        docker.reap()
+        assert [one.id for one in mine.all()] == [stubborn]
+    docker.reap()
     assert mine.all() == []
 
 

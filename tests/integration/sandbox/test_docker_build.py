@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import shutil
 import struct
 import subprocess
 import sys
@@ -14,12 +15,14 @@ from typing import cast
 
 import docker as engine
 import pytest
+from django.test import override_settings
 from docker.errors import ImageNotFound
 from docker.models.images import ImageCollection
 
 import workers
-from workers.sandbox import build
+from workers.sandbox import build, docker
 from workers.sandbox.build import ImageNotBuilt, ensure_image
+from workers.sandbox.image import SOURCES
 
 pytestmark = pytest.mark.docker
 
@@ -72,6 +75,24 @@ def test_an_image_is_built_once(docker_image: str, monkeypatch: pytest.MonkeyPat
     said: list[str] = []
     assert ensure_image(say=said.append) == docker_image
     assert said == []
+
+
+def test_a_checkout_that_only_its_owner_can_read_makes_an_image_that_works(
+    another_name: str, docker_image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(SOURCES, tmp_path / "sources")
+    for path in (tmp_path / "sources", *(tmp_path / "sources").rglob("*")):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    monkeypatch.setattr(build, "SOURCES", tmp_path / "sources")
+
+    ensure_image(docker_image)  # on a base that is there
+
+    docker._image.cache_clear()
+    try:
+        with override_settings(UAC_SANDBOX_IMAGE=another_name), docker.open_sandbox() as sandbox:
+            assert sandbox.alive
+    finally:
+        docker._image.cache_clear()
 
 
 def test_it_does_not_run_as_root(client: engine.DockerClient, docker_image: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from sandbox_image.uac import protocol
 from workers.sandbox import client
 from workers.sandbox.client import ChannelSandbox
-from workers.sandbox.runner import Evaluation, SandboxError, Usage
+from workers.sandbox.runner import Evaluation, Limits, SandboxError, Usage
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 HELLO = {"hello": protocol.VERSION, "python": "3.11.7", "hash_seed": "0"}
@@ -38,7 +38,6 @@ class Script:
         self.incoming = io.BytesIO(b"".join(data))
         self.sent: list[bytes] = []
         self.closed = False
-        self.starved = False
         self.raises: Exception | None = None
 
     def send(self, data: bytes, deadline: float) -> None:
@@ -49,9 +48,6 @@ class Script:
 
     def receive(self, count: int, deadline: float) -> bytes:
         return self.incoming.read(count)
-
-    def out_of_memory(self) -> bool:
-        return self.starved
 
     def close(self) -> None:
         self.closed = True
@@ -103,18 +99,51 @@ def test_an_answer_that_would_fill_the_memory_is_not_even_decoded(
     with pytest.raises(SandboxError, match="more than 4000000 values") as raised:
         one.dump()
 
-    assert raised.value.outcome == "protocol_error"
-    assert channel.closed
-
-
-def test_too_little_memory_for_the_sandbox_is_the_fault_of_what_it_ran() -> None:
-    channel = Script(HELLO)
-    channel.starved = True
-    with pytest.raises(SandboxError) as raised:
-        evaluate(channel)
-    assert raised.value.outcome == "out_of_memory"
+    # Another sandbox would say the same, and what comes after it is in step.
+    assert raised.value.outcome == "result_limit"
     assert not raised.value.infrastructure
-    assert channel.closed
+    assert one.alive
+
+
+def test_what_only_looks_like_values_within_a_text_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client, "MAX_VALUES", 100)
+    text = ',"[{\\' * 1000
+    channel = Script(HELLO, {**ANSWER, "result": {"value": text, "type": "str"}})
+
+    assert evaluate(channel).value == text
+
+
+@pytest.mark.parametrize(
+    ("operation", "ours"), [("load", True), ("compile", True), ("evaluate", False)]
+)
+def test_a_request_without_sense_is_our_fault_where_no_user_code_had_a_say(
+    operation: str, ours: bool
+) -> None:
+    answer = {**ANSWER, "outcome": "protocol_error", "message": "bad request", "result": None}
+    one = sandbox(Script(HELLO, answer))
+    requests: dict[str, Callable[[], object]] = {
+        "load": lambda: one.load({}),
+        "compile": lambda: one.compile({}),
+        "evaluate": lambda: one.evaluate("1", now=NOW, time_zone="UTC"),
+    }
+    with pytest.raises(SandboxError) as raised:
+        requests[operation]()
+    assert raised.value.infrastructure is ours
+
+
+def test_no_request_is_given_more_memory_than_there_is() -> None:
+    channel = Script(HELLO, ANSWER, {**ANSWER, "id": 2})
+    one = ChannelSandbox(
+        channel, runner_name="script", image_digest="x", hash_seed=0, memory_bytes=1000
+    )
+    for memory_bytes in (2000, 500):
+        limits = Limits(memory_bytes=memory_bytes)
+        one.evaluate("1", now=NOW, time_zone="UTC", limits=limits)
+
+    given = [protocol.decode(request[4:])["limits"]["memory_bytes"] for request in channel.sent]
+    assert given == [1000, 500]
 
 
 FORGED = [

@@ -406,3 +406,44 @@ def test_a_wait_that_is_no_sensible_number(
     response = getattr(api, method)(f"/v1/users/ada/{path}?wait={wait}", body)
 
     refused(response, 400, "wait", "from 0 to 30")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("post", "users/ada/entries/?wiat=30"),
+        ("post", "users/ada/query/?timeout=3"),
+        ("get", "users/ada/manifest/?wait=3"),
+        ("get", "users/ada/constraints/?after=3"),
+        ("put", "users/ada/constraints/x/?pages=3"),
+        ("get", "users/ada/state/travel/trips/?pgae=2"),
+    ],
+)
+def test_a_parameter_that_nobody_reads(
+    api: APIClient, refused: Refused, method: str, path: str
+) -> None:
+    name = path.partition("?")[2].partition("=")[0]
+
+    response = getattr(api, method)(f"/v1/{path}", {} if method != "get" else None)
+
+    refused(response, 400, name, "Unknown parameter")
+
+
+def test_a_thousand_entries_of_nonsense_are_answered_briefly(
+    api: APIClient, refused: Refused
+) -> None:
+    nonsense = {f"field_{n}": n for n in range(30)}
+
+    response = api.post("/v1/users/ada/entries/", {"entries": [nonsense] * 1000})
+
+    assert response.status_code == 400
+    assert len(response.data["errors"]["entries"]) == 20
+    assert len(response.content) < 200_000
+
+
+def test_a_thousand_edits_of_nonsense_are_answered_briefly(
+    api: APIClient, refused: Refused
+) -> None:
+    response = api.post("/v1/users/ada/checkpoints/", {"edits": [{"op": "dance"}] * 1000})
+
+    refused(response, 400, "edits[0]", "edits[19]")
