@@ -64,7 +64,7 @@ def test_the_engine_confirms_it(docker_image: str) -> None:
     assert not host["Privileged"]
     assert host["ReadonlyRootfs"]
     assert (host["NetworkMode"], host["IpcMode"], host["PidMode"]) == ("none", "none", "")
-    assert host["Memory"] == host["MemorySwap"] == 512 * MEBIBYTE
+    assert host["Memory"] == host["MemorySwap"] == 1024 * MEBIBYTE
     assert host["PidsLimit"] == 32
     assert host["NanoCpus"] == 1_000_000_000
     assert not host["Binds"]
