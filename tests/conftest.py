@@ -46,9 +46,11 @@ def django_db_setup(
 def process_runner() -> Iterator[None]:
     """In this process sandboxes are processes, which every machine has.
 
-    Whole servers use Docker where an engine answers; the sandboxes' own tests use both.
+    Whole servers use Docker where an engine answers; the sandboxes' own tests use both. None are
+    kept ready: the tests of the pool have pools of their own.
     """
-    with override_settings(UAC_SANDBOX_RUNNER="process"):
+    nothing_kept = {"UAC_SANDBOX_POOL_MOST": 0, "UAC_SANDBOX_LEASE_SECONDS": 0.0}
+    with override_settings(UAC_SANDBOX_RUNNER="process", **nothing_kept):
         yield
 
 

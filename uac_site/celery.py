@@ -10,7 +10,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
 
 app = Celery("uac")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.conf.imports = ("workers.tasks",)
+app.conf.imports = ("workers.tasks", "workers.lifecycle")
 
 
 @setup_logging.connect

@@ -98,7 +98,6 @@ CELERY_TASK_DEFAULT_QUEUE = "default"
 CELERY_TASK_ROUTES = {
     "workers.tasks.checkpoint_records": {"queue": "sandbox"},
     "workers.tasks.execute_run": {"queue": "sandbox"},
-    "workers.tasks.reap_sandboxes": {"queue": "sandbox"},
 }
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
@@ -120,11 +119,6 @@ CELERY_BEAT_SCHEDULE = {
         # A tick that waited longer than this is worthless: the next one does its work.
         "options": {"expires": 10},
     },
-    "reap_sandboxes": {
-        "task": "workers.tasks.reap_sandboxes",
-        "schedule": 60.0,
-        "options": {"expires": 60},
-    },
 }
 
 # -- The product -------------------------------------------------------------------------------
@@ -136,6 +130,13 @@ UAC_SANDBOX_RUNNER = env.str("UAC_SANDBOX_RUNNER", default="auto" if DEVELOPMENT
 UAC_SANDBOX_IMAGE = env.str("UAC_SANDBOX_IMAGE", default="")
 # Of one container, all told. A bit less than half is what a project, or a query, may take.
 UAC_SANDBOX_MEMORY_MIB = env.int("UAC_SANDBOX_MEMORY_MIB", default=1024)
+# Containers kept ready: so many at least, and at most where many arrive.
+UAC_SANDBOX_POOL_LEAST = env.int("UAC_SANDBOX_POOL_LEAST", default=2)
+UAC_SANDBOX_POOL_MOST = env.int("UAC_SANDBOX_POOL_MOST", default=8)
+# A user's container is kept for so long after its last use, with the project loaded, in case the
+# user comes back; 0 for none. So many at most are kept that way.
+UAC_SANDBOX_LEASE_SECONDS = env.float("UAC_SANDBOX_LEASE_SECONDS", default=10.0)
+UAC_SANDBOX_LEASES = env.int("UAC_SANDBOX_LEASES", default=16)
 # Requests that may wait for a result at one time, per web process; past it they answer 202.
 UAC_WAITING_REQUESTS = env.int("UAC_WAITING_REQUESTS", default=12)
 UAC_MAX_WAIT_SECONDS = env.float("UAC_MAX_WAIT_SECONDS", default=30.0)

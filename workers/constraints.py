@@ -15,7 +15,8 @@ from memory.models.runs import RunOutcome
 from memory.project import Outline
 from workers.errors import error_json, is_infrastructure, user_error_json
 from workers.projects import loaded
-from workers.sandbox.runner import ConstraintResult, FoundAlert, SandboxError, runner_name
+from workers.sandbox.interface import ConstraintResult, FoundAlert, SandboxError
+from workers.sandbox.runner import runner_name
 
 # Stands for the project where it did not load, so that no constraint could run.
 PROJECT = "project"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from workers.sandbox.runner import SandboxError, UserError
+from workers.sandbox.interface import SandboxError, UserError
 
 
 def is_infrastructure(error: SandboxError) -> bool:

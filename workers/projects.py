@@ -1,29 +1,44 @@
 """Loading a version of a user's project into a sandbox."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from memory import checkpoints
 from memory.models import Checkpoint
-from workers.sandbox.runner import Sandbox, SandboxError, image_digest, open_sandbox
+from workers.sandbox import runner
+from workers.sandbox.interface import Sandbox, SandboxError
 
 
 @contextmanager
 def loaded(checkpoint: Checkpoint) -> Iterator[Sandbox]:
-    """Open a sandbox with this version resident in it; raises SandboxError."""
-    bytecode = bytecode_of(checkpoint)
-    with open_sandbox() as sandbox:
-        load(sandbox, checkpoint, bytecode)
-        yield sandbox
+    """Have a sandbox of the user's with this version resident in it; raises SandboxError.
+
+    Only what it does not hold yet is sent.
+    """
+    with runner.lease(checkpoint.user_id) as lease:
+        same = {path for path, hash_ in checkpoint.tree.items() if lease.tree.get(path) == hash_}
+        removed = sorted(lease.tree.keys() - checkpoint.tree.keys())
+        if removed or len(same) < len(checkpoint.tree):
+            bytecode = bytecode_of(checkpoint, without=same)
+            lease.tree = {}  # a load that fails leaves what nobody may go on with
+            load(lease.sandbox, checkpoint, bytecode, removed=removed)
+            lease.tree = checkpoint.tree
+        yield lease.sandbox
 
 
-def load(sandbox: Sandbox, checkpoint: Checkpoint | None, bytecode: Mapping[str, str]) -> None:
+def load(
+    sandbox: Sandbox,
+    checkpoint: Checkpoint | None,
+    bytecode: Mapping[str, str],
+    *,
+    removed: Sequence[str] = (),
+) -> None:
     """Load bytecode of which some was stored with a version; raises SandboxError.
 
     What was stored and makes no sense to the sandbox is forgotten, and compiled anew the next time.
     """
     try:
-        sandbox.load(bytecode=bytecode)
+        sandbox.load(bytecode=bytecode, removed=removed)
     except SandboxError as error:
         if checkpoint is not None and error.outcome == "protocol_error":
             checkpoints.forget_bytecode(checkpoint, sandbox.image_digest)
@@ -39,11 +54,11 @@ def bytecode_of(
     """
     if checkpoint is None:
         return {}
-    modules = checkpoints.read_modules(checkpoint, image_digest(), without=without)
+    modules = checkpoints.read_modules(checkpoint, runner.image_digest(), without=without)
     if not modules.sources:
         return modules.bytecode
     # A sandbox that compiles executes nothing of anybody's, so its bytecode can be trusted.
-    with open_sandbox() as sandbox:
+    with runner.open_sandbox() as sandbox:
         compiled = sandbox.compile(modules.sources)
         checkpoints.store_bytecode(checkpoint, compiled, sandbox.image_digest)
     return {**modules.bytecode, **compiled}

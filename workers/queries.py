@@ -8,7 +8,8 @@ from memory.models.runs import RunOutcome
 from workers.checkpointing.policy import check_query
 from workers.errors import error_json
 from workers.projects import loaded
-from workers.sandbox.runner import SandboxError, runner_name
+from workers.sandbox.interface import SandboxError
+from workers.sandbox.runner import runner_name
 
 
 def execute(run: Run) -> None:

@@ -12,7 +12,6 @@ from memory.models import Run
 from memory.models.runs import RunKind
 from workers import constraints, dispatching, queries
 from workers.checkpointing import proposals, records
-from workers.sandbox import runner
 
 logger = structlog.get_logger(__name__)
 
@@ -35,12 +34,6 @@ def dispatch() -> None:
 def checkpoint_records(user_pk: int) -> None:
     """Compile the user's pending typed entries into the next checkpoint."""
     records.checkpoint_pending(user_pk)
-
-
-@shared_task(name="workers.tasks.reap_sandboxes")
-def reap_sandboxes() -> None:
-    """Remove the sandboxes that killed workers left behind."""
-    runner.reap()
 
 
 @shared_task(name="workers.tasks.execute_run")

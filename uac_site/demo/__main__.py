@@ -87,9 +87,7 @@ def _tell(system: System, screen: Screen) -> list[str]:
         screen.line("development on your own machine: it does not keep untrusted code in. Where a")
         screen.line("Docker engine answers, they run in containers; in production nowhere else.")
     else:
-        screen.line(
-            "Constraints and queries ran in hardened Docker containers, a new one each time."
-        )
+        screen.line("Constraints and queries ran in hardened Docker containers of this user's own.")
     return story.problems
 
 

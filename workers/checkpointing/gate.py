@@ -14,7 +14,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from memory.canonical import canonical_json
+from memory.canonical import canonical_json, sha256
 from memory.models import Checkpoint, MemoryUser
 from memory.project import Change, ProjectError, Record, RecordId
 from memory.project.parse import parse_state
@@ -22,10 +22,11 @@ from memory.project.typed import encode
 from workers.checkpointing.policy import check_policy
 from workers.errors import error_json, is_infrastructure, user_error_json
 from workers.projects import bytecode_of, load, loaded
-from workers.sandbox.runner import ConstraintRun, Sandbox, SandboxError, open_sandbox
+from workers.sandbox import runner
+from workers.sandbox.interface import ConstraintRun, Sandbox, SandboxError
 
-# Two interpreters that order their sets and hash their strings differently must agree.
-HASH_SEEDS = (0, 1)
+# An interpreter that orders its sets and hashes its strings differently must find the same.
+OTHER_HASH_SEED = 1
 MAX_FINDINGS = 20
 
 
@@ -185,32 +186,39 @@ def _execute(
     *,
     judge_code: bool,
 ) -> None:
-    """Compile what changed, load the new version and see that it holds what it should."""
+    """Compile what changed, load the new version and see that it holds what it should.
+
+    What passes stays resident for a while: its constraints run next.
+    """
     started = time.monotonic()
-    # A sandbox that compiles executes nothing of anybody's, so its bytecode can be trusted.
-    with open_sandbox() as sandbox:
+    with runner.lease(user.pk, fresh=True) as lease, ExitStack() as stack:
+        # It has executed nothing of anybody's yet, so its bytecode can be trusted.
+        sandbox = lease.sandbox
         verdict.runner = sandbox.runner_name
         verdict.image_digest = sandbox.image_digest
         verdict.bytecode = sandbox.compile(sources)
-    verdict.counts["files_compiled"] = len(verdict.bytecode)
-    compiled = time.monotonic()
-    verdict.timings["compile"] = compiled - started
+        verdict.counts["files_compiled"] = len(verdict.bytecode)
+        compiled = time.monotonic()
+        verdict.timings["compile"] = compiled - started
 
-    bytecode = {**bytecode_of(parent, without=change.files.keys()), **verdict.bytecode}
-    with ExitStack() as stack:
-        sandboxes = []
-        for seed in HASH_SEEDS if judge_code else HASH_SEEDS[:1]:
-            sandbox = stack.enter_context(open_sandbox(hash_seed=seed))
-            load(sandbox, parent, bytecode)
-            sandboxes.append(sandbox)
+        bytecode = {**bytecode_of(parent, without=change.files.keys()), **verdict.bytecode}
+        sandboxes = [sandbox]
+        if judge_code:
+            sandboxes.append(stack.enter_context(runner.open_sandbox(hash_seed=OTHER_HASH_SEED)))
+        for one in sandboxes:
+            load(one, parent, bytecode)
         verdict.timings["load"] = time.monotonic() - compiled
-        verdict.checks.append(Check("execution", list(_state(sandboxes[0], change))))
+        verdict.checks.append(Check("execution", list(_state(sandbox, change))))
         if judge_code and verdict.accepted:
-            verdict.checks.append(Check("tests", list(_tests(sandboxes[0], change))))
+            verdict.checks.append(Check("tests", list(_tests(sandbox, change))))
         if judge_code and verdict.accepted:
             verdict.checks.append(
                 Check("constraints", list(_constraints(sandboxes, user, parent, change)))
             )
+        if verdict.accepted:
+            before = parent.tree if parent else {}
+            kept = {path: before[path] for path in before.keys() - change.files.keys()}
+            lease.tree = {**kept, **{path: sha256(text) for path, text in sources.items()}}
     verdict.timings["total"] = time.monotonic() - started
 
 

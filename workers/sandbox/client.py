@@ -7,14 +7,14 @@ its id and its shape. An answer that fails a check breaks the sandbox.
 import dataclasses
 import datetime
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sandbox_image.uac import protocol
 from sandbox_image.uac.protocol import ProtocolError
-from workers.sandbox.runner import (
+from workers.sandbox.interface import (
     COMPILE_LIMITS,
     DEFAULT_LIMITS,
     DUMP_LIMITS,
@@ -42,6 +42,8 @@ GRACE_SECONDS = 5.0
 # What an answer holds besides its result: what was printed, an error, what surrounds them.
 ANSWER_OVERHEAD_BYTES = 512 * 1024
 
+# What ends user code from outside. A sandbox in which that happened is not used any further.
+STOPPED = frozenset({"timeout", "out_of_memory", "killed", "protocol_error"})
 # In an answer: some hundred megabytes of memory at the most.
 MAX_VALUES = 4_000_000
 
@@ -57,6 +59,10 @@ class Channel(Protocol):
 
     def receive(self, count: int, deadline: float) -> bytes:
         """So many bytes, fewer only at the end of the stream; TimeoutError past the deadline."""
+        ...
+
+    def has_ended(self) -> bool:
+        """Whether the runner has left, without waiting; what it has sent stays to be read."""
         ...
 
     def close(self) -> None:
@@ -85,6 +91,7 @@ class ChannelSandbox:
         self._channel = channel
         self._memory_bytes = memory_bytes
         self._alive = True
+        self._spent = False
         self._id = 0
         self.hello = self._exchange(None, START_SECONDS, HELLO_BYTES)
         if self.hello.get("hello") != protocol.VERSION or self.hello.get("hash_seed") != str(
@@ -98,8 +105,17 @@ class ChannelSandbox:
 
     @property
     def alive(self) -> bool:
-        """False once the sandbox broke."""
-        return self._alive
+        """False once the sandbox broke or was closed."""
+        return self._alive and not self._channel.has_ended()
+
+    @property
+    def spent(self) -> bool:
+        """Whether user code had to be stopped in it."""
+        return self._spent
+
+    def close(self) -> None:
+        """Destroy it; may be called again."""
+        self._break()
 
     def compile(
         self, files: Mapping[str, str], *, limits: Limits = COMPILE_LIMITS
@@ -182,6 +198,7 @@ class ChannelSandbox:
         )
         with self._checking():
             results = tuple(_constraint_result(item) for item in _take_objects(answer, "result"))
+            self._note(result.error for result in results)
             if paths is not None and [result.path for result in results] != list(paths):
                 raise ProtocolError("results of other constraints than asked for")
             return ConstraintRun(results=results, usage=_usage(answer))
@@ -201,6 +218,7 @@ class ChannelSandbox:
                 TestResult(name=_take(item, "name", str), error=_error(item.get("error")))
                 for item in _take_objects(answer, "result")
             )
+            self._note(result.error for result in results)
             asked = {result.name.partition("::")[0] for result in results}
             if paths is not None and not asked <= set(paths):
                 raise ProtocolError("results of other tests than asked for")
@@ -256,10 +274,14 @@ class ChannelSandbox:
                 raise ProtocolError("no outcome")
             usage = _usage(answer) if "stdout" in answer else None
             error = _error(answer.get("error"))
+        self._spent |= outcome in STOPPED
         # No user code loops while it is compiled or loaded: the machine is slow. And what makes no
         # sense to the runner before any user code had a say was not written by one.
         ours = operation in ("compile", "load") and outcome in ("timeout", "protocol_error")
         raise SandboxError(outcome, message, error, usage, infrastructure=ours)
+
+    def _note(self, errors: Iterable[UserError | None]) -> None:
+        self._spent |= any(error is not None and error.type in STOPPED for error in errors)
 
     def _exchange(
         self, request: dict[str, Any] | None, seconds: float, max_bytes: int

@@ -15,7 +15,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,7 +28,7 @@ from requests.exceptions import RequestException
 
 from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.image import default_image
-from workers.sandbox.runner import MEBIBYTE, Sandbox, SandboxError
+from workers.sandbox.interface import MEBIBYTE, Sandbox, SandboxError
 
 logger = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ ENGINE_SECONDS = 30
 # Long enough for the longest series of requests of one sandbox, each of which has a deadline.
 LONGEST_LIFE_SECONDS = 15 * 60
 # What was created and is not running after this is the leftover of a worker that was killed.
-LONGEST_START_SECONDS = 60
+LONGEST_START_SECONDS = 30
 # Of the runner itself, which only loading makes work. A loop in what is loaded ends by it even if
 # its worker was killed; what user code is forked for counts anew, and has less.
 LIFETIME_CPU_SECONDS = 120
@@ -85,38 +85,42 @@ _thread = threading.local()
 os.register_at_fork(after_in_child=lambda: _thread.__dict__.clear())
 
 
-@contextmanager
-def open_sandbox(*, hash_seed: int = 0) -> Iterator[Sandbox]:
-    """A fresh container, removed afterwards. Raises SandboxError when it does not start."""
+def start(*, hash_seed: int = 0) -> ChannelSandbox:
+    """Start a container that was never used; SandboxError if it does not start, confined.
+
+    Closing the sandbox removes the container.
+    """
     with _engine_errors():
         image = _image()
     channel = ContainerChannel(image, hash_seed)
     try:
-        try:
-            channel.start()
-            sandbox = ChannelSandbox(
-                channel,
-                runner_name="docker",
-                image_digest=_digest_of(image),
-                hash_seed=hash_seed,
-                memory_bytes=memory_of_a_process(),
-            )
-            confinement = {name: sandbox.hello.get(name) for name in CONFINED}
-            if confinement != CONFINED:
-                raise SandboxError(
-                    "killed",
-                    f"the container is not confined ({confinement} instead of {CONFINED}), so it"
-                    " is not used: the engine or its runtime ignores the seccomp profile",
-                    infrastructure=True,
-                )
-        except SandboxError as error:
-            said = f"; it said: {channel.last_words}" if channel.last_words else ""
+        channel.start()
+        sandbox = ChannelSandbox(
+            channel,
+            runner_name="docker",
+            image_digest=_digest_of(image),
+            hash_seed=hash_seed,
+            memory_bytes=memory_of_a_process(),
+        )
+        confinement = {name: sandbox.hello.get(name) for name in CONFINED}
+        if confinement != CONFINED:
             raise SandboxError(
-                error.outcome, f"{error.message}{said}", infrastructure=True
-            ) from error
-        yield sandbox
-    finally:
+                "killed",
+                f"the container is not confined ({confinement} instead of {CONFINED}), so it"
+                " is not used: the engine or its runtime ignores the seccomp profile",
+                infrastructure=True,
+            )
+    except BaseException as error:
         channel.close()
+        if isinstance(error, SandboxError):
+            raise error.at_start(channel.last_words) from error
+        raise
+    return sandbox
+
+
+def open_sandbox(*, hash_seed: int = 0) -> AbstractContextManager[Sandbox]:
+    """Start a container; leaving the context removes it. Raises SandboxError."""
+    return closing(start(hash_seed=hash_seed))
 
 
 def image_digest() -> str:
@@ -156,7 +160,18 @@ def reap() -> int:
     return len(leftovers)
 
 
+def owner(pid: int) -> str:
+    """Name a process of this PID namespace, so that no other machine's or namespace's is meant."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    namespace = Path("/proc/self/ns/pid").readlink()
+    return f"{boot}/{namespace}/{pid}"
+
+
 def _is_leftover(container: dict[str, Any], *, now: float) -> bool:
+    """Whether its worker is known to have died, or it is too old to be of use to any."""
+    here, _, pid = container["Labels"][LABEL].rpartition("/")
+    if here == owner(0).rpartition("/")[0] and not Path(f"/proc/{pid}").exists():
+        return True
     running = container["State"] == "running"
     return bool(
         now - container["Created"] > (LONGEST_LIFE_SECONDS if running else LONGEST_START_SECONDS)
@@ -230,6 +245,18 @@ class ContainerChannel:
                 break
             self._frames.feed(data)
         return self._frames.take(count)
+
+    def has_ended(self) -> bool:
+        """Whether the runner has left, as far as can be told."""
+        if self._socket is None:
+            return True
+        self._socket.settimeout(0)
+        try:
+            return self._socket.recv(1, socket.MSG_PEEK) == b""
+        except (BlockingIOError, ValueError):  # over TLS nothing can be peeked at
+            return False
+        except OSError:
+            return True
 
     def close(self) -> None:
         """Remove the container; may be called again."""
@@ -321,7 +348,7 @@ def container_config(image: str, hash_seed: int) -> dict[str, Any]:
         "User": f"{user_id}:{user_id}",
         "Env": [f"PYTHONHASHSEED={hash_seed}"],
         "Hostname": "sandbox",
-        "Labels": {LABEL: f"{socket.gethostname()}:{os.getpid()}"},
+        "Labels": {LABEL: owner(os.getpid())},
         "NetworkDisabled": True,
         "AttachStdin": True,
         "AttachStdout": True,

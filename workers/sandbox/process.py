@@ -14,8 +14,7 @@ import subprocess
 import sys
 import time
 import zoneinfo
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, cast
@@ -23,18 +22,17 @@ from typing import IO, cast
 import sandbox_image
 from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.image import sources_digest
-from workers.sandbox.runner import Sandbox, SandboxError
+from workers.sandbox.interface import Sandbox, SandboxError
 
 PACKAGE = Path(sandbox_image.__file__).parent
 CLOSE_SECONDS = 5.0
 READ_BYTES = 1024 * 1024
 
 
-@contextmanager
-def open_sandbox(*, hash_seed: int = 0) -> Iterator[Sandbox]:
-    """A fresh sandbox in a process of its own, gone with all its processes afterwards.
+def start(*, hash_seed: int = 0) -> ChannelSandbox:
+    """Start a confined process; SandboxError when it does not start.
 
-    Raises SandboxError when it does not start.
+    Closing the sandbox ends it with all its processes.
     """
     try:
         channel = ProcessChannel(hash_seed)
@@ -43,21 +41,19 @@ def open_sandbox(*, hash_seed: int = 0) -> Iterator[Sandbox]:
             "killed", f"the sandbox did not start: {error}", infrastructure=True
         ) from error
     try:
-        try:
-            sandbox = ChannelSandbox(
-                channel,
-                runner_name="process",
-                image_digest=image_digest(),
-                hash_seed=hash_seed,
-            )
-        except SandboxError as error:
-            said = f"; it said: {channel.last_words}" if channel.last_words else ""
-            raise SandboxError(
-                error.outcome, f"{error.message}{said}", infrastructure=True
-            ) from error
-        yield sandbox
-    finally:
+        return ChannelSandbox(
+            channel, runner_name="process", image_digest=image_digest(), hash_seed=hash_seed
+        )
+    except BaseException as error:
         channel.close()
+        if isinstance(error, SandboxError):
+            raise error.at_start(channel.last_words) from error
+        raise
+
+
+def open_sandbox(*, hash_seed: int = 0) -> AbstractContextManager[Sandbox]:
+    """Start a confined process, gone with all its processes after the context. SandboxError."""
+    return closing(start(hash_seed=hash_seed))
 
 
 @functools.cache
@@ -131,6 +127,10 @@ class ProcessChannel:
                 break
             received += data
         return bytes(received)
+
+    def has_ended(self) -> bool:
+        """Whether the runner has left."""
+        return self._closed or self._process.poll() is not None
 
     def close(self) -> None:
         """Destroy the sandbox; may be called again."""

@@ -1,282 +1,25 @@
-"""The interface to a sandbox: what the gate, constraints and queries call to run a user's code.
+"""Which runner there is, and its sandboxes: what the gate, constraints and queries call."""
 
-A sandbox serves one user. It is opened, loaded with the user's project and asked any number of
-questions; each question, and each of several constraints or test files, runs in a fork of the
-loaded project of its own, which is gone afterwards. How the sandbox is isolated is the business
-of the runner that the setting UAC_SANDBOX_RUNNER names.
-"""
-
-import datetime
 import functools
+import os
 import threading
-from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import cast
 
 import structlog
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-logger = structlog.get_logger(__name__)
+from workers.sandbox.interface import Runner, Sandbox
+from workers.sandbox.pool import Lease, Pool, PoolLimits
 
-MEBIBYTE = 1024 * 1024
+logger = structlog.get_logger(__name__)
 
 # Docker where an engine answers and has the image, else processes: for development.
 AUTO = "auto"
 
-JsonValue = dict[str, Any] | list[Any] | str | int | float | bool | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """What one request may use; what exceeds a limit ends with the outcome named for it."""
-
-    wall_seconds: float = 5.0  # of an evaluation, of each constraint, of each test file
-    total_seconds: float = 30.0  # of a whole request: all its constraints or all its test files
-    cpu_seconds: int = 5  # of the same unit as wall_seconds
-    memory_bytes: int = 256 * MEBIBYTE  # address space, the loaded project included
-    stdout_kept_bytes: int = 8 * 1024
-    stdout_produced_bytes: int = MEBIBYTE
-    result_bytes: int = MEBIBYTE
-    result_depth: int = 32
-
-
-DEFAULT_LIMITS = Limits()
-COMPILE_LIMITS = Limits(
-    wall_seconds=30, cpu_seconds=30, memory_bytes=1024 * MEBIBYTE, result_bytes=48 * MEBIBYTE
-)
-LOAD_LIMITS = Limits(wall_seconds=30, cpu_seconds=30, memory_bytes=1024 * MEBIBYTE)
-DUMP_LIMITS = Limits(
-    wall_seconds=30, cpu_seconds=30, memory_bytes=1024 * MEBIBYTE, result_bytes=48 * MEBIBYTE
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Usage:
-    """What a request printed and consumed."""
-
-    stdout: str = ""  # its tail
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    memory_bytes: int = 0  # resident, at the peak
-
-
-@dataclass(frozen=True, kw_only=True)
-class UserError:
-    """An error in the user's code, in the user's own terms.
-
-    `type` is the exception's class, or an outcome code ("timeout", "out_of_memory" …) when one
-    constraint or test file of several exceeded a limit.
-    """
-
-    type: str
-    message: str
-    path: str | None = None  # "constraints/x.py"; "<query>" for a query
-    line: int | None = None
-    traceback: str = ""  # the user's own frames, at most 4 KB
-
-
-@dataclass(frozen=True, kw_only=True)
-class Loaded:
-    """The project is resident: `modules` of its domains are loaded, of which `executed` now."""
-
-    modules: int
-    executed: int
-    usage: Usage
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """The value of a query as typed JSON, with the name of its class."""
-
-    value: JsonValue
-    type: str
-    usage: Usage
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """A record that an alert rests on."""
-
-    class_name: str
-    domain: str
-    collection: str
-    key: str
-    sources: tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class FoundAlert:
-    """An alert that a constraint raised."""
-
-    severity: str  # "info", "warning" or "critical"
-    message: str
-    key: str | None
-    evidence: tuple[Evidence, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConstraintResult:
-    """What one constraint found. With an error, its alerts are none: a part is no answer."""
-
-    path: str
-    alerts: tuple[FoundAlert, ...]
-    error: UserError | None
-    seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConstraintRun:
-    """The results of all constraints asked for, by path; usage is that of all together."""
-
-    results: tuple[ConstraintResult, ...]
-    usage: Usage
-
-
-@dataclass(frozen=True, kw_only=True)
-class TestResult:
-    """One test ("tests/test_x.py::test_y"), or a file that could not run ("tests/test_x.py")."""
-
-    __test__ = False  # not a test case of ours
-
-    name: str
-    error: UserError | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class TestRun:
-    """The results of all tests asked for; usage is that of all together."""
-
-    __test__ = False
-
-    results: tuple[TestResult, ...]
-    usage: Usage
-
-
-@dataclass(frozen=True, kw_only=True)
-class Dump:
-    """What the loaded project holds.
-
-    `counts[domain][collection]` counts every collection (a singleton counts 1, under its name);
-    `records[path][collection]` are the records, as typed JSON, that the asked state and shard
-    files themselves contribute (a singleton is a list of one).
-    """
-
-    counts: dict[str, dict[str, int]]
-    records: dict[str, dict[str, list[dict[str, Any]]]]
-    usage: Usage
-
-
-class SandboxError(Exception):
-    """A request did not succeed.
-
-    `outcome` is one of protocol.OUTCOMES other than "ok"; `error` is set where the user's code is
-    at fault; `usage` is what was printed and consumed until then, where known. `infrastructure`
-    tells that the sandbox or its machine failed, not the user's code: it did not start, died, was
-    too slow or answered nonsense, and the same request may well succeed in another sandbox. The
-    sandbox stays usable unless `alive` is False.
-    """
-
-    def __init__(
-        self,
-        outcome: str,
-        message: str,
-        error: UserError | None = None,
-        usage: Usage | None = None,
-        *,
-        infrastructure: bool = False,
-    ) -> None:
-        super().__init__(f"{outcome}: {message}")
-        self.outcome = outcome
-        self.message = message
-        self.error = error
-        self.usage = usage or Usage()
-        self.infrastructure = infrastructure
-
-
-class Sandbox(Protocol):
-    """One user's sandbox. Every method raises SandboxError; one thread at a time may use it."""
-
-    runner_name: str  # "process", "docker"
-    image_digest: str  # bytecode of this sandbox loads in sandboxes of the same digest
-
-    @property
-    def alive(self) -> bool:
-        """False once the sandbox broke (killed, protocol error): open another one."""
-        ...
-
-    def compile(
-        self, files: Mapping[str, str], *, limits: Limits = COMPILE_LIMITS
-    ) -> dict[str, str]:
-        """Compile sources by path, executing nothing; return opaque bytecode that load accepts.
-
-        A file that does not compile raises "user_error" with its path and line.
-        """
-        ...
-
-    def load(
-        self,
-        sources: Mapping[str, str] | None = None,
-        *,
-        bytecode: Mapping[str, str] | None = None,
-        removed: Sequence[str] = (),
-        limits: Limits = LOAD_LIMITS,
-    ) -> Loaded:
-        """Make the project resident: everything at first, later only what changed.
-
-        Modules of changed files and what imports them are executed again. When a domain's module
-        fails, "user_error" is raised and what was loaded before stays. Constraints and tests run
-        only when asked for, so that their errors are found in the results of those calls.
-        """
-        ...
-
-    def evaluate(
-        self,
-        code: str,
-        *,
-        now: datetime.datetime,
-        time_zone: str,
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> Evaluation:
-        """Run an expression or a block whose last statement is the value (else null)."""
-        ...
-
-    def run_constraints(
-        self,
-        paths: Sequence[str] | None = None,
-        *,
-        now: datetime.datetime,
-        time_zone: str,
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> ConstraintRun:
-        """Run the constraints (all of them by default), each on the project as it was loaded.
-
-        A constraint that fails, even one that is killed or takes too long, has its error in its
-        own result and does not stop the others.
-        """
-        ...
-
-    def run_tests(
-        self,
-        paths: Sequence[str] | None = None,
-        *,
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> TestRun:
-        """Run the tests of these files (all of them by default); failures are in the results.
-
-        Each file runs on the project as it was loaded.
-        """
-        ...
-
-    def dump(self, paths: Sequence[str] | None = None, *, limits: Limits = DUMP_LIMITS) -> Dump:
-        """Read the loaded records back: those of these state and shard files (None: all)."""
-        ...
-
-
-# Where each runner lives, imported only when chosen. Each has `open_sandbox(*, hash_seed)`, which
-# is a context manager, `image_digest()` and `reap()`.
+# The modules that are runners, imported only when chosen.
 RUNNERS = {
     "docker": "workers.sandbox.docker",
     "process": "workers.sandbox.process",
@@ -284,12 +27,32 @@ RUNNERS = {
 
 
 def open_sandbox(*, hash_seed: int = 0) -> AbstractContextManager[Sandbox]:
-    """A fresh sandbox of the configured runner; leaving the context destroys it.
+    """A sandbox that was never used; leaving the context destroys it.
 
     Raises ImproperlyConfigured for an unknown runner, SandboxError when it does not start.
     """
-    opened = _runner().open_sandbox(hash_seed=hash_seed)
-    return cast("AbstractContextManager[Sandbox]", opened)
+    return _pool().virgin(hash_seed=hash_seed)
+
+
+def lease(user_pk: int, *, fresh: bool = False) -> AbstractContextManager[Lease]:
+    """The sandbox of a user: the one that was kept for it, or (always, if `fresh`) a new one.
+
+    See Pool.lease. Raises ImproperlyConfigured for an unknown runner, SandboxError when it does
+    not start.
+    """
+    return _pool().lease(user_pk, fresh=fresh)
+
+
+def open_pool() -> None:
+    """Keep sandboxes ready from now on, before anybody asks."""
+    _pool().warm()
+
+
+def close_pool() -> None:
+    """Destroy all sandboxes that are kept; from now on each is used once."""
+    for name in RUNNERS:
+        if name in _pools:
+            _pools[name].close()
 
 
 def image_digest() -> str:
@@ -297,15 +60,7 @@ def image_digest() -> str:
 
     Raises ImproperlyConfigured for an unknown runner, SandboxError where there is nothing yet.
     """
-    return str(_runner().image_digest())
-
-
-def reap() -> int:
-    """Remove what sandboxes of killed workers left behind, and return how many there were.
-
-    Raises ImproperlyConfigured for an unknown runner, SandboxError where it cannot be told.
-    """
-    return int(_runner().reap())
+    return _runner().image_digest()
 
 
 def runner_name() -> str:
@@ -330,11 +85,37 @@ def _found_runner() -> str:
     return "process"
 
 
-def _runner() -> Any:
+_pools: dict[str, Pool] = {}
+_opening = threading.Lock()
+# A forked process has no right to its parent's sandboxes, and none of the threads that keep them.
+os.register_at_fork(after_in_child=_pools.clear)
+
+
+def _pool() -> Pool:
+    name = runner_name()
+    with _opening:
+        if name not in _pools:
+            _pools[name] = Pool(_runner(), _limits(name))
+        return _pools[name]
+
+
+def _limits(name: str) -> PoolLimits:
+    if name == "process":  # for development: nothing is kept, so nothing has to be ended
+        return PoolLimits()
+    return PoolLimits(
+        least=settings.UAC_SANDBOX_POOL_LEAST,
+        most=settings.UAC_SANDBOX_POOL_MOST,
+        least_others=1,
+        lease_seconds=settings.UAC_SANDBOX_LEASE_SECONDS,
+        leases=settings.UAC_SANDBOX_LEASES,
+    )
+
+
+def _runner() -> Runner:
     name = runner_name()
     if name not in RUNNERS:
         raise ImproperlyConfigured(
             f"UAC_SANDBOX_RUNNER is {name!r}: set it to one of {', '.join(sorted(RUNNERS))},"
             f" or to {AUTO} on a development machine"
         )
-    return import_module(RUNNERS[name])
+    return cast("Runner", import_module(RUNNERS[name]))

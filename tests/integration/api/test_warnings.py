@@ -8,7 +8,7 @@ from rest_framework.test import APIClient
 
 from memory.models import MemoryUser, Run
 from workers.sandbox.client import ChannelSandbox
-from workers.sandbox.runner import SandboxError
+from workers.sandbox.interface import SandboxError
 
 pytestmark = pytest.mark.django_db
 

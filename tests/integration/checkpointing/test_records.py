@@ -15,7 +15,8 @@ from memory.verification import problems
 from tests.integration.checkpointing.conftest import Append, Records, trip
 from workers import tasks
 from workers.checkpointing import gate, records
-from workers.sandbox.runner import SandboxError
+from workers.sandbox import process
+from workers.sandbox.interface import SandboxError
 
 pytestmark = pytest.mark.django_db
 
@@ -293,7 +294,7 @@ def test_a_sandbox_that_cannot_be_had_rejects_nothing_and_is_tried_again(
         raise SandboxError("killed", "no engine answers", infrastructure=True)
 
     with monkeypatch.context() as patch:
-        patch.setattr(gate, "open_sandbox", broken)
+        patch.setattr(process, "start", broken)
         with pytest.raises(gate.GateUnavailable):
             tasks.checkpoint_records(user.pk)
 

@@ -9,7 +9,8 @@ from typing import Protocol, cast
 import pytest
 
 from workers.sandbox.build import ensure_image
-from workers.sandbox.runner import RUNNERS, Sandbox
+from workers.sandbox.interface import Sandbox
+from workers.sandbox.runner import RUNNERS
 
 NOW = datetime.datetime(2026, 3, 1, 23, 30, tzinfo=datetime.UTC)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.integration.sandbox.conftest import NOW, PROJECT
-from workers.sandbox.runner import (
+from workers.sandbox.interface import (
     DEFAULT_LIMITS,
     ConstraintResult,
     Evidence,

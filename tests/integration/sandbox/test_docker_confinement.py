@@ -12,7 +12,7 @@ import pytest
 from tests.integration.sandbox.conftest import NOW, PROJECT
 from tests.integration.sandbox.containers import Containers
 from workers.sandbox import docker
-from workers.sandbox.runner import MEBIBYTE, Limits, Sandbox, SandboxError
+from workers.sandbox.interface import MEBIBYTE, Limits, Sandbox, SandboxError
 
 pytestmark = pytest.mark.docker
 

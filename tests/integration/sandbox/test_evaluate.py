@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration.sandbox.conftest import NOW
-from workers.sandbox.runner import Evaluation, Limits, Sandbox, SandboxError
+from workers.sandbox.interface import Evaluation, Limits, Sandbox, SandboxError
 
 LIMITS = Limits(wall_seconds=10, cpu_seconds=10)
 

@@ -11,7 +11,7 @@ import pytest
 
 import workers
 from tests.integration.sandbox.conftest import NOW, PROJECT, WITHOUT_NAMESPACES, Runner
-from workers.sandbox.runner import Limits, Sandbox, SandboxError
+from workers.sandbox.interface import Limits, Sandbox, SandboxError
 
 # What an ordinary image with Python says of itself.
 PYTHON_IMAGE = {"GPG_KEY", "LANG", "PYTHON_SHA256", "PYTHON_VERSION"}

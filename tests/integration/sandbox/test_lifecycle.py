@@ -21,8 +21,9 @@ from sandbox_image.uac import protocol
 from tests.integration.sandbox.conftest import NOW, PROJECT, WITHOUT_NAMESPACES
 from tests.integration.sandbox.processes import Process, eventually, gone, me
 from workers.sandbox import process
+from workers.sandbox.interface import Limits, Sandbox, SandboxError
 from workers.sandbox.process import ProcessChannel, image_digest
-from workers.sandbox.runner import Limits, Sandbox, SandboxError, open_sandbox
+from workers.sandbox.runner import open_sandbox
 
 ROOT = Path(workers.__file__).parent.parent
 
@@ -229,7 +230,7 @@ import datetime, os, sys, threading
 sys.path.insert(0, {root!r})
 {first}
 from workers.sandbox import process
-from workers.sandbox.runner import Limits
+from workers.sandbox.interface import Limits
 
 now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 limits = Limits(wall_seconds=600, total_seconds=600, cpu_seconds=600)

@@ -6,7 +6,7 @@ import marshal
 import pytest
 
 from tests.integration.sandbox.conftest import NOW, PROJECT, Runner
-from workers.sandbox.runner import Limits, Sandbox, SandboxError
+from workers.sandbox.interface import Limits, Sandbox, SandboxError
 
 STATE = PROJECT["domains/travel/state.py"]
 

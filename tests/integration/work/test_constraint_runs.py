@@ -12,7 +12,7 @@ from memory.project import Outline
 from tests.factories import make_checkpoint, make_run
 from tests.integration.alerts.test_life import finding, record, run_finds
 from workers import constraints, tasks
-from workers.sandbox.runner import SandboxError
+from workers.sandbox.interface import SandboxError
 
 pytestmark = pytest.mark.django_db
 

@@ -11,7 +11,7 @@ import pytest
 from sandbox_image.uac import protocol
 from workers.sandbox import client
 from workers.sandbox.client import ChannelSandbox
-from workers.sandbox.runner import Evaluation, Limits, SandboxError, Usage
+from workers.sandbox.interface import Evaluation, Limits, SandboxError, Usage
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 HELLO = {"hello": protocol.VERSION, "python": "3.11.7", "hash_seed": "0"}
@@ -48,6 +48,9 @@ class Script:
 
     def receive(self, count: int, deadline: float) -> bytes:
         return self.incoming.read(count)
+
+    def has_ended(self) -> bool:
+        return self.closed
 
     def close(self) -> None:
         self.closed = True

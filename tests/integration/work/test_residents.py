@@ -1,0 +1,139 @@
+"""A user's sandbox that is kept for a while: what is sent to it, and when it is not used."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from memory import runs
+from memory.models import MemoryUser, Run
+from memory.models.runs import RunKind, RunTrigger
+from tests.integration.checkpointing.conftest import Append, append, checkpoint, trip
+from workers import tasks
+from workers.sandbox import runner
+from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.pool import Pool, PoolLimits
+
+__all__ = ["append", "checkpoint"]  # fixtures
+
+pytestmark = pytest.mark.django_db
+
+
+class Loads(list[tuple[list[str], list[str]]]):
+    """The files sent and removed by each load of a sandbox."""
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
+    seen = Loads()
+    load = ChannelSandbox.load
+
+    def watched(
+        self: ChannelSandbox, *arguments: Any, removed: Sequence[str] = (), **options: Any
+    ) -> Any:
+        seen.append((sorted(options["bytecode"]), list(removed)))
+        return load(self, *arguments, removed=removed, **options)
+
+    monkeypatch.setattr(ChannelSandbox, "load", watched)
+    return seen
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
+    """Sandboxes of this process are kept, as those of a worker are."""
+    limits = PoolLimits(lease_seconds=60, leases=4)
+    kept = Pool(runner._runner(), limits)
+    monkeypatch.setitem(runner._pools, "process", kept)
+    yield kept
+    kept.close()
+
+
+def ask(user: MemoryUser, code: str) -> Run:
+    user.refresh_from_db()
+    run = runs.queue(
+        user, RunKind.QUERY, RunTrigger.API, checkpoint=user.head, input={"code": code}
+    )
+    tasks.execute_run(str(run.pk))
+    run.refresh_from_db()
+    return run
+
+
+def value(run: Run) -> Any:
+    assert run.outcome == "ok", run.error
+    assert isinstance(run.output, dict)
+    return run.output["value"]
+
+
+def test_what_the_gate_has_loaded_is_there_for_the_next_question(
+    user: MemoryUser, checkpoint: Append, pool: Pool, loads: Loads
+) -> None:
+    checkpoint(trip(key="a"))
+    assert len(loads) == 1  # by the gate
+
+    assert value(ask(user, "len(trips)")) == 1
+    assert value(ask(user, "trips[0].to")) == "Rome"
+    assert len(loads) == 1
+    assert pool.counts.resident == 2
+
+
+def test_each_question_begins_with_what_was_loaded(
+    user: MemoryUser, checkpoint: Append, pool: Pool
+) -> None:
+    checkpoint(trip(key="a"))
+    assert value(ask(user, "trips.clear()\nlen(trips)")) == 0
+    assert value(ask(user, "len(trips)")) == 1
+
+
+def test_of_another_version_only_what_differs_is_sent(
+    user: MemoryUser, checkpoint: Append, pool: Pool, loads: Loads
+) -> None:
+    checkpoint(trip(key="a"), {"domain": "notes", "type": "Note", "data": {"text": "x"}})
+    older = MemoryUser.objects.get(pk=user.pk).head
+    checkpoint(trip(key="b"))
+    loads.clear()
+
+    run = runs.queue(
+        user, RunKind.QUERY, RunTrigger.API, checkpoint=older, input={"code": "len(trips)"}
+    )
+    tasks.execute_run(str(run.pk))
+    run.refresh_from_db()
+
+    assert value(run) == 1
+    assert value(ask(user, "[len(trips), len(notes)]")) == [2, 1]
+    changed = ["domains/travel/state.py", "manifest.py"]
+    assert loads == [(changed, []), (changed, [])]
+
+
+def test_after_a_question_that_had_to_be_stopped_everything_is_new(
+    user: MemoryUser, checkpoint: Append, pool: Pool, loads: Loads
+) -> None:
+    checkpoint(trip(key="a"))
+    assert ask(user, "'x' * 10 ** 10").outcome == "out_of_memory"
+
+    assert value(ask(user, "len(trips)")) == 1
+    assert len(loads) == 2
+    assert pool.counts.destroyed == {"stopped": 1}
+
+
+def test_a_version_that_the_gate_refuses_is_not_what_the_next_question_sees(
+    user: MemoryUser, checkpoint: Append, pool: Pool
+) -> None:
+    checkpoint(trip(key="a"))
+    edit = {
+        "op": "write_constraint",
+        "name": "broken",
+        "source": "def check(today): return [1 / 0]\n",
+        "tests_source": "def test_it(): raise ValueError\n",
+        "sources": [],
+    }
+    user.refresh_from_db()
+    run = runs.queue(
+        user, RunKind.PROPOSAL, RunTrigger.API, checkpoint=user.head, input={"edits": [edit]}
+    )
+    tasks.execute_run(str(run.pk))
+    run.refresh_from_db()
+    assert run.outcome == "rejected"
+
+    (lease,) = pool._leases.values()
+    assert not [path for path in lease.tree if "broken" in path]
+    assert value(ask(user, "len(trips)")) == 1

@@ -1,0 +1,307 @@
+"""The pool's promises, with sandboxes that only remember what was done to them."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, cast
+
+import pytest
+
+from workers.sandbox import pool as pools
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.pool import Lease, Pool, PoolLimits
+
+KEEPING = PoolLimits(least=2, most=4, least_others=1, lease_seconds=60, leases=3)
+
+
+class Fake:
+    """A sandbox that was started with a hash seed."""
+
+    def __init__(self, hash_seed: int) -> None:
+        self.hash_seed = hash_seed
+        self.users: set[str] = set()
+        self.alive = True
+        self.spent = False
+
+    def close(self) -> None:
+        self.alive = False
+
+
+class Runner:
+    """Starts them, or fails while it is told to."""
+
+    def __init__(self) -> None:
+        self.started: list[Fake] = []
+        self.broken = False
+        self.reaped = 0
+
+    def start(self, *, hash_seed: int = 0) -> Sandbox:
+        if self.broken:
+            raise SandboxError("killed", "no engine", infrastructure=True)
+        self.started.append(Fake(hash_seed))
+        return cast("Sandbox", self.started[-1])
+
+    def image_digest(self) -> str:
+        return "fake"
+
+    def reap(self) -> int:
+        self.reaped += 1
+        return 0
+
+    @property
+    def alive(self) -> list[Fake]:
+        return [one for one in self.started if one.alive]
+
+
+@pytest.fixture
+def runner() -> Runner:
+    return Runner()
+
+
+@contextmanager
+def opened(runner: Runner, **limits: Any) -> Iterator[Pool]:
+    pool = Pool(runner, PoolLimits(**{**vars(KEEPING), **limits}))
+    try:
+        yield pool
+    finally:
+        pool.close()
+        assert runner.alive == []
+        assert not [one for one in threading.enumerate() if one.name.startswith("sandboxes")]
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 20
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def fake(lease: Lease | Sandbox) -> Fake:
+    return cast("Fake", lease.sandbox if isinstance(lease, Lease) else lease)
+
+
+def use(pool: Pool, user: str, *, fresh: bool = False, keep: bool = True) -> Fake:
+    """Have a lease and load something, as a user's work does."""
+    with pool.lease(user, fresh=fresh) as lease:
+        one = fake(lease)
+        assert one.alive
+        one.users.add(user)
+        assert one.users == {user}
+        if keep:
+            lease.tree = {"a.py": "hash"}
+        return one
+
+
+def test_virgins_are_there_before_anybody_asks(runner: Runner) -> None:
+    with opened(runner) as pool:
+        pool.warm()
+        assert eventually(lambda: pool.size["virgins"] == 2)
+
+        with pool.virgin() as sandbox:
+            assert fake(sandbox).alive
+        assert (pool.counts.hits, pool.counts.misses) == (1, 0)
+        assert eventually(lambda: not fake(sandbox).alive)
+        assert eventually(lambda: pool.settled and pool.size["virgins"] >= 2)
+
+
+def test_without_one_in_store_somebody_waits_for_a_new_one(runner: Runner) -> None:
+    with opened(runner, least=0, most=0, lease_seconds=0) as pool:
+        with pool.virgin() as sandbox:
+            assert fake(sandbox).alive
+        assert not fake(sandbox).alive
+        assert (pool.counts.hits, pool.counts.misses) == (0, 1)
+        assert not [one for one in threading.enumerate() if one.name.startswith("sandboxes")]
+
+
+def test_a_user_comes_back_to_what_is_loaded(runner: Runner) -> None:
+    with opened(runner) as pool:
+        first = use(pool, "ada")
+        with pool.lease("ada") as lease:
+            assert fake(lease) is first
+            assert lease.tree == {"a.py": "hash"}
+        assert pool.counts.resident == 1
+
+
+def test_nobody_is_ever_given_what_served_another(runner: Runner) -> None:
+    with opened(runner) as pool, ThreadPoolExecutor(8) as threads:
+        users = [f"user-{n % 5}" for n in range(400)]
+        list(threads.map(lambda user: use(pool, user), users))
+        assert all(len(one.users) <= 1 for one in runner.started)
+
+
+def test_a_fresh_one_is_asked_for_although_one_is_kept(runner: Runner) -> None:
+    with opened(runner) as pool:
+        first = use(pool, "ada")
+        second = use(pool, "ada", fresh=True)
+        assert second is not first
+        # The newer one takes the older one's place.
+        assert eventually(lambda: not first.alive)
+        assert use(pool, "ada") is second
+
+
+def test_what_loaded_nothing_is_not_kept(runner: Runner) -> None:
+    with opened(runner) as pool:
+        one = use(pool, "ada", keep=False)
+        assert eventually(lambda: not one.alive)
+        assert pool.size["leases"] == 0
+
+
+def test_in_strict_mode_nothing_is_used_twice(runner: Runner) -> None:
+    with opened(runner, lease_seconds=0) as pool:
+        first, second = use(pool, "ada"), use(pool, "ada")
+        assert first is not second
+        assert eventually(lambda: not first.alive and not second.alive)
+
+
+def test_an_idle_lease_ends(runner: Runner) -> None:
+    with opened(runner, lease_seconds=0.05) as pool:
+        one = use(pool, "ada")
+        assert eventually(lambda: not one.alive)
+        assert pool.size["leases"] == 0
+        assert pool.counts.destroyed["idle"] == 1
+
+
+def test_only_so_many_leases_are_kept(runner: Runner) -> None:
+    with opened(runner) as pool:
+        first, *others = (use(pool, f"user-{n}") for n in range(4))
+        assert eventually(lambda: not first.alive)
+        assert all(one.alive for one in others)
+        assert pool.size["leases"] == 3
+
+
+def test_one_in_which_something_was_stopped_is_not_kept(runner: Runner) -> None:
+    with opened(runner) as pool:
+        with pool.lease("ada") as lease:
+            lease.tree = {"a.py": "hash"}
+            fake(lease).spent = True
+        assert eventually(lambda: not fake(lease).alive)
+        assert pool.counts.destroyed == {"stopped": 1}
+
+
+def test_one_that_died_meanwhile_is_not_given_out(runner: Runner) -> None:
+    with opened(runner) as pool:
+        pool.warm()
+        assert eventually(lambda: pool.size["virgins"] == 2)
+        resident = use(pool, "ada")
+        for one in runner.started:
+            one.alive = False
+
+        assert use(pool, "ada") is not resident
+        assert pool.counts.destroyed["ended"] >= 2
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"), [(SandboxError("user_error", "1 / 0"), True), (KeyboardInterrupt(), False)]
+)
+def test_after_an_error_only_what_is_sound_is_kept(
+    runner: Runner, error: BaseException, kept: bool
+) -> None:
+    with opened(runner) as pool:
+        context = pool.lease("ada")
+        lease = context.__enter__()
+        lease.tree = {"a.py": "hash"}
+        with contextlib.suppress(type(error)):
+            assert not context.__exit__(type(error), error, None)
+        assert pool.size["leases"] == kept
+        assert eventually(lambda: fake(lease).alive is kept)
+
+
+def test_what_gets_old_is_replaced(runner: Runner) -> None:
+    with opened(runner, recycle_seconds=0.05) as pool:
+        pool.warm()
+        assert eventually(lambda: pool.size["virgins"] == 2)
+        first = list(runner.started)
+        assert eventually(lambda: not any(one.alive for one in first[:2]))
+        assert pool.counts.destroyed["recycled"] >= 2
+        one = use(pool, "ada")
+        time.sleep(0.06)
+        assert use(pool, "ada") is one  # it is looked at when it is given back
+        assert eventually(lambda: not one.alive)
+
+
+def test_more_are_kept_where_more_arrive_but_never_more_than_allowed(runner: Runner) -> None:
+    with opened(runner) as pool:
+        for _ in range(20):
+            with pool.virgin():
+                pass
+        assert eventually(lambda: pool.size["virgins"] == 4)
+        assert pool.settled
+        time.sleep(0.05)
+        assert pool.size["virgins"] == 4
+
+
+def test_fewer_are_kept_when_fewer_arrive(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "MEMORY_SECONDS", 0.5)
+    monkeypatch.setattr(pools, "HORIZON_SECONDS", 0.2)
+    with opened(runner) as pool:
+        for _ in range(30):
+            with pool.virgin():
+                pass
+        assert eventually(lambda: pool.size["virgins"] == 4)
+        assert eventually(lambda: pool.size["virgins"] == 2)
+        assert pool.counts.destroyed["too many"] >= 2
+
+
+def test_each_hash_seed_has_its_own(runner: Runner) -> None:
+    with opened(runner) as pool:
+        with pool.virgin(hash_seed=1) as sandbox:
+            assert fake(sandbox).hash_seed == 1
+        assert eventually(lambda: sum(one.hash_seed == 1 for one in runner.alive) == 1)
+        with pool.virgin() as sandbox:
+            assert fake(sandbox).hash_seed == 0
+
+
+def test_an_engine_that_fails_is_asked_again_and_told_to_who_needs_it(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "RETRY_SECONDS", 0.02)
+    runner.broken = True
+    with opened(runner) as pool:
+        with pytest.raises(SandboxError, match="no engine"), pool.virgin():
+            pytest.fail("there is none")
+        runner.broken = False
+        assert eventually(lambda: pool.size["virgins"] >= 2)
+
+
+def test_what_cannot_be_closed_stops_nothing(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = Fake.close
+
+    def fail(self: Fake) -> None:
+        close(self)
+        raise OSError("engine")
+
+    monkeypatch.setattr(Fake, "close", fail)
+    with opened(runner) as pool:
+        first, second = use(pool, "ada", keep=False), use(pool, "ada", keep=False)
+        assert eventually(lambda: not first.alive and not second.alive)
+
+
+def test_leftovers_of_killed_workers_are_looked_for_again_and_again(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "REAP_SECONDS", 0.01)
+    monkeypatch.setattr(pools, "HORIZON_SECONDS", 0.01)
+    with opened(runner) as pool:
+        pool.warm()
+        assert eventually(lambda: runner.reaped >= 3)
+
+
+def test_a_closed_pool_keeps_nothing_and_still_serves(runner: Runner) -> None:
+    with opened(runner) as pool:
+        kept = use(pool, "ada")
+        with pool.lease("bob") as lease:
+            lease.tree = {"a.py": "hash"}
+            pool.close()
+            assert not kept.alive
+            assert fake(lease).alive  # somebody is at work in it
+        assert not fake(lease).alive
+        with pool.virgin() as sandbox:
+            assert fake(sandbox).alive
+        assert runner.alive == []

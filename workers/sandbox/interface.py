@@ -1,0 +1,292 @@
+"""The interface to a sandbox: what the gate, constraints and queries call to run a user's code.
+
+A sandbox serves one user. It is opened, loaded with the user's project and asked any number of
+questions; each question, and each of several constraints or test files, runs in a fork of the
+loaded project of its own, which is gone afterwards. How the sandbox is isolated is the business
+of the runner that the setting UAC_SANDBOX_RUNNER names.
+"""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+MEBIBYTE = 1024 * 1024
+
+JsonValue = dict[str, Any] | list[Any] | str | int | float | bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one request may use; what exceeds a limit ends with the outcome named for it."""
+
+    wall_seconds: float = 5.0  # of an evaluation, of each constraint, of each test file
+    total_seconds: float = 30.0  # of a whole request: all its constraints or all its test files
+    cpu_seconds: int = 5  # of the same unit as wall_seconds
+    memory_bytes: int = 256 * MEBIBYTE  # address space, the loaded project included
+    stdout_kept_bytes: int = 8 * 1024
+    stdout_produced_bytes: int = MEBIBYTE
+    result_bytes: int = MEBIBYTE
+    result_depth: int = 32
+
+
+DEFAULT_LIMITS = Limits()
+COMPILE_LIMITS = Limits(
+    wall_seconds=30, cpu_seconds=30, memory_bytes=1024 * MEBIBYTE, result_bytes=48 * MEBIBYTE
+)
+LOAD_LIMITS = Limits(wall_seconds=30, cpu_seconds=30, memory_bytes=1024 * MEBIBYTE)
+DUMP_LIMITS = Limits(
+    wall_seconds=30, cpu_seconds=30, memory_bytes=1024 * MEBIBYTE, result_bytes=48 * MEBIBYTE
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What a request printed and consumed."""
+
+    stdout: str = ""  # its tail
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    memory_bytes: int = 0  # resident, at the peak
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserError:
+    """An error in the user's code, in the user's own terms.
+
+    `type` is the exception's class, or an outcome code ("timeout", "out_of_memory" …) when one
+    constraint or test file of several exceeded a limit.
+    """
+
+    type: str
+    message: str
+    path: str | None = None  # "constraints/x.py"; "<query>" for a query
+    line: int | None = None
+    traceback: str = ""  # the user's own frames, at most 4 KB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """The project is resident: `modules` of its domains are loaded, of which `executed` now."""
+
+    modules: int
+    executed: int
+    usage: Usage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The value of a query as typed JSON, with the name of its class."""
+
+    value: JsonValue
+    type: str
+    usage: Usage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """A record that an alert rests on."""
+
+    class_name: str
+    domain: str
+    collection: str
+    key: str
+    sources: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundAlert:
+    """An alert that a constraint raised."""
+
+    severity: str  # "info", "warning" or "critical"
+    message: str
+    key: str | None
+    evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstraintResult:
+    """What one constraint found. With an error, its alerts are none: a part is no answer."""
+
+    path: str
+    alerts: tuple[FoundAlert, ...]
+    error: UserError | None
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstraintRun:
+    """The results of all constraints asked for, by path; usage is that of all together."""
+
+    results: tuple[ConstraintResult, ...]
+    usage: Usage
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestResult:
+    """One test ("tests/test_x.py::test_y"), or a file that could not run ("tests/test_x.py")."""
+
+    __test__ = False  # not a test case of ours
+
+    name: str
+    error: UserError | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestRun:
+    """The results of all tests asked for; usage is that of all together."""
+
+    __test__ = False
+
+    results: tuple[TestResult, ...]
+    usage: Usage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dump:
+    """What the loaded project holds.
+
+    `counts[domain][collection]` counts every collection (a singleton counts 1, under its name);
+    `records[path][collection]` are the records, as typed JSON, that the asked state and shard
+    files themselves contribute (a singleton is a list of one).
+    """
+
+    counts: dict[str, dict[str, int]]
+    records: dict[str, dict[str, list[dict[str, Any]]]]
+    usage: Usage
+
+
+class SandboxError(Exception):
+    """A request did not succeed.
+
+    `outcome` is one of protocol.OUTCOMES other than "ok"; `error` is set where the user's code is
+    at fault; `usage` is what was printed and consumed until then, where known. `infrastructure`
+    tells that the sandbox or its machine failed, not the user's code: it did not start, died, was
+    too slow or answered nonsense, and the same request may well succeed in another sandbox. The
+    sandbox stays usable unless `alive` is False.
+    """
+
+    def __init__(
+        self,
+        outcome: str,
+        message: str,
+        error: UserError | None = None,
+        usage: Usage | None = None,
+        *,
+        infrastructure: bool = False,
+    ) -> None:
+        super().__init__(f"{outcome}: {message}")
+        self.outcome = outcome
+        self.message = message
+        self.error = error
+        self.usage = usage or Usage()
+        self.infrastructure = infrastructure
+
+    def at_start(self, last_words: str) -> "SandboxError":
+        """Return the same of a sandbox that did not start: nobody's code is at fault."""
+        said = f"; it said: {last_words}" if last_words else ""
+        return SandboxError(self.outcome, f"{self.message}{said}", infrastructure=True)
+
+
+class Sandbox(Protocol):
+    """One user's sandbox. Every method raises SandboxError; one thread at a time may use it."""
+
+    runner_name: str  # "process", "docker"
+    image_digest: str  # bytecode of this sandbox loads in sandboxes of the same digest
+
+    @property
+    def alive(self) -> bool:
+        """False once the sandbox broke (killed, protocol error) or was closed: open another one."""
+        ...
+
+    @property
+    def spent(self) -> bool:
+        """Whether user code had to be stopped in it: it may go on, and is not kept afterwards."""
+        ...
+
+    def close(self) -> None:
+        """Destroy it with everything in it; may be called again."""
+        ...
+
+    def compile(
+        self, files: Mapping[str, str], *, limits: Limits = COMPILE_LIMITS
+    ) -> dict[str, str]:
+        """Compile sources by path, executing nothing; return opaque bytecode that load accepts.
+
+        A file that does not compile raises "user_error" with its path and line.
+        """
+        ...
+
+    def load(
+        self,
+        sources: Mapping[str, str] | None = None,
+        *,
+        bytecode: Mapping[str, str] | None = None,
+        removed: Sequence[str] = (),
+        limits: Limits = LOAD_LIMITS,
+    ) -> Loaded:
+        """Make the project resident: everything at first, later only what changed.
+
+        Modules of changed files and what imports them are executed again. When a domain's module
+        fails, "user_error" is raised and what was loaded before stays. Constraints and tests run
+        only when asked for, so that their errors are found in the results of those calls.
+        """
+        ...
+
+    def evaluate(
+        self,
+        code: str,
+        *,
+        now: datetime.datetime,
+        time_zone: str,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> Evaluation:
+        """Run an expression or a block whose last statement is the value (else null)."""
+        ...
+
+    def run_constraints(
+        self,
+        paths: Sequence[str] | None = None,
+        *,
+        now: datetime.datetime,
+        time_zone: str,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> ConstraintRun:
+        """Run the constraints (all of them by default), each on the project as it was loaded.
+
+        A constraint that fails, even one that is killed or takes too long, has its error in its
+        own result and does not stop the others.
+        """
+        ...
+
+    def run_tests(
+        self,
+        paths: Sequence[str] | None = None,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> TestRun:
+        """Run the tests of these files (all of them by default); failures are in the results.
+
+        Each file runs on the project as it was loaded.
+        """
+        ...
+
+    def dump(self, paths: Sequence[str] | None = None, *, limits: Limits = DUMP_LIMITS) -> Dump:
+        """Read the loaded records back: those of these state and shard files (None: all)."""
+        ...
+
+
+class Runner(Protocol):
+    """A module that starts sandboxes of one kind."""
+
+    def start(self, *, hash_seed: int = 0) -> Sandbox:
+        """Start a sandbox that was never used; raises SandboxError."""
+        ...
+
+    def image_digest(self) -> str:
+        """Return the digest of what its sandboxes are made of; raises SandboxError."""
+        ...
+
+    def reap(self) -> int:
+        """Remove what killed processes left behind, return how many; raises SandboxError."""
+        ...
