@@ -1,0 +1,317 @@
+"""How long a sandbox takes, beside `docker run`: a 50 KB project of 500 records, three constraints.
+
+All variants take turns in one run on one machine, so that the ratios of their times mean something:
+
+- `docker run`: the command, with the same template, source and answer as the others
+- `virgin, bytecode` and `virgin, source`: a container that was kept ready, loaded and asked
+- `resident`: the constraints again, where the project is loaded
+- `refill`: `virgin, bytecode`, two arrivals a second, while the pool refills itself
+- `llm-sandbox`: the package of that name with its pool, on the same image; where it is installed
+- `query`: the whole way over HTTP and Celery to a resident project and back
+"""
+
+import importlib.util
+import json
+import os
+import re
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import django
+
+from benchmarks.harness import Client, json_path, report
+from sandbox_image.uac import protocol
+from uac_site.embedded.services import running_services
+from uac_site.embedded.system import running_system
+
+ROUNDS = 50
+ARRIVALS = 50
+ARRIVALS_A_SECOND = 2.0
+IDLE = 8
+QUERIES = 60
+NOW = "2026-03-01T12:00:00+00:00"
+ZONE = "Europe/Berlin"
+
+RECORDS = "".join(
+    f'    Trip(key="t-{n}", name="City {n}", cost={n * 7 % 997},'
+    f" on=datetime.date(2026, {n % 12 + 1}, {n % 28 + 1}), sources=({n + 1},)),\n"
+    for n in range(500)
+)
+CONSTRAINT = '''\
+import datetime
+from collections.abc import Iterator
+from uac import Alert, warning
+from domains.travel.state import trips
+
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    """No trip costs more than was allowed for one."""
+    for trip in trips:
+        if trip.cost > 960 and trip.on.month % 3 == {number}:
+            yield warning(
+                f"{{trip.name}} cost {{trip.cost}}, more than was allowed", evidence=[trip]
+            )
+'''
+PROJECT = {
+    "domains/__init__.py": "",
+    "domains/travel/__init__.py": "",
+    "domains/travel/schema.py": "import datetime\nfrom dataclasses import dataclass\n"
+    "from uac import Record\n\n\n@dataclass(kw_only=True)\nclass Trip(Record):\n"
+    "    name: str\n    cost: int\n    on: datetime.date\n",
+    "domains/travel/state.py": "import datetime\nfrom domains.travel.schema import Trip\n\n"
+    f"trips: list[Trip] = [\n{RECORDS}]\n",
+    "constraints/__init__.py": "",
+    **{f"constraints/c{n}.py": CONSTRAINT.format(number=n) for n in range(3)},
+}
+
+
+def main() -> None:
+    """Measure and report."""
+    path = json_path(__doc__)
+    with running_services() as services:
+        os.environ.update(services.environment, UAC_SANDBOX_RUNNER="docker")
+        os.environ["DJANGO_SETTINGS_MODULE"] = "uac_site.settings"
+        django.setup()
+        times, figures = measure()
+    figures |= whole_path()
+    rows = [
+        {
+            "variant": name,
+            "n": len(seconds),
+            "p50 ms": round(1000 * statistics.median(seconds), 2),
+            "p95 ms": round(1000 * p95(seconds), 2),
+            "x p50": round(statistics.median(times["docker run"]) / statistics.median(seconds), 1),
+            "x p95": round(p95(times["docker run"]) / p95(seconds), 1),
+        }
+        for name, seconds in times.items()
+    ]
+    ratios = {row["variant"]: row["x p50"] for row in rows}
+    for figure, variant in (
+        ("virgin_bytecode_ratio", "virgin, bytecode"),
+        ("resident_ratio", "resident"),
+        ("virgin_source_ratio", "virgin, source"),
+        ("refill_ratio", "refill"),
+    ):
+        figures[figure] = ratios[variant]
+    if "llm-sandbox" in times:
+        best = statistics.median(times["virgin, bytecode"])
+        figures["llm_sandbox_ratio"] = round(statistics.median(times["llm-sandbox"]) / best, 1)
+    settings = {"rounds": ROUNDS, "project_bytes": sum(map(len, PROJECT.values()))}
+    report("sandbox", settings=settings, rows=rows, figures=figures, path=path)
+
+
+def measure() -> tuple[dict[str, list[float]], dict[str, Any]]:
+    """The seconds of every variant, round by round, and the figures that are no times."""
+    import datetime
+
+    from workers.sandbox import docker, runner
+    from workers.sandbox.build import ensure_image
+    from workers.sandbox.interface import Sandbox
+    from workers.sandbox.pool import Pool, PoolLimits
+
+    image = ensure_image()
+    now = datetime.datetime.fromisoformat(NOW)
+    bytes_of_answer = 0
+
+    def constraints(sandbox: Sandbox) -> None:
+        nonlocal bytes_of_answer
+        ran = sandbox.run_constraints(now=now, time_zone=ZONE)
+        assert len(ran.results) == 3
+        assert all(result.error is None and result.alerts for result in ran.results)
+        bytes_of_answer = len(json.dumps([asdict(result) for result in ran.results]))
+
+    idle_mib = idle_memory(lambda: docker.start())
+    limits = PoolLimits(least=4, most=8, least_others=0, lease_seconds=600, leases=4)
+    pool = Pool(docker, limits)
+    try:
+        with pool.virgin() as sandbox:
+            bytecode = sandbox.compile(PROJECT)
+
+        def ready() -> None:
+            until(lambda: pool.settled)
+            time.sleep(0.1)  # the last one to be removed
+
+        def virgin(**files: Any) -> float:
+            started = time.perf_counter()
+            with pool.virgin() as sandbox:
+                sandbox.load(**files)
+                constraints(sandbox)
+                return time.perf_counter() - started
+
+        def resident() -> float:
+            with pool.lease("ada") as lease:
+                if not lease.tree:
+                    lease.sandbox.load(bytecode=bytecode)
+                    lease.tree = dict.fromkeys(bytecode, "")
+            started = time.perf_counter()
+            with pool.lease("ada") as lease:
+                constraints(lease.sandbox)
+                return time.perf_counter() - started
+
+        variants: dict[str, Callable[[], float]] = {
+            "docker run": lambda: docker_run(image),
+            "virgin, bytecode": lambda: virgin(bytecode=bytecode),
+            "virgin, source": lambda: virgin(sources=PROJECT),
+            "resident": resident,
+        }
+        times: dict[str, list[float]] = {name: [] for name in variants}
+        with llm_sandbox(image) as run:
+            if run is not None:
+                variants["llm-sandbox"] = run
+                times["llm-sandbox"] = []
+            for number in range(ROUNDS + 1):
+                for name, variant in variants.items():
+                    ready()
+                    seconds = variant()
+                    if number:  # the first round warms up
+                        times[name].append(seconds)
+        times["refill"] = []
+        start = time.perf_counter()
+        for number in range(ARRIVALS):
+            time.sleep(max(0.0, start + number / ARRIVALS_A_SECOND - time.perf_counter()))
+            times["refill"].append(virgin(bytecode=bytecode))
+    finally:
+        pool.close()
+        runner.close_pool()
+    return times, {"idle_mib": idle_mib, "answer_bytes": bytes_of_answer}
+
+
+def docker_run(image: str) -> float:
+    """`docker run --rm -i` with the template, fed with what the host sends and read to its end."""
+    from workers.sandbox import docker
+    from workers.sandbox.interface import DEFAULT_LIMITS, LOAD_LIMITS
+
+    requests = [
+        {
+            "id": 1,
+            "op": "load",
+            "limits": asdict(LOAD_LIMITS),
+            "sources": PROJECT,
+            "bytecode": {},
+            "removed": [],
+        },
+        {
+            "id": 2,
+            "op": "constraints",
+            "limits": asdict(DEFAULT_LIMITS),
+            "paths": None,
+            "now": NOW,
+            "time_zone": ZONE,
+        },
+    ]
+    template = docker.container_config(image, 0)
+    host = template["HostConfig"]
+    command = [
+        *("docker", "run", "--rm", "-i", "--network", "none", "--ipc", "none", "--read-only"),
+        *("--cap-drop", "ALL", "--log-driver", "none", "--user", template["User"]),
+        *("--security-opt", "no-new-privileges"),
+        *("--security-opt", f"seccomp={docker.SECCOMP_PROFILE}"),
+        *("--memory", str(host["Memory"]), "--memory-swap", str(host["MemorySwap"])),
+        *("--pids-limit", str(host["PidsLimit"]), "--cpus", str(host["NanoCpus"] / 1e9)),
+        *("--env", template["Env"][0], image),
+    ]
+    data = b"".join(map(protocol.encode_frame, requests))
+    started = time.perf_counter()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(data)
+        process.stdin.flush()
+        answers = [protocol.read_frame(process.stdout.read) for _ in range(3)]
+        process.stdin.close()
+        process.wait()
+    seconds = time.perf_counter() - started
+    assert answers[2] is not None
+    assert len(answers[2]["result"]) == 3
+    return seconds
+
+
+@contextmanager
+def llm_sandbox(image: str) -> Iterator[Callable[[], float] | None]:
+    """A run of the same project in the package's pool; None where it is not installed."""
+    if importlib.util.find_spec("llm_sandbox") is None:
+        print("absent: llm-sandbox (pip install 'llm-sandbox[docker]')")
+        yield None
+        return
+    raise NotImplementedError(image)
+
+
+def idle_memory(start: Callable[[], Any]) -> float:
+    """MiB by which MemAvailable falls for each container that waits."""
+    before = available()
+    sandboxes = [start() for _ in range(IDLE)]
+    time.sleep(1)
+    after = available()
+    for sandbox in sandboxes:
+        sandbox.close()
+    return round((before - after) / IDLE / 1024, 1)
+
+
+def available() -> int:
+    """MemAvailable, in KiB."""
+    found = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1])
+
+
+def whole_path() -> dict[str, float]:
+    """Queries over HTTP to a resident project: the whole, and what of it is the sandbox."""
+    whole, ours = [], []
+    with running_system(environment={"UAC_SANDBOX_RUNNER": "docker"}) as system:
+        key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
+        client = Client(system.base_url, key)
+        assert client.post("users/", {"user_id": "ada"})[0] == 201
+        entries = [
+            {
+                "kind": "record",
+                "domain": "travel",
+                "type": "Trip",
+                "key": f"t-{n}",
+                "data": {
+                    "name": f"City {n}",
+                    "cost": n * 7 % 997,
+                    "on": f"2026-01-{n % 28 + 1:02}",
+                },
+            }
+            for n in range(500)
+        ]
+        assert client.post("users/ada/entries/?wait=30", {"entries": entries})[0] == 202
+        for number in range(QUERIES + 5):
+            started = time.perf_counter()
+            code = {"code": "sum(t.cost for t in trips)"}
+            status, answer = client.post("users/ada/query/?wait=30", code)
+            seconds = time.perf_counter() - started
+            assert (status, answer["value"]) == (200, sum(n * 7 % 997 for n in range(500)))
+            if number >= 5:
+                whole.append(1000 * seconds)
+                ours.append(1000 * (seconds - answer["timings"]["total"]))
+    return {
+        "query_ms_p50": round(statistics.median(whole), 1),
+        "query_ms_p95": round(p95(whole), 1),
+        "overhead_ms_p50": round(statistics.median(ours), 1),
+        "overhead_ms_p95": round(p95(ours), 1),
+    }
+
+
+def until(true: Callable[[], bool], seconds: float = 60) -> None:
+    """Ask every 5 ms until it is true; TimeoutError."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {seconds} s")
+        time.sleep(0.005)
+
+
+def p95(values: Sequence[float]) -> float:
+    """The 95th percentile."""
+    return statistics.quantiles(values, n=20, method="inclusive")[18]
+
+
+if __name__ == "__main__":
+    main()
