@@ -6,19 +6,16 @@ All variants take turns in one run on one machine, so that the ratios of their t
 - `virgin, bytecode` and `virgin, source`: a container that was kept ready, loaded and asked
 - `resident`: the constraints again, where the project is loaded
 - `refill`: `virgin, bytecode`, two arrivals a second, while the pool refills itself
-- `llm-sandbox`: the package of that name with its pool, on the same image; where it is installed
 - `query`: the whole way over HTTP and Celery to a resident project and back
 """
 
-import importlib.util
 import json
 import os
 import re
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -99,9 +96,6 @@ def main() -> None:
         ("refill_ratio", "refill"),
     ):
         figures[figure] = ratios[variant]
-    if "llm-sandbox" in times:
-        best = statistics.median(times["virgin, bytecode"])
-        figures["llm_sandbox_ratio"] = round(statistics.median(times["llm-sandbox"]) / best, 1)
     settings = {"rounds": ROUNDS, "project_bytes": sum(map(len, PROJECT.values()))}
     report("sandbox", settings=settings, rows=rows, figures=figures, path=path)
 
@@ -161,16 +155,12 @@ def measure() -> tuple[dict[str, list[float]], dict[str, Any]]:
             "resident": resident,
         }
         times: dict[str, list[float]] = {name: [] for name in variants}
-        with llm_sandbox(image) as run:
-            if run is not None:
-                variants["llm-sandbox"] = run
-                times["llm-sandbox"] = []
-            for number in range(ROUNDS + 1):
-                for name, variant in variants.items():
-                    ready()
-                    seconds = variant()
-                    if number:  # the first round warms up
-                        times[name].append(seconds)
+        for number in range(ROUNDS + 1):
+            for name, variant in variants.items():
+                ready()
+                seconds = variant()
+                if number:  # the first round warms up
+                    times[name].append(seconds)
         times["refill"] = []
         start = time.perf_counter()
         for number in range(ARRIVALS):
@@ -230,16 +220,6 @@ def docker_run(image: str) -> float:
     assert answers[2] is not None
     assert len(answers[2]["result"]) == 3
     return seconds
-
-
-@contextmanager
-def llm_sandbox(image: str) -> Iterator[Callable[[], float] | None]:
-    """A run of the same project in the package's pool; None where it is not installed."""
-    if importlib.util.find_spec("llm_sandbox") is None:
-        print("absent: llm-sandbox (pip install 'llm-sandbox[docker]')")
-        yield None
-        return
-    raise NotImplementedError(image)
 
 
 def idle_memory(start: Callable[[], Any]) -> float:
