@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from benchmarks.harness import Client, json_path, report
+from benchmarks.harness import Client, json_path, p95, report, until
 from uac_site.demo import person
 from uac_site.embedded.system import running_system
 
@@ -103,15 +103,6 @@ def expect(status: int, answer: tuple[int, Any]) -> Any:
     return answer[1]
 
 
-def until(true: Any, seconds: float = 60) -> None:
-    """Ask every 20 ms until it is true; TimeoutError."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {seconds} s")
-        time.sleep(0.02)
-
-
 def rows_of(measured: Mapping[str, Sequence[Mapping[str, float]]]) -> list[dict[str, Any]]:
     """A row for each part, with the median and the 95th percentile of each runner, in ms."""
     parts = list(next(iter(measured.values()))[0])
@@ -119,20 +110,13 @@ def rows_of(measured: Mapping[str, Sequence[Mapping[str, float]]]) -> list[dict[
         {
             "part": part,
             **{
-                f"{runner} {name}": round(1000 * value, 1)
+                f"{runner} {name}": round(1000 * of([one[part] for one in times]), 1)
                 for runner, times in measured.items()
-                for name, value in zip(
-                    ("p50", "p95"), percentiles([one[part] for one in times]), strict=True
-                )
+                for name, of in (("p50", statistics.median), ("p95", p95))
             },
         }
         for part in parts
     ]
-
-
-def percentiles(values: Sequence[float]) -> tuple[float, float]:
-    """The median and the 95th percentile."""
-    return statistics.median(values), statistics.quantiles(values, n=20, method="inclusive")[18]
 
 
 def main() -> None:

@@ -4,11 +4,12 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,20 @@ def json_path(description: str | None) -> Path | None:
     parser.add_argument("--json", type=Path, help="also write the report to this file")
     path: Path | None = parser.parse_args().json
     return path
+
+
+def until(true: Callable[[], bool], seconds: float = 60) -> None:
+    """Ask every 10 ms until it is true; TimeoutError."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {seconds} s")
+        time.sleep(0.01)
+
+
+def p95(values: Sequence[float]) -> float:
+    """The 95th percentile."""
+    return statistics.quantiles(values, n=20, method="inclusive")[18]
 
 
 def report(

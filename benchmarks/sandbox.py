@@ -15,14 +15,14 @@ import re
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import django
 
-from benchmarks.harness import Client, json_path, report
+from benchmarks.harness import Client, json_path, p95, report, until
 from sandbox_image.uac import protocol
 from uac_site.embedded.services import running_services
 from uac_site.embedded.system import running_system
@@ -277,20 +277,6 @@ def whole_path() -> dict[str, float]:
         "overhead_ms_p50": round(statistics.median(ours), 1),
         "overhead_ms_p95": round(p95(ours), 1),
     }
-
-
-def until(true: Callable[[], bool], seconds: float = 60) -> None:
-    """Ask every 5 ms until it is true; TimeoutError."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {seconds} s")
-        time.sleep(0.005)
-
-
-def p95(values: Sequence[float]) -> float:
-    """The 95th percentile."""
-    return statistics.quantiles(values, n=20, method="inclusive")[18]
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from memory.models import Run
 from memory.models.alerts import AlertKind, Severity
 from memory.models.runs import RunOutcome
 from memory.project import Outline
-from workers.errors import error_json, is_infrastructure, user_error_json
+from workers.errors import error_json, user_error_json
 from workers.projects import loaded
 from workers.sandbox.interface import ConstraintResult, FoundAlert, SandboxError
 from workers.sandbox.runner import runner_name
@@ -34,7 +34,7 @@ def execute(run: Run) -> None:
             ready = time.monotonic()
             ran = sandbox.run_constraints(now=run.instant, time_zone=run.user.time_zone)
     except SandboxError as error:
-        if is_infrastructure(error):
+        if error.infrastructure:
             if run.attempts >= ATTEMPTS_BEFORE_ALERT:
                 with transaction.atomic():
                     report_failure(run, error_json(error))

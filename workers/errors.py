@@ -5,14 +5,6 @@ from typing import Any
 from workers.sandbox.interface import SandboxError, UserError
 
 
-def is_infrastructure(error: SandboxError) -> bool:
-    """Tell whether the sandbox broke, so that the same may well succeed in another one.
-
-    Nobody's entry is rejected and no constraint called broken for that.
-    """
-    return error.infrastructure
-
-
 def user_error_json(error: UserError) -> dict[str, Any]:
     """Return the error with its type, message, path, line and traceback of user frames."""
     return {

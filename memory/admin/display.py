@@ -106,7 +106,7 @@ def sandbox(runner: str) -> SafeString | str:
     warning = warning_of(runner)
     if warning is None:
         return runner or "no sandbox"
-    return format_html("{} {}", badge("warning", "development"), warning)
+    return format_html("{} {}", sandbox_badge(runner), warning)
 
 
 def sandbox_badge(runner: str) -> SafeString | str:

@@ -35,8 +35,7 @@ class StrictFilterBackend(DjangoFilterBackend):
         filterset_class = self.get_filterset_class(view, queryset)
         known = [*(filterset_class.base_filters if filterset_class else ()), *_PAGING]
         # Of a single object there is nothing to narrow.
-        is_list = isinstance(view, ListModelMixin)
-        if is_list:
+        if isinstance(view, ListModelMixin):
             refuse_unknown(request.GET, known)
         return super().filter_queryset(request, queryset, view)
 

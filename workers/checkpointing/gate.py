@@ -20,7 +20,7 @@ from memory.project import Change, ProjectError, Record, RecordId
 from memory.project.parse import parse_state
 from memory.project.typed import encode
 from workers.checkpointing.policy import check_policy
-from workers.errors import error_json, is_infrastructure, user_error_json
+from workers.errors import error_json, user_error_json
 from workers.projects import bytecode_of, load, loaded
 from workers.sandbox import runner
 from workers.sandbox.interface import ConstraintRun, Sandbox, SandboxError
@@ -124,7 +124,7 @@ def judge(
         _execute(user, parent, change, sources, verdict, judge_code=judge_code)
     except SandboxError as error:
         # Without anybody's code to judge, slowness is the machine's.
-        if is_infrastructure(error) or (error.outcome == "timeout" and not judge_code):
+        if error.infrastructure or (error.outcome == "timeout" and not judge_code):
             raise GateUnavailable(str(error)) from error
         verdict.checks.append(Check("execution", [_finding(error_json(error))]))
     return verdict

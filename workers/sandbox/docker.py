@@ -1,4 +1,4 @@
-"""The Docker runner: every sandbox is a hardened container of its own, gone afterwards.
+"""The Docker runner: every sandbox is a hardened container of its own.
 
 A container serves one user and is never used again for another. It has no network, no capability,
 no right to gain any, nothing to write to, a user id of its own and few system calls
@@ -162,15 +162,19 @@ def reap() -> int:
 
 def owner(pid: int) -> str:
     """Name a process of this PID namespace, so that no other machine's or namespace's is meant."""
+    return f"{_namespace()}/{pid}"
+
+
+@functools.cache
+def _namespace() -> str:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    namespace = Path("/proc/self/ns/pid").readlink()
-    return f"{boot}/{namespace}/{pid}"
+    return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
 
 
 def _is_leftover(container: dict[str, Any], *, now: float) -> bool:
     """Whether its worker is known to have died, or it is too old to be of use to any."""
-    here, _, pid = container["Labels"][LABEL].rpartition("/")
-    if here == owner(0).rpartition("/")[0] and not Path(f"/proc/{pid}").exists():
+    namespace, _, pid = container["Labels"][LABEL].rpartition("/")
+    if namespace == _namespace() and not Path(f"/proc/{pid}").exists():
         return True
     running = container["State"] == "running"
     return bool(

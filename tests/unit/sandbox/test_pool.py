@@ -3,13 +3,14 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, cast
 
 import pytest
 
+from tests.integration.sandbox.processes import eventually
 from workers.sandbox import pool as pools
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.pool import Lease, Pool, PoolLimits
@@ -70,15 +71,6 @@ def opened(runner: Runner, **limits: Any) -> Iterator[Pool]:
         pool.close()
         assert runner.alive == []
         assert not [one for one in threading.enumerate() if one.name.startswith("sandboxes")]
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 20
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 def fake(lease: Lease | Sandbox) -> Fake:
