@@ -607,7 +607,7 @@ limits = Limits(wall_seconds=600, total_seconds=600, cpu_seconds=600)
 def work(act):
     with docker.open_sandbox() as sandbox:
         sandbox.load({{}})
-        os.write(1, b"ready\n")  # at once: print() of several threads runs together
+        os.write(1, b"ready\\n")  # at once: print() of several threads runs together
         act(sandbox)
 
 def load(sandbox):
