@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from . import determinism
 from .answers import Check, anything, check_constraint, check_evaluation, check_tests
 from .child import Limits
 from .errors import QUERY, describe
@@ -66,13 +67,14 @@ def main() -> None:
 
 
 def prepare() -> None:
-    """Import all that user code may need, and make this package known to it as `uac`."""
+    """Import all that user code may need, make this package known to it as `uac`, stop clocks."""
     for name in PRELOADED:
         importlib.import_module(name)
     for name, module in list(sys.modules.items()):
         if name.startswith(f"{__package__}.uac"):
             sys.modules[name.removeprefix(f"{__package__}.")] = module
     assert sys.modules["uac.testing"] is testing
+    determinism.prepare()
 
 
 def take_descriptors() -> tuple[int, int]:

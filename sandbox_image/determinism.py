@@ -1,0 +1,117 @@
+"""What would give the same code another result the next time: the clock, and chance.
+
+The static policy refuses both where it sees them. What it does not see fails here, with the same
+advice, instead of giving a result that nobody can repeat. Like the policy this is no boundary: it
+can be got around, within a sandbox that is one.
+"""
+
+import ctypes
+import datetime
+import gc
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NoReturn
+
+# Of the module `time`: what always reads a clock, and what does where no moment is given, with how
+# many arguments it is.
+CLOCKS = ["time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime"]
+CLOCKS += [f"{name}_ns" for name in CLOCKS]
+WITH_A_MOMENT = {"asctime": 1, "ctime": 1, "gmtime": 1, "localtime": 1, "strftime": 2}
+
+
+class ClockError(RuntimeError):
+    """User code asked what time it is."""
+
+
+class ChanceError(RuntimeError):
+    """User code asked for what nobody can foretell."""
+
+
+def prepare() -> None:
+    """Let clocks raise ClockError, and sources of chance ChanceError, from now on.
+
+    Those who imported `time` before keep it as it was. Random numbers without a seed of their own
+    are drawn with the same one in every sandbox.
+    """
+    sys.modules["time"] = _time_without_clocks()
+    for kind, name in (
+        (datetime.date, "today"),
+        (datetime.datetime, "now"),
+        (datetime.datetime, "utcnow"),
+    ):
+        _replace(kind, name, staticmethod(_refuse_clock(f"{kind.__name__}.{name}")))
+    for module, name in ((os, "urandom"), (os, "getrandom"), (random, "_urandom")):
+        setattr(module, name, _refuse_chance(name.removeprefix("_")))
+    setattr(random.Random, "seed", _seed)  # noqa: B010
+    _draw_from(random.Random(0))  # noqa: S311
+
+
+def _time_without_clocks() -> ModuleType:
+    module = ModuleType("time", time.__doc__)
+    vars(module).update(vars(time))
+    for name in CLOCKS:
+        setattr(module, name, _refuse_clock(f"time.{name}"))
+    for name, arguments in WITH_A_MOMENT.items():
+        setattr(module, name, _with_a_moment(getattr(time, name), arguments))
+    return module
+
+
+def _refuse_clock(name: str) -> Callable[..., NoReturn]:
+    def refuse(*arguments: object, **options: object) -> NoReturn:
+        raise ClockError(
+            f"{name}() reads the clock: use today or now instead, which a query has and the check"
+            " of a constraint takes as its parameter"
+        )
+
+    return refuse
+
+
+def _with_a_moment(function: Callable[..., Any], needed: int) -> Callable[..., Any]:
+    refuse = _refuse_clock(f"time.{function.__name__}")
+
+    def call(*arguments: object) -> Any:
+        if len(arguments) < needed or arguments[needed - 1] is None:
+            refuse()
+        return function(*arguments)
+
+    return call
+
+
+def _refuse_chance(name: str) -> Callable[..., NoReturn]:
+    def refuse(*arguments: object, **options: object) -> NoReturn:
+        raise ChanceError(f"{name}() differs from run to run: compute it from the records instead")
+
+    return refuse
+
+
+_real_seed = random.Random.seed
+
+
+def _seed(self: random.Random, a: Any = None, version: int = 2) -> None:
+    if a is None:
+        raise ChanceError("random numbers without a seed differ from run to run: name a seed")
+    _real_seed(self, a, version)
+
+
+def _draw_from(generator: random.Random) -> None:
+    """Let the functions of the module `random` be those of this generator.
+
+    That of the module itself is seeded by chance in every process that is forked.
+    """
+    for name, function in list(vars(random).items()):
+        if isinstance(getattr(function, "__self__", None), random.Random):
+            setattr(random, name, getattr(generator, name))
+
+
+def _replace(kind: type, name: str, value: object) -> None:
+    """Set an attribute of a class written in C, which stays the class that it is.
+
+    Subclasses instead, or stand-ins, would not be what C code makes and isinstance asks for.
+    """
+    (attributes,) = gc.get_referents(kind.__dict__)
+    attributes[name] = value
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))

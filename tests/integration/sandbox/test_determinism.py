@@ -1,0 +1,167 @@
+"""What the policy would refuse fails at run time, too: clocks, and what nobody can foretell."""
+
+from typing import Any
+
+import pytest
+
+from sandbox_image.uac import protocol
+from tests.integration.sandbox.conftest import NOW, PROJECT, Runner
+from workers.checkpointing.policy import check_query
+from workers.sandbox.interface import Limits, Sandbox, SandboxError
+
+
+def value(sandbox: Sandbox, code: str) -> Any:
+    return sandbox.evaluate(code, now=NOW, time_zone="UTC", limits=Limits()).value
+
+
+CLOCKS = [
+    "datetime.datetime.now()",
+    "datetime.datetime.now(datetime.UTC)",
+    "datetime.datetime.utcnow()",
+    "datetime.datetime.today()",
+    "datetime.date.today()",
+    "today.today()",
+    "now.now()",
+    "date.today()",
+    'getattr(datetime.date, "to" + "day")()',
+    "class Day(datetime.date): pass\nDay.today()",
+    "import time\ntime.time()",
+    "import time\ntime.time_ns()",
+    "from time import time\ntime()",
+    "import time\ntime.monotonic()",
+    "import time\ntime.perf_counter()",
+    "import time\ntime.process_time()",
+    "import time\ntime.clock_gettime(0)",
+    "import time\ntime.localtime()",
+    "import time\ntime.gmtime(None)",
+    "import time\ntime.ctime()",
+    "import time\ntime.strftime('%Y')",
+]
+
+CHANCE = [
+    "import os\nos.urandom(1)",
+    "import os\nos.getrandom(1)",
+    "import uuid\nuuid.uuid4()",
+    "import secrets\nsecrets.token_hex()",
+    "import random\nrandom.Random()",
+    "import random\nrandom.seed()",
+    "import random\nrandom.SystemRandom().random()",
+]
+
+
+@pytest.mark.parametrize("code", CLOCKS)
+def test_a_query_cannot_read_a_clock(loaded: Sandbox, code: str) -> None:
+    with pytest.raises(SandboxError) as raised:
+        value(loaded, code)
+    error = raised.value.error
+    assert error is not None
+    assert (raised.value.outcome, error.type) == ("user_error", "ClockError")
+    assert (error.path, error.line) == ("<query>", code.count("\n") + 1)
+    assert "() reads the clock: use today or now instead" in error.message
+    assert check_query(code)  # it would not have come so far
+
+
+@pytest.mark.parametrize("code", CHANCE)
+def test_a_query_cannot_draw_lots(loaded: Sandbox, code: str) -> None:
+    with pytest.raises(SandboxError) as raised:
+        value(loaded, code)
+    error = raised.value.error
+    assert error is not None
+    assert (error.type, error.path) == ("ChanceError", "<query>")
+    assert "from run to run: " in error.message
+    assert check_query(code)
+
+
+def test_neither_a_constraint_nor_a_test_nor_a_state_can(sandbox: Sandbox) -> None:
+    clock = 'getattr(datetime.datetime, "n" + "ow")()'
+    sandbox.load(
+        {
+            **PROJECT,
+            "constraints/late.py": f"import datetime\ndef check(today):\n    {clock}\n    yield\n",
+            "tests/test_late.py": f"import datetime\ndef test_it():\n    {clock}\n",
+            "domains/notes/schema.py": "import datetime\nfrom dataclasses import dataclass, field\n"
+            "from uac import Record\n@dataclass(kw_only=True)\nclass Note(Record):\n"
+            f"    text: str\n    at: object = field(default_factory=lambda: {clock})\n",
+            "domains/notes/state.py": "notes = []\n",
+        }
+    )
+    late, _ = sandbox.run_constraints(now=NOW, time_zone="UTC").results
+    (test,) = sandbox.run_tests(["tests/test_late.py"]).results
+    with pytest.raises(SandboxError) as raised:  # a record that takes the moment as its default
+        sandbox.load(
+            {
+                "domains/notes/state.py": "from domains.notes.schema import Note\n"
+                "notes = [Note(key='n', text='x')]\n"
+            }
+        )
+    for error, path, line in (
+        (late.error, "constraints/late.py", 3),
+        (test.error, "tests/test_late.py", 3),
+        (raised.value.error, "domains/notes/schema.py", 7),
+    ):
+        assert error is not None
+        assert (error.type, error.path, error.line) == ("ClockError", path, line)
+        assert "use today or now instead" in error.message
+    assert late.alerts == ()
+
+
+# What has nothing to do with what time it is, and does what it did.
+UNCHANGED = """
+import calendar, copy, pickle, random, re, time
+from dataclasses import dataclass, field
+from zoneinfo import ZoneInfo
+
+class Day(datetime.date):
+    pass
+
+def parsed(text):
+    return datetime.datetime.fromisoformat(text)
+
+@dataclass
+class Stay:
+    since: datetime.datetime = datetime.datetime(2026, 1, 1)
+    until: datetime.datetime = field(default_factory=lambda: parsed("2026-02-01"))
+
+berlin = datetime.datetime(2026, 7, 1, 12, tzinfo=ZoneInfo("Europe/Berlin"))
+stay = Stay()
+[
+    type(now) is datetime.datetime and type(today) is datetime.date,
+    isinstance(now, datetime.date) and issubclass(datetime.datetime, datetime.date),
+    isinstance(Day(2026, 1, 1), datetime.date) and type(Day.fromisoformat("2026-01-01")) is Day,
+    pickle.loads(pickle.dumps(berlin)) == copy.deepcopy(berlin) == copy.copy(berlin) == berlin,
+    (stay.until - stay.since).days == 31 and stay.since + timedelta(31) == stay.until,
+    type(today + timedelta(1)) is datetime.date and type(now - timedelta(1)) is datetime.datetime,
+    today.replace(day=1) <= today and datetime.date.fromordinal(1).year == 1,
+    datetime.datetime.strptime("3 Feb 2026", "%d %b %Y").date() == date(2026, 2, 3),
+    f"{berlin:%d.%m. %H:%M %Z}" == berlin.strftime("%d.%m. %H:%M %Z") == "01.07. 12:00 CEST",
+    berlin.astimezone(ZoneInfo("Asia/Tokyo")).hour == 19 and berlin.timetuple().tm_yday == 182,
+    datetime.datetime.combine(today, datetime.time(1)).hour == 1 and str(berlin)[:4] == "2026",
+    re.fullmatch(r"\\d+", "12") is not None and calendar.monthrange(2026, 2) == (6, 28),
+    time.gmtime(0).tm_year == 1970 and time.strftime("%Y", time.gmtime(0)) == "1970",
+    random.Random(7).random() == random.Random(7).random(),
+    random.seed(7) is None and random.random() == random.Random(7).random(),
+    statistics.NormalDist().samples(2, seed=1) == statistics.NormalDist().samples(2, seed=1),
+    now.tzinfo is not None and now.date() == today,
+]
+"""
+
+
+def test_dates_and_seeded_numbers_are_as_ever(loaded: Sandbox) -> None:
+    assert value(loaded, UNCHANGED) == [True] * 17
+
+
+def test_numbers_drawn_without_a_seed_are_the_same_everywhere(
+    runner: Runner, loaded: Sandbox
+) -> None:
+    code = "import random\n[random.random(), random.randint(1, 9), random.gauss()]"
+    with runner.open_sandbox(hash_seed=1) as other:
+        assert value(other, code) == value(loaded, code) == value(loaded, code)
+
+
+def test_the_runner_goes_on_measuring(loaded: Sandbox) -> None:
+    usage = loaded.evaluate("sum(range(10 ** 5))", now=NOW, time_zone="UTC").usage
+    assert 0 < usage.cpu_seconds < protocol.MAX_INTEGER
+    assert usage.seconds > 0
+    (found,) = loaded.run_constraints(now=NOW, time_zone="UTC").results
+    assert found.error is None
+    assert found.seconds > 0
