@@ -15,6 +15,9 @@ Check = Callable[[str, Any], None]
 
 def check_answer(item: str, answer: dict[str, Any], check: Check) -> None:
     """Raise ProtocolError unless this can be the answer to an item."""
+    for used, kinds in (("cpu_seconds", (int, float)), ("memory_bytes", (int,))):
+        value = answer.get(used, 0)
+        _expect(type(value) in kinds and 0 <= value <= protocol.MAX_INTEGER, f"no {used}")
     outcome = answer.get("outcome")
     if outcome not in protocol.OUTCOMES:
         raise protocol.ProtocolError("no outcome")

@@ -7,6 +7,7 @@ can be got around, within a sandbox that is one.
 
 import ctypes
 import datetime
+import decimal
 import gc
 import os
 import random
@@ -47,7 +48,13 @@ def prepare() -> None:
     for module, name in ((os, "urandom"), (os, "getrandom"), (random, "_urandom")):
         setattr(module, name, _refuse_chance(name.removeprefix("_")))
     setattr(random.Random, "seed", _seed)  # noqa: B010
-    _draw_from(random.Random(0))  # noqa: S311
+    _draw_from(_chance)
+
+
+def start_again() -> None:
+    """Let random numbers and decimal arithmetic be as they were for whoever came first."""
+    _real_seed(_chance, 0)
+    decimal.setcontext(decimal.DefaultContext.copy())
 
 
 def _time_without_clocks() -> ModuleType:
@@ -89,6 +96,7 @@ def _refuse_chance(name: str) -> Callable[..., NoReturn]:
 
 
 _real_seed = random.Random.seed
+_chance = random.Random(0)  # noqa: S311
 
 
 def _seed(self: random.Random, a: Any = None, version: int = 2) -> None:

@@ -20,9 +20,11 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from . import determinism
 from .child import Limits
 from .errors import QUERY, describe
 from .loader import Project, collections_of, remember_source
+from .traces import Traces
 from .uac import PartialDate, Record, protocol, records
 from .uac.alerts import Alert
 from .uac.testing import call_check
@@ -70,15 +72,38 @@ class Evaluation:
         self.project = project
         # Built when something first asks: most evaluations never do.
         self._by_key: dict[str, list[Record]] | None = None
+        self._names: dict[str, Any] | None = None
+        self._traces: Traces | None = None
         self._places: dict[int, tuple[str, str]] = {}
         records.resolve_references_with(self._records_with_key)
+
+    def prepare(self) -> bool:
+        """Build, before processes are forked, what each of them would else build for itself.
+
+        Returns whether constraints may share a process: what they leave behind is noticed.
+        """
+        if self._traces is None:
+            self._index()
+            self._namespace()
+            modules = [self.project.module(file.path) for file in self.project.in_domains()]
+            self._traces = Traces(modules)
+        return self._traces.complete
+
+    def make_ready(self) -> None:
+        """Be ready for user code, in a process that was forked for it."""
+        if self._traces is not None:
+            self._traces.watch()
+
+    def is_as_before(self) -> bool:
+        """Whether what ran in this process changed nothing that others read."""
+        return self._traces is None or not self._traces.left()
 
     def evaluate(self, code: str, instant: Instant, limits: Limits) -> dict[str, Any]:
         """The value of an expression, or of the last statement of a block if it is one."""
         remember_source(QUERY, code)
         tree = ast.parse(code, QUERY)
-        names = self._namespace()
-        names |= {"today": instant.today, "now": instant.now, "__name__": "__query__"}
+        names = self._namespace() | {"__name__": "__query__"}
+        names |= {"today": instant.today, "now": instant.now}
         *block, last = tree.body or [ast.Pass()]
         if not isinstance(last, ast.Expr):
             exec(compile(tree, QUERY, "exec"), names)
@@ -97,6 +122,7 @@ class Evaluation:
 
     def run_constraint(self, path: str, instant: Instant) -> dict[str, Any]:
         """The alerts of one constraint."""
+        determinism.start_again()  # another one may have run in this process
         started = time.perf_counter()
         found = call_check(self.project.module(path), today=instant.today, now=instant.now)
         return {
@@ -172,6 +198,8 @@ class Evaluation:
 
     def _namespace(self) -> dict[str, Any]:
         """The names that a query sees: a name that two domains share is found in them alone."""
+        if self._names is not None:
+            return self._names
         domains: dict[str, dict[str, object]] = {}
         for file in self.project.in_domains():
             if file.path.count("/") == 2:
@@ -190,7 +218,9 @@ class Evaluation:
             for name, value in names.items()
             if uses[name] == 1
         }
-        return {**HELPERS, **unique, **{name: _domain(name, domains[name]) for name in domains}}
+        in_domains = {name: _domain(name, domains[name]) for name in domains}
+        self._names = {**HELPERS, **unique, **in_domains}
+        return self._names
 
     def _records_with_key(self, key: str) -> Iterable[Record]:
         return self._index().get(key, ())

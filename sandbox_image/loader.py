@@ -43,7 +43,7 @@ class File:
 class Project(InspectLoader, MetaPathFinder):
     """All files of a project, an importer of them, and what of them is loaded.
 
-    Modules of domains are loaded by `update` and stay. Constraints and tests are imported when
+    Modules of domains and constraints are loaded by `update` and stay. Tests are imported when
     they run, in the process that runs them.
     """
 
@@ -84,7 +84,9 @@ class Project(InspectLoader, MetaPathFinder):
         try:
             for file in self.in_domains():
                 importlib.import_module(file.module)
-            return len((sys.modules.keys() - kept) & self._modules.keys())
+            executed = len((sys.modules.keys() - kept) & self._modules.keys())
+            self._import_constraints()
+            return executed
         except BaseException:
             for name in (sys.modules.keys() - kept) & self._modules.keys():
                 del sys.modules[name]
@@ -97,6 +99,14 @@ class Project(InspectLoader, MetaPathFinder):
                 gc.collect()
             gc.freeze()
             gc.enable()
+
+    def _import_constraints(self) -> None:
+        """Import those that can be: what forbids it to the others, they tell when they run."""
+        for path in self.select("constraints", None):
+            try:
+                self.module(path)
+            except BaseException:
+                sys.modules.pop(self.files[path].module, None)
 
     def in_domains(self) -> Iterator[File]:
         """The files of all domains, by path."""
@@ -164,7 +174,7 @@ class Project(InspectLoader, MetaPathFinder):
         importers: dict[str, list[str]] = {}
         modules = {file.module for file in files.values()} | names
         for file in files.values():
-            if file.code is not None and file.path.startswith("domains/"):
+            if file.code is not None and not file.path.startswith("tests/"):
                 for imported in _imports(file, modules):
                     importers.setdefault(imported, []).append(file.module)
         stale: set[str] = set()

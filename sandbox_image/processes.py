@@ -44,6 +44,17 @@ def out_of_memory_kills() -> int:
     return 0
 
 
+def count_children() -> int | None:
+    """How many children this process has, orphans of its descendants and the dead included.
+
+    None where that cannot be told.
+    """
+    try:
+        return len(Path("/proc/thread-self/children").read_text().split())
+    except OSError:
+        return None
+
+
 def kill_descendants() -> None:
     """Kill and reap all that descends from this process, which is their subreaper.
 

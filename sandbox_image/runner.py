@@ -12,13 +12,13 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from . import determinism
-from .answers import Check, anything, check_constraint, check_evaluation, check_tests
+from .answers import anything, check_constraint, check_evaluation, check_tests
 from .child import Limits
 from .errors import QUERY, describe
 from .evaluation import Evaluation, Instant
@@ -108,6 +108,7 @@ def serve(requests: int, answers: int) -> None:
         send(answers, hello)
         while (request := protocol.read_frame(stream.read)) is not None:
             send(answers, {**runner.answer(request), "id": request.get("id")})
+            runner.tidy()  # which nobody has to wait for
     except (BrokenPipeError, HostGoneError, OutOfMemoryError, protocol.ProtocolError):
         return
 
@@ -134,7 +135,8 @@ class Runner:
 
     def __init__(self, host_descriptor: int) -> None:
         self.project = Project()
-        self.supervisor = Supervisor(host_descriptor)
+        self.evaluation = Evaluation(self.project)
+        self.supervisor = Supervisor(host_descriptor, self)
         self.operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "compile": self.compile,
             "load": self.load,
@@ -155,15 +157,19 @@ class Runner:
             message = protocol.storable(f"bad request: {type(error).__name__}: {error}"[:1000])
             return {"outcome": "protocol_error", "message": message}
 
+    def tidy(self) -> None:
+        """End what the last request left, and have a child ready for the next."""
+        self.supervisor.sweep()
+        if self.project.files:
+            self.evaluation.prepare()
+            self.supervisor.make_ready()
+
     def compile(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Turn sources into bytecode, in a child: a compiler can be made to run out of memory."""
+        """Turn sources into bytecode, in children: a compiler can be made to exhaust the memory."""
         files = _texts(request["files"])
-        report = self._run(
-            sorted(files),
-            lambda path: to_bytecode(compile_source(path, files[path])),
-            Limits.of(request["limits"]),
-            user_files=files.keys(),
-        )
+        works = [{"op": "compile", "item": path, "source": files[path]} for path in sorted(files)]
+        limits = Limits.of(request["limits"])
+        report = self.supervisor.run(works, limits, anything, together=True)
         bytecode = {result["item"]: result.get("result") for result in report.results}
         failed = [result for result in report.results if result["outcome"] != "ok"]
         return _answer(report, failed[0] if failed else {"result": {"bytecode": bytecode}})
@@ -173,6 +179,8 @@ class Runner:
         limits = Limits.of(request["limits"])
         sources, bytecode = _texts(request["sources"]), _texts(request["bytecode"])
         removed = _paths(request["removed"])
+        self.supervisor.forget()
+        self.evaluation = Evaluation(self.project)
         started, cpu = time.monotonic(), time.process_time()
         outcome: dict[str, Any]
         try:
@@ -199,30 +207,20 @@ class Runner:
 
     def evaluate(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run a query."""
-        code, limits, instant = (
-            str(request["code"]),
-            Limits.of(request["limits"]),
-            _instant(request),
-        )
-        report = self._run(
-            [QUERY],
-            lambda item: Evaluation(self.project).evaluate(code, instant, limits),
-            limits,
-            check_evaluation,
-        )
+        work = {"op": "evaluate", "item": QUERY, "code": str(request["code"]), **_moment(request)}
+        report = self.supervisor.run([work], Limits.of(request["limits"]), check_evaluation)
         return _answer(report, report.results[0])
 
     def constraints(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run constraints; an error of one is in its own result."""
-        limits, instant = Limits.of(request["limits"]), _instant(request)
-        paths = self._selected("constraints", request)
-        evaluation = Evaluation(self.project)
-        report = self._run(
-            paths,
-            lambda path: evaluation.run_constraint(path, instant),
-            limits,
-            check_constraint,
-        )
+        moment = _moment(request)
+        works = [
+            {"op": "constraint", "item": path, **moment}
+            for path in self._selected("constraints", request)
+        ]
+        limits = Limits.of(request["limits"])
+        together = self.evaluation.prepare()
+        report = self.supervisor.run(works, limits, check_constraint, together=together)
         results = [
             {
                 **(result.get("result") or {"alerts": [], "seconds": 0.0}),
@@ -235,10 +233,8 @@ class Runner:
 
     def tests(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run tests; an error of one is in its own result."""
-        paths = self._selected("tests", request)
-        evaluation = Evaluation(self.project)
-        limits = Limits.of(request["limits"])
-        report = self._run(paths, evaluation.run_test_file, limits, check_tests)
+        works = [{"op": "tests", "item": path} for path in self._selected("tests", request)]
+        report = self.supervisor.run(works, Limits.of(request["limits"]), check_tests)
         results = []
         for result in report.results:
             if result["outcome"] == "ok":
@@ -249,27 +245,43 @@ class Runner:
 
     def dump(self, request: dict[str, Any]) -> dict[str, Any]:
         """Tell what is loaded."""
-        limits = Limits.of(request["limits"])
         paths = None if request["paths"] is None else self._selected("domains", request)
-        report = self._run(
-            ["dump"], lambda item: Evaluation(self.project).dump(paths, limits), limits
-        )
+        works = [{"op": "dump", "item": "dump", "paths": paths}]
+        report = self.supervisor.run(works, Limits.of(request["limits"]), anything)
         return _answer(report, report.results[0])
 
     def _selected(self, folder: str, request: dict[str, Any]) -> list[str]:
         paths = request["paths"]
         return self.project.select(folder, None if paths is None else _paths(paths))
 
-    def _run(
-        self,
-        items: Sequence[str],
-        work: Callable[[str], Any],
-        limits: Limits,
-        check: Check = anything,
-        user_files: Iterable[str] = (),
-    ) -> Report:
-        names = {QUERY, *self.project.files, *user_files}
-        return self.supervisor.run(items, work, limits, names, check)
+    # -- In a child -------------------------------------------------------------------------------
+
+    def make_ready(self) -> None:
+        """See Performer."""
+        self.evaluation.make_ready()
+
+    def perform(self, work: dict[str, Any], limits: Limits) -> Any:
+        """See Performer."""
+        evaluation, item = self.evaluation, work["item"]
+        match work["op"]:
+            case "compile":
+                return to_bytecode(compile_source(item, work["source"]))
+            case "evaluate":
+                return evaluation.evaluate(work["code"], _instant(work), limits)
+            case "constraint":
+                return evaluation.run_constraint(item, _instant(work))
+            case "tests":
+                return evaluation.run_test_file(item)
+            case "dump":
+                return evaluation.dump(work["paths"], limits)
+
+    def is_as_before(self) -> bool:
+        """See Performer."""
+        return self.evaluation.is_as_before()
+
+    def user_files(self, item: str) -> Container[str]:
+        """See Performer."""
+        return {QUERY, item, *self.project.files}
 
 
 def _answer(report: Report, outcome: dict[str, Any]) -> dict[str, Any]:
@@ -295,8 +307,14 @@ def _error(result: dict[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def _instant(request: dict[str, Any]) -> Instant:
-    return Instant.of(request["now"], request["time_zone"])
+def _instant(work: dict[str, Any]) -> Instant:
+    return Instant.of(work["now"], work["time_zone"])
+
+
+def _moment(request: dict[str, Any]) -> dict[str, Any]:
+    """What a request says of the instant, which is found to be one."""
+    _instant(request)
+    return {name: request[name] for name in ("now", "time_zone")}
 
 
 def _texts(value: object) -> dict[str, str]:

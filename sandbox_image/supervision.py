@@ -4,23 +4,27 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .answers import Check, anything, check_answer
 from .child import (
     CHILD_OUT_OF_MEMORY,
     RESULT_SLACK,
+    Child,
     Limits,
+    Performer,
     failure,
     fork,
     out_of_memory,
     too_large,
+    write,
 )
 from .processes import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_DUMPABLE,
+    count_children,
     kill_descendants,
     out_of_memory_kills,
     prctl,
@@ -58,9 +62,15 @@ class Report:
         answer = protocol.decode(line)
         check_answer(item, answer, self.check)
         if self.result_bytes + len(line) > limits.result_bytes + RESULT_SLACK:
-            return failure("result_limit", too_large(limits))
+            usage = {name: answer.get(name, 0) for name in ("cpu_seconds", "memory_bytes")}
+            return failure("result_limit", too_large(limits)) | usage
         self.result_bytes += len(line)
         return answer
+
+    def use(self, cpu_seconds: float, memory_bytes: int) -> None:
+        """Add what a child consumed."""
+        self.cpu_seconds += cpu_seconds
+        self.memory_bytes = max(self.memory_bytes, memory_bytes)
 
     def usage(self) -> dict[str, Any]:
         """The part of an answer that tells what was printed and consumed."""
@@ -73,15 +83,20 @@ class Report:
 
 
 class Supervisor:
-    """Runs items of work, each in a forked child of its own.
+    """Runs pieces of work in forked children.
 
-    What one of them does to the loaded project is gone before the next one starts.
+    What one of them does to the loaded project is gone before the next one starts. To fork a child
+    takes longer than most work, so one is kept in advance, and what can be done together is done
+    in one, as long as nothing changes there.
     """
 
-    def __init__(self, host_descriptor: int) -> None:
+    def __init__(self, host_descriptor: int, performer: Performer) -> None:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         prctl(PR_SET_DUMPABLE, 0)  # children, which inherit it, could read this process otherwise
         self._host = host_descriptor
+        self._performer = performer
+        self._next: Child | None = None
+        self._ending: list[int] = []  # children that have answered and were told to end
         self._out_of_memory_kills = out_of_memory_kills()
         self._wakeup, write = os.pipe()
         os.set_blocking(self._wakeup, False)
@@ -94,105 +109,164 @@ class Supervisor:
 
     def run(
         self,
-        items: Sequence[str],
-        work: Callable[[str], Any],
+        works: Sequence[dict[str, Any]],
         limits: Limits,
-        user_files: Container[str],
         check: Check,
+        *,
+        together: bool = False,
     ) -> Report:
-        """The outcome of `work(item)` for every item, in order: {"item", "outcome", …}.
+        """The outcome of every piece of work, in order: {"item", "outcome", …}.
 
         An item that takes its child along has the outcome of that. A result that does not pass
-        the check is no answer. Raises HostGoneError when the host left meanwhile, and
-        OutOfMemoryError when the kernel took a child for its memory.
+        the check is no answer. With `together`, one child does as many as it can. Raises
+        HostGoneError when the host left meanwhile, and OutOfMemoryError when the kernel took a
+        child for its memory.
         """
         report = Report(check)
         started = time.monotonic()
         deadline = started + limits.total_seconds
-        for item in items:
-            if time.monotonic() < deadline:
-                pid, *pipes = fork(item, work, limits, user_files)
-                results, stdout = map(_Pipe, pipes)
-                try:
-                    answer = self._watch(item, pid, results, stdout, report, limits, deadline)
-                finally:
-                    results.close()
-                    stdout.close()
-                    kill_descendants()
-            else:
-                answer = failure(
+        while len(report.results) < len(works):
+            pending = works[len(report.results) :]
+            if time.monotonic() >= deadline:
+                over = failure(
                     "timeout", f"not run: the {limits.total_seconds:g} s of the request were over"
                 )
-            report.results.append({**answer, "item": item})
+                report.results += [{**over, "item": work["item"]} for work in pending]
+                break
+            batch = pending if together else pending[:1]
+            child = self._begin(batch, limits)
+            results, stdout = _Pipe(child.results), _Pipe(child.stdout)
+            try:
+                answers = self._watch(batch, child.pid, results, stdout, report, limits, deadline)
+            finally:
+                results.close()
+                stdout.close()
+            if answers is None:  # one of them forged some: each speaks for itself now
+                together = False
+            else:
+                report.results += answers
         report.seconds = time.monotonic() - started
         return report
 
+    def make_ready(self) -> None:
+        """Have a child wait for the next piece of work, unless one does already."""
+        if self._next is None:
+            self._next = fork(self._performer)
+
+    def sweep(self) -> None:
+        """End all that runs here, but for the child that waits for the next piece of work."""
+        for pid in self._ending:
+            os.waitpid(pid, 0)
+        self._ending.clear()
+        if count_children() != (0 if self._next is None else 1):
+            self.forget()
+
+    def forget(self) -> None:
+        """End all that runs here: what was made ready knows nothing of what is loaded now."""
+        if self._next is not None:
+            self._next.close()
+            self._next = None
+        self._ending.clear()
+        kill_descendants()
+
+    def _begin(self, works: Sequence[dict[str, Any]], limits: Limits) -> Child:
+        """Give works to the child that waits for them, or to a new one."""
+        frame = protocol.encode_frame({"works": works, "limits": asdict(limits)})
+        for _ in range(2):
+            self.make_ready()
+            child, self._next = self._next, None
+            assert child is not None
+            try:
+                write(child.work, frame)
+            except BrokenPipeError:  # something killed it while it waited
+                child.close()
+                if out_of_memory_kills() > self._out_of_memory_kills:
+                    raise OutOfMemoryError from None
+                continue
+            os.close(child.work)
+            return child
+        raise ChildProcessError("children end before they begin")
+
     def _watch(
         self,
-        item: str,
+        works: Sequence[dict[str, Any]],
         pid: int,
         results: "_Pipe",
         stdout: "_Pipe",
         report: Report,
         limits: Limits,
         deadline: float,
-    ) -> dict[str, Any]:
-        """Watch a child until it ends, or exceeds a limit and is killed.
+    ) -> list[dict[str, Any]] | None:
+        """Watch a child until it has answered all or ends, or exceeds a limit and is killed.
 
-        Returns its answer, or the failure that left it without one or makes it doubtful.
+        Returns its answers, fewer than there are works if it ended before; or the failure that left
+        the first work without one. None if the answers to several works are in doubt.
         """
         poller = select.poll()
         poller.register(self._host, 0)  # tells only that it hung up
         poller.register(self._wakeup, select.POLLIN)
-        answer: dict[str, Any] | None = None
+        answers: list[dict[str, Any]] = []
         failed: dict[str, Any] | None = None
 
         produced = 0
+        bytes_before = report.result_bytes
         allowed = min(limits.wall_seconds, limits.total_seconds)
-        deadline = min(deadline, time.monotonic() + limits.wall_seconds)
+        stop_at = min(deadline, time.monotonic() + limits.wall_seconds)
         ended = False
         while failed is None and not ended:
             for pipe in (results, stdout):
                 pipe.watch_with(poller)
-            wait = max(0.0, deadline - time.monotonic())
+            wait = max(0.0, stop_at - time.monotonic())
             if any(descriptor == self._host for descriptor, _ in poller.poll(wait * 1000)):
                 os.kill(pid, signal.SIGKILL)
                 raise HostGoneError
-            _read_available(self._wakeup)
-            # Asked before its pipes are read, which then hold all that it ever wrote.
-            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-            printed = stdout.read()
-            produced += len(printed)
-            report.stdout = (report.stdout + printed)[-limits.stdout_kept_bytes :]
+            if _read_available(self._wakeup):
+                # Asked before its pipes are read, which then hold all that it ever wrote.
+                ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
             try:
                 for line in results.read_lines():
-                    if answer is not None:  # either of the two may be forged
-                        raise protocol.ProtocolError("two answers to one question")
-                    answer = report.take(item, line, limits)
+                    if len(answers) == len(works):  # one of them is forged
+                        raise protocol.ProtocolError("more answers than questions")
+                    item = works[len(answers)]["item"]
+                    answers.append({**report.take(item, line, limits), "item": item})
+                    stop_at = min(deadline, time.monotonic() + limits.wall_seconds)
+                    produced = 0
             except protocol.ProtocolError as error:
                 failed = failure("protocol_error", f"the child's answer: {error}")
+            printed = stdout.read()  # after the answer, before which it was written
+            produced += len(printed)
+            report.stdout = (report.stdout + printed)[-limits.stdout_kept_bytes :]
             if produced > limits.stdout_produced_bytes:
                 failed = failure(
                     "output_limit", f"printed more than {limits.stdout_produced_bytes} bytes"
                 )
             elif len(results.rest) > limits.result_bytes + RESULT_SLACK:
                 failed = failure("result_limit", too_large(limits))
-            elif not ended and time.monotonic() >= deadline:
+            elif not ended and time.monotonic() >= stop_at:
                 failed = failure("timeout", f"took longer than {allowed:g} s")
-        if not ended:
-            os.kill(pid, signal.SIGKILL)
+            elif len(answers) == len(works) and results.at_end and len(printed) < READ_BYTES:
+                break  # it closed its end, so that this is all: its own end is not waited for
+        if failed is None and len(answers) == len(works) and results.rest:
+            failed = failure("protocol_error", "the child's answer: it wrote more than that")
+        os.kill(pid, signal.SIGKILL)  # it may be a zombie, and is nobody else before it is reaped
+        if failed is None and len(answers) == len(works):
+            self._ending.append(pid)
+            report.use(answers[-1].get("cpu_seconds", 0.0), answers[-1].get("memory_bytes", 0))
+            return answers
         _, status, used = os.wait4(pid, 0)
-        report.cpu_seconds += used.ru_utime + used.ru_stime
-        report.memory_bytes = max(report.memory_bytes, used.ru_maxrss * 1024)
-        if failed is not None:
-            return failed
-        if answer is None:
-            if os.WIFSIGNALED(status) and out_of_memory_kills() > self._out_of_memory_kills:
-                raise OutOfMemoryError
-            return _ended_early(status, limits)
-        if results.rest:
-            return failure("protocol_error", "the child's answer: it wrote more than that")
-        return answer
+        report.use(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+        killed = failed is None and os.WIFSIGNALED(status)
+        if killed and out_of_memory_kills() > self._out_of_memory_kills:
+            raise OutOfMemoryError
+        if failed is not None and failed["outcome"] == "protocol_error" and len(works) > 1:
+            report.result_bytes = bytes_before
+            return None
+        if len(answers) == len(works):
+            answers.pop()  # it is in doubt
+        elif answers:
+            return answers  # what ended the child may be the doing of the last one, or the next
+        failed = failed or _ended_early(status, limits)
+        return [*answers, {**failed, "item": works[len(answers)]["item"]}]
 
 
 class _Pipe:
@@ -202,22 +276,22 @@ class _Pipe:
         os.set_blocking(descriptor, False)
         self.descriptor = descriptor
         self.rest = bytearray()  # an incomplete line
-        self._at_end = False
+        self.at_end = False
         self._watched = False
 
     def watch_with(self, poller: select.poll) -> None:
         """Be polled until the end: a pipe at its end would make every poll return at once."""
-        if self._watched and self._at_end:
+        if self._watched and self.at_end:
             poller.unregister(self.descriptor)
             self._watched = False
-        elif not self._watched and not self._at_end:
+        elif not self._watched and not self.at_end:
             poller.register(self.descriptor, select.POLLIN)
             self._watched = True
 
     def read(self) -> bytes:
         """What is there, at most READ_BYTES."""
         data = _read_available(self.descriptor)
-        self._at_end = data == b""
+        self.at_end = data == b""
         return data or b""
 
     def read_lines(self) -> list[bytes]:

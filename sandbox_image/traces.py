@@ -1,0 +1,148 @@
+"""What one constraint could leave behind for the next one, and whether it did.
+
+To run many constraints in one process is many times cheaper than a process for each, and safe as
+long as none of them changes what another one reads: the collections and the records of the state,
+and the classes of the schema. Constraints have no business to; one that does is noticed here, and
+the next one then gets a process of its own.
+"""
+
+import collections
+import dataclasses
+import datetime
+import decimal
+import enum
+import operator
+import re
+import types
+import typing
+from collections.abc import Iterable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+from .uac import PartialDate, Record, Ref
+
+UNCHANGEABLE = (
+    *(
+        str,
+        int,
+        float,
+        complex,
+        bytes,
+        type(None),
+        range,
+        enum.Enum,
+        re.Pattern,
+        types.EllipsisType,
+    ),
+    *(datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal),
+    *(PartialDate, Ref, ModuleType, types.BuiltinFunctionType),
+)
+CONTAINERS = (list, dict, set, collections.deque)
+
+
+class Traces:
+    """The changeable objects that modules hold, as they were when this was made."""
+
+    def __init__(self, modules: Sequence[ModuleType]) -> None:
+        self.complete = True  # False if there is something of which changes cannot be noticed
+        self._contents: list[tuple[Any, list[object]]] = []
+        self._classes: set[type] = set()
+        self._own = {module.__name__ for module in modules}
+        self._assigned = False
+        self._look(value for module in modules for value in _named(module))
+
+    def watch(self) -> None:
+        """Notice from now on, in this process, when an attribute of a record is assigned."""
+
+        def set_attribute(record: object, name: str, value: object) -> None:
+            self._assigned = True
+            object.__setattr__(record, name, value)
+
+        def delete_attribute(record: object, name: str) -> None:
+            self._assigned = True
+            object.__delattr__(record, name)
+
+        for kind in self._classes:
+            if vars(kind).get("__setattr__") is None:  # else it is frozen
+                type.__setattr__(kind, "__setattr__", set_attribute)
+                type.__setattr__(kind, "__delattr__", delete_attribute)
+
+    def left(self) -> bool:
+        """Whether anything changed since, as far as can be noticed."""
+        return self._assigned or not all(
+            len(before) == len(now) and all(map(operator.is_, before, now))
+            for before, now in ((before, _content(one)) for one, before in self._contents)
+        )
+
+    def _look(self, values: Iterable[object]) -> None:
+        """Note what is changeable in these values and in what they hold."""
+        seen: set[int] = set()
+        pending = list(values)
+        while pending:
+            value = pending.pop()
+            if isinstance(value, UNCHANGEABLE) or id(value) in seen:
+                continue
+            seen.add(id(value))
+            if isinstance(value, type):
+                if value.__module__ in self._own or value is Record:
+                    self._contents.append((value, _content(value)))
+                    if not issubclass(value, enum.Enum):
+                        self._classes.add(value)
+                        pending.extend(_named(value))
+            elif isinstance(value, (tuple, frozenset)):
+                pending.extend(value)
+            elif isinstance(value, CONTAINERS):
+                content = _content(value)
+                self._contents.append((value, content))
+                flat = {kind for kind in set(map(type, content)) if _is_flat(kind)}
+                pending.extend(one for one in content if type(one) not in flat)
+            elif isinstance(value, types.FunctionType):
+                if value.__module__ in self._own:
+                    pending.extend((value.__defaults__, value.__kwdefaults__))
+            elif isinstance(value, (property, staticmethod, classmethod)):
+                pending.extend(_functions(value))
+            elif dataclasses.is_dataclass(value):
+                pending.extend(getattr(value, field.name) for field in dataclasses.fields(value))
+            else:
+                self.complete = False
+
+
+def _named(owner: ModuleType | type) -> list[object]:
+    """What somebody gave a name in a module or a class."""
+    return [value for name, value in vars(owner).items() if not name.startswith("__")]
+
+
+def _content(value: Any) -> list[object]:
+    """What a changeable object holds, in its order."""
+    if isinstance(value, type):
+        watched = ("__setattr__", "__delattr__")
+        return [one for name, one in vars(value).items() if name not in watched]
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    return list(value)
+
+
+def _functions(value: Any) -> Iterator[object]:
+    if isinstance(value, property):
+        yield from (value.fget, value.fset, value.fdel)
+    else:
+        yield value.__func__
+
+
+def _is_flat(kind: type) -> bool:
+    """Whether objects of a class hold nothing changeable, as far as its annotations tell."""
+    if issubclass(kind, UNCHANGEABLE):
+        return True
+    return dataclasses.is_dataclass(kind) and all(
+        _is_unchangeable(field.type) for field in dataclasses.fields(kind)
+    )
+
+
+def _is_unchangeable(annotation: Any) -> bool:
+    origin = typing.get_origin(annotation)
+    if origin in (typing.Union, types.UnionType, tuple):
+        return all(map(_is_unchangeable, typing.get_args(annotation)))
+    if origin is typing.Literal:
+        return True
+    kind = annotation if origin is None else origin
+    return annotation in (None, ...) or (isinstance(kind, type) and issubclass(kind, UNCHANGEABLE))
