@@ -1,4 +1,4 @@
-"""How long a sandbox takes, beside `docker run`: a 50 KB project of 500 records, three constraints.
+"""How long a sandbox takes, beside `docker run`: a 30 KB project of 500 records, three constraints.
 
 All variants take turns in one run on one machine, so that the ratios of their times mean something:
 
@@ -36,8 +36,7 @@ NOW = "2026-03-01T12:00:00+00:00"
 ZONE = "Europe/Berlin"
 
 RECORDS = "".join(
-    f'    Trip(key="t-{n}", name="City {n}", cost={n * 7 % 997},'
-    f" on=datetime.date(2026, {n % 12 + 1}, {n % 28 + 1}), sources=({n + 1},)),\n"
+    f'    Trip(key="t-{n}", name="City {n}", cost={n * 7 % 997}, sources=({n + 1},)),\n'
     for n in range(500)
 )
 CONSTRAINT = '''\
@@ -50,7 +49,7 @@ from domains.travel.state import trips
 def check(today: datetime.date) -> Iterator[Alert]:
     """No trip costs more than was allowed for one."""
     for trip in trips:
-        if trip.cost > 960 and trip.on.month % 3 == {number}:
+        if trip.cost > 950 and trip.cost % 3 == {number}:
             yield warning(
                 f"{{trip.name}} cost {{trip.cost}}, more than was allowed", evidence=[trip]
             )
@@ -58,10 +57,10 @@ def check(today: datetime.date) -> Iterator[Alert]:
 PROJECT = {
     "domains/__init__.py": "",
     "domains/travel/__init__.py": "",
-    "domains/travel/schema.py": "import datetime\nfrom dataclasses import dataclass\n"
+    "domains/travel/schema.py": "from dataclasses import dataclass\n"
     "from uac import Record\n\n\n@dataclass(kw_only=True)\nclass Trip(Record):\n"
-    "    name: str\n    cost: int\n    on: datetime.date\n",
-    "domains/travel/state.py": "import datetime\nfrom domains.travel.schema import Trip\n\n"
+    "    name: str\n    cost: int\n",
+    "domains/travel/state.py": "from domains.travel.schema import Trip\n\n"
     f"trips: list[Trip] = [\n{RECORDS}]\n",
     "constraints/__init__.py": "",
     **{f"constraints/c{n}.py": CONSTRAINT.format(number=n) for n in range(3)},

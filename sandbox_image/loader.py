@@ -76,7 +76,6 @@ class Project(InspectLoader, MetaPathFinder):
         self._set_files(after)
         stale |= known - self._modules.keys()
         unloaded = {name: sys.modules.pop(name) for name in stale if name in sys.modules}
-        importlib.invalidate_caches()
         # Building many objects is slow under the collector, and forks copy what it touches.
         gc.unfreeze()
         gc.disable()

@@ -125,12 +125,14 @@ def decode(body: bytes) -> dict[str, Any]:
 
 def is_storable(text: str) -> bool:
     """Whether a text can be written to a database: no lone surrogate, no null character."""
+    if text.isascii():  # nearly all of it is, and that is known without looking
+        return "\0" not in text
     return _UNSTORABLE.search(text) is None
 
 
 def storable(text: str) -> str:
     """The text with a replacement mark for every character that cannot be stored."""
-    return _UNSTORABLE.sub("\ufffd", text)
+    return text if is_storable(text) else _UNSTORABLE.sub("\ufffd", text)
 
 
 def are_sources(value: object) -> bool:
