@@ -36,7 +36,8 @@ def claim(work: QuerySet[Leased]) -> Leased | None:
     """Claim the first free row of the queryset and return it with its new token, else None."""
     now = timezone.now()
     with transaction.atomic():
-        row = work.filter(free(now)).select_for_update(skip_locked=True, no_key=True).first()
+        unlocked = work.filter(free(now))
+        row = unlocked.select_for_update(skip_locked=True, no_key=True, of=("self",)).first()
         if row is None:
             return None
         row.lease_owner = f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}"

@@ -67,9 +67,10 @@ def queue_constraints(user: MemoryUser, checkpoint: Checkpoint) -> None:
 
 
 def claim(run_id: str) -> Run | None:
-    """Claim the run if it still waits and nobody holds it."""
+    """Claim the run, with its user and workspace, if it still waits and nobody holds it."""
     with transaction.atomic():
-        run = leases.claim(Run.objects.filter(pk=run_id).exclude(status=RunStatus.DONE))
+        waiting = Run.objects.filter(pk=run_id).exclude(status=RunStatus.DONE)
+        run = leases.claim(waiting.select_related("user__workspace"))
         if run is not None:
             run.status = RunStatus.RUNNING
             run.started_at = timezone.now()

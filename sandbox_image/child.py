@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from .errors import describe
 from .processes import PR_SET_PDEATHSIG, prctl
 from .uac import protocol
-from .values import ResultLimitError
+from .values import ResultLimitError, size
 
 RESULT_DESCRIPTOR = 3
 WORK_DESCRIPTOR = 4  # gone before user code runs
@@ -136,7 +136,7 @@ def _confine(parent: int, work: int, results: int, stdout: int) -> None:
     os.closerange(FIRST_FREE, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     # No process and no thread: none is needed, and what cannot fork leaves nothing behind.
     # Zero also does not depend on what others run under the same user id.
-    for kind in (resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
+    for kind in (resource.RLIMIT_NPROC, resource.RLIMIT_CORE):
         resource.setrlimit(kind, (0, 0))
     sys.stdout = sys.stderr = STDOUT
 
@@ -218,9 +218,9 @@ def failure(outcome: str, message: str) -> dict[str, Any]:
 
 def too_large(limits: Limits) -> str:
     """What to say of a result that exceeds its limit."""
-    return f"the result is larger than {limits.result_bytes} bytes: return a part of it or a count"
+    return f"the result is larger than {size(limits.result_bytes)}: return a part of it or a count"
 
 
 def out_of_memory(limits: Limits) -> dict[str, Any]:
     """The failure of what exceeds its memory."""
-    return failure("out_of_memory", f"needed more than {limits.memory_bytes} bytes of memory")
+    return failure("out_of_memory", f"needed more than {size(limits.memory_bytes)} of memory")

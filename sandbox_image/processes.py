@@ -20,6 +20,9 @@ OUT_OF_MEMORY_COUNTERS = (
     Path("/sys/fs/cgroup/memory/memory.oom_control"),
 )
 
+# The folder that can be written to, where there is one: the host, which mounted it, says so.
+SCRATCH = os.environ.get("UAC_SCRATCH")
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -75,6 +78,13 @@ def kill_descendants() -> None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.001)
+
+
+def remove_files() -> None:
+    """Remove what was written to the folder that can be written to, if there is one."""
+    if SCRATCH is not None:
+        for file in Path(SCRATCH).iterdir():  # folders cannot be made
+            file.unlink()
 
 
 def _children() -> list[int]:

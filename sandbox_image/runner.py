@@ -23,9 +23,10 @@ from .child import Limits
 from .errors import QUERY, describe
 from .evaluation import Evaluation, Instant
 from .loader import BadRequestError, Project, compile_source, to_bytecode
-from .processes import kill_descendants
+from .processes import SCRATCH, kill_descendants, remove_files
 from .supervision import HostGoneError, OutOfMemoryError, Report, Supervisor
 from .uac import protocol, testing
+from .values import size
 
 # What user code may import, and what those modules import late: once confined, a process may not
 # reach the standard library's files any more.
@@ -191,13 +192,14 @@ class Runner:
         except BadRequestError:
             raise
         except MemoryError:
-            message = f"the project needs more than {limits.memory_bytes} bytes of memory"
+            message = f"the project needs more than {size(limits.memory_bytes)} of memory"
             outcome = {"outcome": "out_of_memory", "message": message}
         except BaseException as error:
             told = describe(error, {*self.project.files, *sources, *bytecode})
             outcome = {"outcome": "user_error", "message": told["message"], "error": told}
         finally:
             kill_descendants()
+            remove_files()
         report = Report(
             seconds=time.monotonic() - started,
             cpu_seconds=time.process_time() - cpu,
@@ -219,7 +221,8 @@ class Runner:
             for path in self._selected("constraints", request)
         ]
         limits = Limits.of(request["limits"])
-        together = self.evaluation.prepare()
+        # What one writes to a folder, the next one would find.
+        together = self.evaluation.prepare() and SCRATCH is None
         report = self.supervisor.run(works, limits, check_constraint, together=together)
         results = [
             {

@@ -24,12 +24,15 @@ from .child import (
 from .processes import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_DUMPABLE,
+    SCRATCH,
     count_children,
     kill_descendants,
     out_of_memory_kills,
     prctl,
+    remove_files,
 )
 from .uac import protocol
+from .values import size
 
 READ_BYTES = 64 * 1024  # what a pipe holds
 
@@ -141,6 +144,9 @@ class Supervisor:
             finally:
                 results.close()
                 stdout.close()
+            if SCRATCH is not None:
+                self.sweep()  # nobody writes any more
+                remove_files()
             if answers is None:  # one of them forged some: each speaks for itself now
                 together = False
             else:
@@ -238,7 +244,7 @@ class Supervisor:
             report.stdout = (report.stdout + printed)[-limits.stdout_kept_bytes :]
             if produced > limits.stdout_produced_bytes:
                 failed = failure(
-                    "output_limit", f"printed more than {limits.stdout_produced_bytes} bytes"
+                    "output_limit", f"printed more than {size(limits.stdout_produced_bytes)}"
                 )
             elif len(results.rest) > limits.result_bytes + RESULT_SLACK:
                 failed = failure("result_limit", too_large(limits))

@@ -46,7 +46,7 @@ class _Encoder:
         self.bytes_left -= count
         if self.bytes_left < 0:
             raise ResultLimitError(
-                f"the result is larger than {self.max_bytes} bytes: return a part of it or a count"
+                f"the result is larger than {size(self.max_bytes)}: return a part of it or a count"
             )
 
     def encode(self, value: object, depth: int) -> Any:
@@ -169,6 +169,14 @@ class _Encoder:
             for key, item in value.items()
         ]
         return {"$dict": pairs}
+
+
+def size(count: int) -> str:
+    """A number of bytes, as one says it."""
+    for unit, factor in (("MiB", 1024 * 1024), ("KiB", 1024)):
+        if count >= factor:
+            return f"{count / factor:.4g} {unit}"
+    return f"{count} bytes"
 
 
 def _described(value: object) -> str:

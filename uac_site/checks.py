@@ -12,6 +12,8 @@ from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.management import call_command
 from django.db import OperationalError, connections
 
+from memory import limits
+
 ENVIRONMENTS = ("development", "production")
 TAG = "uac"
 
@@ -59,6 +61,8 @@ def _always() -> Iterator[CheckMessage]:
             hint="Set it to docker, or to auto or process on a development machine.",
             id="uac.E004",
         )
+    for name, problem in limits.wrong_settings().items():
+        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E005")
 
 
 def _production() -> Iterator[CheckMessage]:

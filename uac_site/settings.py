@@ -128,8 +128,30 @@ UAC_SANDBOX_RUNNER = env.str("UAC_SANDBOX_RUNNER", default="auto" if DEVELOPMENT
 # The image of the Docker sandboxes; by default that of this release, which
 # `python -m workers.sandbox.build` makes.
 UAC_SANDBOX_IMAGE = env.str("UAC_SANDBOX_IMAGE", default="")
-# Of one container, all told. A bit less than half is what a project, or a query, may take.
+# What runs in a sandbox may use so much, unless its workspace has limits of its own: up to …_MOST.
+# Of a query, a constraint or a file of tests:
+UAC_SANDBOX_WALL_SECONDS = env.float("UAC_SANDBOX_WALL_SECONDS", default=5.0)
+UAC_SANDBOX_WALL_SECONDS_MOST = env.float("UAC_SANDBOX_WALL_SECONDS_MOST", default=60.0)
+UAC_SANDBOX_CPU_SECONDS = env.int("UAC_SANDBOX_CPU_SECONDS", default=5)
+UAC_SANDBOX_CPU_SECONDS_MOST = env.int("UAC_SANDBOX_CPU_SECONDS_MOST", default=60)
+UAC_SANDBOX_PROCESS_MEMORY_MIB = env.int("UAC_SANDBOX_PROCESS_MEMORY_MIB", default=256)
+UAC_SANDBOX_PROCESS_MEMORY_MIB_MOST = env.int("UAC_SANDBOX_PROCESS_MEMORY_MIB_MOST", default=2032)
+UAC_SANDBOX_OUTPUT_KIB = env.int("UAC_SANDBOX_OUTPUT_KIB", default=1024)
+UAC_SANDBOX_OUTPUT_KIB_MOST = env.int("UAC_SANDBOX_OUTPUT_KIB_MOST", default=16 * 1024)
+UAC_SANDBOX_RESULT_DEPTH = env.int("UAC_SANDBOX_RESULT_DEPTH", default=32)
+UAC_SANDBOX_RESULT_DEPTH_MOST = env.int("UAC_SANDBOX_RESULT_DEPTH_MOST", default=48)
+# Of all constraints, or all files of tests, of a run:
+UAC_SANDBOX_TOTAL_SECONDS = env.float("UAC_SANDBOX_TOTAL_SECONDS", default=30.0)
+UAC_SANDBOX_TOTAL_SECONDS_MOST = env.float("UAC_SANDBOX_TOTAL_SECONDS_MOST", default=90.0)
+UAC_SANDBOX_RESULT_KIB = env.int("UAC_SANDBOX_RESULT_KIB", default=1024)
+UAC_SANDBOX_RESULT_KIB_MOST = env.int("UAC_SANDBOX_RESULT_KIB_MOST", default=16 * 1024)
+# Of a container, all told. A bit less than half of the memory is what a project may take.
 UAC_SANDBOX_MEMORY_MIB = env.int("UAC_SANDBOX_MEMORY_MIB", default=1024)
+UAC_SANDBOX_MEMORY_MIB_MOST = env.int("UAC_SANDBOX_MEMORY_MIB_MOST", default=4096)
+UAC_SANDBOX_PIDS = env.int("UAC_SANDBOX_PIDS", default=32)
+UAC_SANDBOX_PIDS_MOST = env.int("UAC_SANDBOX_PIDS_MOST", default=256)
+UAC_SANDBOX_TMPFS_MIB = env.int("UAC_SANDBOX_TMPFS_MIB", default=0)
+UAC_SANDBOX_TMPFS_MIB_MOST = env.int("UAC_SANDBOX_TMPFS_MIB_MOST", default=256)
 # Containers kept ready: so many at least, and at most where many arrive.
 UAC_SANDBOX_POOL_LEAST = env.int("UAC_SANDBOX_POOL_LEAST", default=2)
 UAC_SANDBOX_POOL_MOST = env.int("UAC_SANDBOX_POOL_MOST", default=8)

@@ -14,7 +14,7 @@ from memory.models.alerts import AlertKind, Severity
 from memory.models.runs import RunOutcome
 from memory.project import Outline
 from workers.errors import error_json, user_error_json
-from workers.projects import loaded
+from workers.projects import allowance_of, loaded
 from workers.sandbox.interface import ConstraintResult, FoundAlert, SandboxError
 from workers.sandbox.runner import runner_name
 
@@ -29,10 +29,13 @@ def execute(run: Run) -> None:
     assert run.checkpoint is not None
     started = time.monotonic()
     runner = runner_name()
+    allowance = allowance_of(run.user)
     try:
-        with loaded(run.checkpoint) as sandbox:
+        with loaded(run.checkpoint, allowance) as sandbox:
             ready = time.monotonic()
-            ran = sandbox.run_constraints(now=run.instant, time_zone=run.user.time_zone)
+            ran = sandbox.run_constraints(
+                now=run.instant, time_zone=run.user.time_zone, limits=allowance.limits
+            )
     except SandboxError as error:
         if error.infrastructure:
             if run.attempts >= ATTEMPTS_BEFORE_ALERT:

@@ -1,25 +1,33 @@
-"""Loading a version of a user's project into a sandbox."""
+"""Loading a version of a user's project into a sandbox, with what its workspace allows it."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from memory import checkpoints
-from memory.models import Checkpoint
+from memory.models import Checkpoint, MemoryUser
 from workers.sandbox import runner
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.interface import Allowance, Limits, Sandbox, SandboxError, Shape
+
+
+def allowance_of(user: MemoryUser) -> Allowance:
+    """Return what the user's code is given, as the settings and the workspace say now."""
+    limits = user.workspace.limits
+    return Allowance(
+        limits=Limits.of(limits), shape=Shape.of(limits), single_use=user.workspace.single_use
+    )
 
 
 @contextmanager
-def loaded(checkpoint: Checkpoint) -> Iterator[Sandbox]:
+def loaded(checkpoint: Checkpoint, allowance: Allowance) -> Iterator[Sandbox]:
     """Have a sandbox of the user's with this version resident in it; raises SandboxError.
 
     Only what it does not hold yet is sent.
     """
-    with runner.lease(checkpoint.user_id) as lease:
+    with runner.lease(checkpoint.user_id, allowance) as lease:
         same = {path for path, hash_ in checkpoint.tree.items() if lease.tree.get(path) == hash_}
         removed = sorted(lease.tree.keys() - checkpoint.tree.keys())
         if removed or len(same) < len(checkpoint.tree):
-            bytecode = bytecode_of(checkpoint, without=same)
+            bytecode = bytecode_of(checkpoint, allowance.shape, without=same)
             lease.tree = {}  # a load that fails leaves what nobody may go on with
             load(lease.sandbox, checkpoint, bytecode, removed=removed)
             lease.tree = checkpoint.tree
@@ -46,11 +54,12 @@ def load(
 
 
 def bytecode_of(
-    checkpoint: Checkpoint | None, *, without: Collection[str] = ()
+    checkpoint: Checkpoint | None, shape: Shape, *, without: Collection[str] = ()
 ) -> Mapping[str, str]:
     """Return path → bytecode of a version's files, without those paths; raises SandboxError.
 
-    What this image has not compiled yet (all of it, after an upgrade) is compiled now and kept.
+    What this image has not compiled yet (all of it, after an upgrade) is compiled now, in a sandbox
+    of this shape, and kept.
     """
     if checkpoint is None:
         return {}
@@ -58,7 +67,7 @@ def bytecode_of(
     if not modules.sources:
         return modules.bytecode
     # A sandbox that compiles executes nothing of anybody's, so its bytecode can be trusted.
-    with runner.open_sandbox() as sandbox:
+    with runner.open_sandbox(shape=shape) as sandbox:
         compiled = sandbox.compile(modules.sources)
         checkpoints.store_bytecode(checkpoint, compiled, sandbox.image_digest)
     return {**modules.bytecode, **compiled}

@@ -7,7 +7,7 @@ from memory.models import Run
 from memory.models.runs import RunOutcome
 from workers.checkpointing.policy import check_query
 from workers.errors import error_json
-from workers.projects import loaded
+from workers.projects import allowance_of, loaded
 from workers.sandbox.interface import SandboxError
 from workers.sandbox.runner import runner_name
 
@@ -29,10 +29,16 @@ def execute(run: Run) -> None:
 
     started = time.monotonic()
     runner = runner_name()
+    allowance = allowance_of(run.user)
     try:
-        with loaded(run.checkpoint) as sandbox:
+        with loaded(run.checkpoint, allowance) as sandbox:
             ready = time.monotonic()
-            evaluation = sandbox.evaluate(code, now=run.instant, time_zone=run.user.time_zone)
+            evaluation = sandbox.evaluate(
+                code,
+                now=run.instant,
+                time_zone=run.user.time_zone,
+                limits=allowance.limits,
+            )
     except SandboxError as error:
         runs.finish(
             run,

@@ -5,8 +5,10 @@ import uuid
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from memory.models.limits import SandboxSettings
 
-class Workspace(models.Model):
+
+class Workspace(SandboxSettings):
     """A tenant: owns API keys, users and limits."""
 
     public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)

@@ -21,9 +21,9 @@ from memory.project.parse import parse_state
 from memory.project.typed import encode
 from workers.checkpointing.policy import check_policy
 from workers.errors import error_json, user_error_json
-from workers.projects import bytecode_of, load, loaded
+from workers.projects import allowance_of, bytecode_of, load, loaded
 from workers.sandbox import runner
-from workers.sandbox.interface import ConstraintRun, Sandbox, SandboxError
+from workers.sandbox.interface import Allowance, ConstraintRun, Limits, Sandbox, SandboxError
 
 # An interpreter that orders its sets and hashes its strings differently must find the same.
 OTHER_HASH_SEED = 1
@@ -191,7 +191,8 @@ def _execute(
     What passes stays resident for a while: its constraints run next.
     """
     started = time.monotonic()
-    with runner.lease(user.pk, fresh=True) as lease, ExitStack() as stack:
+    allowance = allowance_of(user)
+    with runner.lease(user.pk, allowance, fresh=True) as lease, ExitStack() as stack:
         # It has executed nothing of anybody's yet, so its bytecode can be trusted.
         sandbox = lease.sandbox
         verdict.runner = sandbox.runner_name
@@ -201,23 +202,24 @@ def _execute(
         compiled = time.monotonic()
         verdict.timings["compile"] = compiled - started
 
-        bytecode = {**bytecode_of(parent, without=change.files.keys()), **verdict.bytecode}
+        before = bytecode_of(parent, allowance.shape, without=change.files.keys())
+        bytecode = {**before, **verdict.bytecode}
         sandboxes = [sandbox]
         if judge_code:
-            sandboxes.append(stack.enter_context(runner.open_sandbox(hash_seed=OTHER_HASH_SEED)))
+            other = runner.open_sandbox(hash_seed=OTHER_HASH_SEED, shape=allowance.shape)
+            sandboxes.append(stack.enter_context(other))
         for one in sandboxes:
             load(one, parent, bytecode)
         verdict.timings["load"] = time.monotonic() - compiled
         verdict.checks.append(Check("execution", list(_state(sandbox, change))))
         if judge_code and verdict.accepted:
-            verdict.checks.append(Check("tests", list(_tests(sandbox, change))))
+            verdict.checks.append(Check("tests", list(_tests(sandbox, change, allowance.limits))))
         if judge_code and verdict.accepted:
-            verdict.checks.append(
-                Check("constraints", list(_constraints(sandboxes, user, parent, change)))
-            )
+            found = _constraints(sandboxes, user, parent, change, allowance)
+            verdict.checks.append(Check("constraints", list(found)))
         if verdict.accepted:
-            before = parent.tree if parent else {}
-            kept = {path: before[path] for path in before.keys() - change.files.keys()}
+            tree = parent.tree if parent else {}
+            kept = {path: tree[path] for path in tree.keys() - change.files.keys()}
             lease.tree = {**kept, **{path: sha256(text) for path, text in sources.items()}}
     verdict.timings["total"] = time.monotonic() - started
 
@@ -244,9 +246,10 @@ def _state(sandbox: Sandbox, change: Change) -> Iterator[dict[str, Any]]:
             yield {"path": path, "message": "its records read otherwise when it is executed"}
 
 
-def _tests(sandbox: Sandbox, change: Change) -> Iterator[dict[str, Any]]:
+def _tests(sandbox: Sandbox, change: Change, limits: Limits) -> Iterator[dict[str, Any]]:
     """Every test passes, and every constraint that is written comes with one."""
-    results = sandbox.run_tests(change.outline.tests).results if change.outline.tests else ()
+    tests = change.outline.tests
+    results = sandbox.run_tests(tests, limits=limits).results if tests else ()
     tested = {result.name.partition("::")[0] for result in results if "::" in result.name}
     for path in change.files:
         if path.startswith("constraints/") and change.files[path] is not None:
@@ -263,13 +266,20 @@ def _tests(sandbox: Sandbox, change: Change) -> Iterator[dict[str, Any]]:
 
 
 def _constraints(
-    sandboxes: Sequence[Sandbox], user: MemoryUser, parent: Checkpoint | None, change: Change
+    sandboxes: Sequence[Sandbox],
+    user: MemoryUser,
+    parent: Checkpoint | None,
+    change: Change,
+    allowance: Allowance,
 ) -> Iterator[dict[str, Any]]:
     """No constraint fails that did not before, and all say the same in every order of hashing."""
     if not change.outline.constraints:
         return
     now = timezone.now()
-    ran = [sandbox.run_constraints(now=now, time_zone=user.time_zone) for sandbox in sandboxes]
+    ran = [
+        sandbox.run_constraints(now=now, time_zone=user.time_zone, limits=allowance.limits)
+        for sandbox in sandboxes
+    ]
     failed = {
         result.path: result.error
         for run in ran
@@ -277,7 +287,7 @@ def _constraints(
         if result.error is not None
     }
     old = [path for path in failed if path not in change.files]
-    failed_before = set(_failing(parent, old, user, now)) if old and parent else set()
+    failed_before = set(_failing(parent, old, user, now, allowance)) if old and parent else set()
     for path, error in failed.items():
         if path not in failed_before:
             yield _finding({**user_error_json(error), "path": path})
@@ -292,10 +302,16 @@ def _constraints(
 
 
 def _failing(
-    parent: Checkpoint, paths: Sequence[str], user: MemoryUser, now: datetime.datetime
+    parent: Checkpoint,
+    paths: Sequence[str],
+    user: MemoryUser,
+    now: datetime.datetime,
+    allowance: Allowance,
 ) -> list[str]:
-    with loaded(parent) as sandbox:
-        ran = sandbox.run_constraints(paths, now=now, time_zone=user.time_zone)
+    with loaded(parent, allowance) as sandbox:
+        ran = sandbox.run_constraints(
+            paths, now=now, time_zone=user.time_zone, limits=allowance.limits
+        )
     return [result.path for result in ran.results if result.error is not None]
 
 

@@ -21,7 +21,7 @@ def execute(run: Run) -> None:
     """Build the proposal on the head, put it through the gate, and commit it or say why not."""
     edits = [edit_from_json(edit) for edit in run.input["edits"]]
     for attempt in range(1, MAX_REBUILDS + 1):
-        user = MemoryUser.objects.select_related("head").get(pk=run.user_id)
+        user = MemoryUser.objects.select_related("head", "workspace").get(pk=run.user_id)
         refusal, change = _build(user, edits)
         if change is None:
             _refuse(run, refusal)

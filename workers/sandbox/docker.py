@@ -8,6 +8,7 @@ an engine silently runs without a seccomp filter when it cannot read the profile
 
 import contextlib
 import functools
+import json
 import os
 import secrets
 import socket
@@ -28,21 +29,24 @@ from requests.exceptions import RequestException
 
 from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.image import default_image
-from workers.sandbox.interface import MEBIBYTE, Sandbox, SandboxError
+from workers.sandbox.interface import DEFAULT_SHAPE, MEBIBYTE, Sandbox, SandboxError, Shape
 
 logger = structlog.get_logger(__name__)
 
 LABEL = "uac.sandbox"
 ENGINE_SECONDS = 30
-# Long enough for the longest series of requests of one sandbox, each of which has a deadline.
-LONGEST_LIFE_SECONDS = 15 * 60
+# Long enough for a virgin to wait for its user and for the longest series of requests after that,
+# each of which has a deadline.
+LONGEST_LIFE_SECONDS = 30 * 60
 # What was created and is not running after this is the leftover of a worker that was killed.
 LONGEST_START_SECONDS = 30
 # Of the runner itself, which only loading makes work. A loop in what is loaded ends by it even if
 # its worker was killed; what user code is forked for counts anew, and has less.
 LIFETIME_CPU_SECONDS = 120
-# Of a container's memory: for the kernel's own needs.
-RESERVED_MIB = 32
+# Where user code may write, if anywhere; the runner empties it after every use.
+SCRATCH = "/tmp"  # noqa: S108
+# Few enough files for that to take no time.
+SCRATCH_OPTIONS = "rw,noexec,nosuid,nodev,mode=1777,nr_inodes=1024"
 READ_BYTES = 1024 * 1024
 LAST_WORDS_BYTES = 4096
 # Within the 65,536 ids that an engine with user namespaces, or without root, gives a container.
@@ -85,14 +89,14 @@ _thread = threading.local()
 os.register_at_fork(after_in_child=lambda: _thread.__dict__.clear())
 
 
-def start(*, hash_seed: int = 0) -> ChannelSandbox:
+def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox:
     """Start a container that was never used; SandboxError if it does not start, confined.
 
     Closing the sandbox removes the container.
     """
     with _engine_errors():
         image = _image()
-    channel = ContainerChannel(image, hash_seed)
+    channel = ContainerChannel(image, hash_seed, shape)
     try:
         channel.start()
         sandbox = ChannelSandbox(
@@ -100,7 +104,7 @@ def start(*, hash_seed: int = 0) -> ChannelSandbox:
             runner_name="docker",
             image_digest=_digest_of(image),
             hash_seed=hash_seed,
-            memory_bytes=memory_of_a_process(),
+            memory_bytes=shape.process_memory_bytes,
         )
         confinement = {name: sandbox.hello.get(name) for name in CONFINED}
         if confinement != CONFINED:
@@ -118,9 +122,11 @@ def start(*, hash_seed: int = 0) -> ChannelSandbox:
     return sandbox
 
 
-def open_sandbox(*, hash_seed: int = 0) -> AbstractContextManager[Sandbox]:
+def open_sandbox(
+    *, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE
+) -> AbstractContextManager[Sandbox]:
     """Start a container; leaving the context removes it. Raises SandboxError."""
-    return closing(start(hash_seed=hash_seed))
+    return closing(start(hash_seed=hash_seed, shape=shape))
 
 
 def image_digest() -> str:
@@ -189,9 +195,10 @@ class ContainerChannel:
     this process was killed; at that the runner ends, and so does the container.
     """
 
-    def __init__(self, image: str, hash_seed: int) -> None:
+    def __init__(self, image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -> None:
         self._image = image
         self._hash_seed = hash_seed
+        self._shape = shape
         self._container: str | None = None
         self._stream: socket.SocketIO | None = None
         self._socket: socket.socket | None = None
@@ -212,7 +219,7 @@ class ContainerChannel:
         """Create and start the container; SandboxError if the engine does not do it."""
         with _engine_errors():
             engine = _engine().api
-            config = container_config(self._image, self._hash_seed)
+            config = container_config(self._image, self._hash_seed, self._shape)
             created = engine.create_container_from_config(config)  # type: ignore[no-untyped-call]
             self._container = created["Id"]
             if created.get("Warnings"):  # a limit that it cannot set is no more than that to it
@@ -333,24 +340,15 @@ class _Frames:
         return taken
 
 
-def memory_of_a_process() -> int:
-    """How much memory one process of a container may take, in bytes.
-
-    Beside it there is the one that it was forked from, which may have as much. With less than half
-    for each, it is always Python that notices the end of it, as MemoryError, and the container is
-    killed for lack of memory only where the machine has none: which is nobody's fault.
-    """
-    return int(settings.UAC_SANDBOX_MEMORY_MIB - RESERVED_MIB) * MEBIBYTE // 2
-
-
-def container_config(image: str, hash_seed: int) -> dict[str, Any]:
+def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -> dict[str, Any]:
     """The one template that every sandbox is created from, as the engine's API takes it."""
-    memory = settings.UAC_SANDBOX_MEMORY_MIB * MEBIBYTE
+    memory = shape.memory_mib * MEBIBYTE
+    scratch = shape.tmpfs_mib * MEBIBYTE
     user_id = secrets.choice(USER_IDS)
     return {
         "Image": image,
         "User": f"{user_id}:{user_id}",
-        "Env": [f"PYTHONHASHSEED={hash_seed}"],
+        "Env": [f"PYTHONHASHSEED={hash_seed}", *([f"UAC_SCRATCH={SCRATCH}"] if scratch else [])],
         "Hostname": "sandbox",
         "Labels": {LABEL: owner(os.getpid())},
         "NetworkDisabled": True,
@@ -365,18 +363,19 @@ def container_config(image: str, hash_seed: int) -> dict[str, Any]:
             "IpcMode": "none",
             "ReadonlyRootfs": True,
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges:true", f"seccomp={SECCOMP_PROFILE.read_text()}"],
+            "SecurityOpt": ["no-new-privileges:true", f"seccomp={_profile(scratch)}"],
             "MaskedPaths": MASKED_PATHS,
             "ReadonlyPaths": [],  # those of the engine's list are masked
+            "Tmpfs": {SCRATCH: f"{SCRATCH_OPTIONS},size={scratch}"} if scratch else {},
             "Memory": memory,
             "MemorySwap": memory,
-            "PidsLimit": 32,
+            "PidsLimit": shape.pids,
             "NanoCpus": 1_000_000_000,
             "OomScoreAdj": 500,
             "Ulimits": [
                 Ulimit(name="cpu", soft=LIFETIME_CPU_SECONDS, hard=LIFETIME_CPU_SECONDS),
                 Ulimit(name="core", soft=0, hard=0),
-                Ulimit(name="fsize", soft=0, hard=0),
+                Ulimit(name="fsize", soft=scratch, hard=scratch),
                 Ulimit(name="nofile", soft=128, hard=128),
                 Ulimit(name="msgqueue", soft=0, hard=0),
                 Ulimit(name="memlock", soft=0, hard=0),
@@ -385,6 +384,16 @@ def container_config(image: str, hash_seed: int) -> dict[str, Any]:
             "RestartPolicy": {"Name": "no"},
         },
     }
+
+
+def _profile(scratch: int) -> str:
+    """The system calls that are allowed; what was written somewhere must be removed again, too."""
+    text = SECCOMP_PROFILE.read_text()
+    if not scratch:
+        return text
+    profile = json.loads(text)
+    profile["syscalls"].append({"names": ["unlink", "unlinkat"], "action": "SCMP_ACT_ALLOW"})
+    return json.dumps(profile)
 
 
 @functools.cache

@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-MEBIBYTE = 1024 * 1024
+from memory.limits import SandboxLimits, process_memory_most
+
+KIBIBYTE = 1024
+MEBIBYTE = 1024 * KIBIBYTE
 
 JsonValue = dict[str, Any] | list[Any] | str | int | float | bool | None
 
@@ -29,6 +32,19 @@ class Limits:
     result_bytes: int = MEBIBYTE
     result_depth: int = 32
 
+    @classmethod
+    def of(cls, limits: SandboxLimits) -> "Limits":
+        """Return what a request may use where these limits hold."""
+        return cls(
+            wall_seconds=limits.wall_seconds,
+            total_seconds=limits.total_seconds,
+            cpu_seconds=limits.cpu_seconds,
+            memory_bytes=limits.process_memory_mib * MEBIBYTE,
+            stdout_produced_bytes=limits.output_kib * KIBIBYTE,
+            result_bytes=limits.result_kib * KIBIBYTE,
+            result_depth=limits.result_depth,
+        )
+
 
 DEFAULT_LIMITS = Limits()
 COMPILE_LIMITS = Limits(
@@ -38,6 +54,40 @@ LOAD_LIMITS = Limits(wall_seconds=30, cpu_seconds=30, memory_bytes=1024 * MEBIBY
 DUMP_LIMITS = Limits(
     wall_seconds=30, cpu_seconds=30, memory_bytes=1024 * MEBIBYTE, result_bytes=48 * MEBIBYTE
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What a sandbox is created with and keeps for its life. A process has nothing of the kind."""
+
+    memory_mib: int = 1024  # swap included
+    pids: int = 32
+    tmpfs_mib: int = 0  # of a /tmp; without one, nothing can be written
+
+    @classmethod
+    def of(cls, limits: SandboxLimits) -> "Shape":
+        """Return the shape of the sandboxes in which these limits hold."""
+        return cls(memory_mib=limits.memory_mib, pids=limits.pids, tmpfs_mib=limits.tmpfs_mib)
+
+    @property
+    def process_memory_bytes(self) -> int:
+        """How much memory one of its processes may take."""
+        return process_memory_most(self.memory_mib, self.tmpfs_mib) * MEBIBYTE
+
+
+DEFAULT_SHAPE = Shape()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowance:
+    """What a user's code is given: of a sandbox of this shape, so much for each request.
+
+    With `single_use`, every use has a sandbox of its own.
+    """
+
+    limits: Limits = DEFAULT_LIMITS
+    shape: Shape = DEFAULT_SHAPE
+    single_use: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,7 +329,7 @@ class Sandbox(Protocol):
 class Runner(Protocol):
     """A module that starts sandboxes of one kind."""
 
-    def start(self, *, hash_seed: int = 0) -> Sandbox:
+    def start(self, *, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> Sandbox:
         """Start a sandbox that was never used; raises SandboxError."""
         ...
 

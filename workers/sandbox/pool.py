@@ -4,6 +4,9 @@ A pool keeps *virgin* sandboxes: started, connected, and never used. Whoever nee
 and it serves that one user from then on. After the use it is destroyed, or kept for a short while
 as the user's *lease*, with the project resident, in case the user comes back. It is never given to
 anybody else. A lease is a cache: nothing relies on one.
+
+Virgins are of different kinds. Those of the shape that is the pool's own are always kept; those of
+another, which some workspace has chosen, while somebody asks for them.
 """
 
 import math
@@ -13,10 +16,11 @@ from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import structlog
 
-from workers.sandbox.interface import Runner, Sandbox, SandboxError
+from workers.sandbox.interface import DEFAULT_SHAPE, Runner, Sandbox, SandboxError, Shape
 
 logger = structlog.get_logger(__name__)
 
@@ -24,6 +28,12 @@ logger = structlog.get_logger(__name__)
 HORIZON_SECONDS = 2.0
 # How long an arrival counts for the rate of arrivals.
 MEMORY_SECONDS = 30.0
+# Virgins of a shape that is not the pool's own are kept for so long after they were asked for.
+FORGET_SECONDS = 300.0
+# Of those kinds, the virgins of so many are kept.
+OTHER_KINDS = 8
+# So many arrivals are remembered, which is more than can be served.
+ARRIVALS = 1000
 # To start one takes the processor from whoever was just served; while enough are left, it waits for
 # so long without an arrival.
 QUIET_SECONDS = 0.3
@@ -36,12 +46,19 @@ REAP_SECONDS = 30.0
 class PoolLimits:
     """How much a pool keeps. `lease_seconds` of 0 is the strict mode: nothing is used twice."""
 
-    least: int = 0  # virgins with the hash seed 0
-    most: int = 0
-    least_others: int = 0  # virgins with each further hash seed that was ever asked for
+    least: int = 0  # virgins of the pool's own shape, with the hash seed 0
+    most: int = 0  # virgins of each kind
+    least_others: int = 0  # virgins of each further kind that was asked for
     lease_seconds: float = 0.0
     leases: int = 0
     recycle_seconds: float = 600.0  # nothing gets older
+
+
+class Kind(NamedTuple):
+    """What has to be settled before a sandbox is started."""
+
+    hash_seed: int
+    shape: Shape
 
 
 @dataclass
@@ -52,6 +69,7 @@ class Lease:
     """
 
     sandbox: Sandbox
+    kind: Kind
     born: float
     tree: Mapping[str, str] = field(default_factory=dict)
     until: float = 0.0
@@ -60,6 +78,15 @@ class Lease:
     def reusable(self) -> bool:
         """Whether somebody of the same user may go on in it."""
         return bool(self.tree) and self.sandbox.alive and not self.sandbox.spent
+
+
+@dataclass
+class Stock:
+    """The virgins of one kind, and when somebody asked for one."""
+
+    virgins: deque[Lease] = field(default_factory=deque)
+    arrivals: deque[float] = field(default_factory=lambda: deque(maxlen=ARRIVALS))
+    asked_at: float = field(default_factory=time.monotonic)
 
 
 @dataclass
@@ -76,59 +103,71 @@ class Counts:
 class Pool:
     """The sandboxes of one runner in one process; any thread may call any method."""
 
-    def __init__(self, runner: Runner, limits: PoolLimits) -> None:
+    def __init__(self, runner: Runner, limits: PoolLimits, shape: Shape = DEFAULT_SHAPE) -> None:
+        """Keep sandboxes of that runner, within the limits; `shape` is the usual one."""
         self.limits = limits
+        self.shape = shape
         self.counts = Counts()
         self._runner = runner
-        self._virgins: dict[int, deque[Lease]] = {}
+        self._stocks: OrderedDict[Kind, Stock] = OrderedDict()  # last asked for, last
         self._leases: OrderedDict[Hashable, Lease] = OrderedDict()
         self._doomed: deque[Lease] = deque()
-        self._arrivals: deque[float] = deque()
         self._changed = threading.Condition()
         self._closed = False
         self._threads: list[threading.Thread] = []
 
     @contextmanager
-    def virgin(self, *, hash_seed: int = 0) -> Iterator[Sandbox]:
+    def virgin(self, *, hash_seed: int = 0, shape: Shape | None = None) -> Iterator[Sandbox]:
         """A sandbox that was never used, destroyed afterwards. Raises SandboxError."""
-        lease = self._claim(hash_seed)
+        lease = self._claim(Kind(hash_seed, shape or self.shape))
         try:
             yield lease.sandbox
         finally:
             self._destroy(lease, "used")
 
     @contextmanager
-    def lease(self, user: Hashable, *, fresh: bool = False) -> Iterator[Lease]:
+    def lease(
+        self,
+        user: Hashable,
+        *,
+        shape: Shape | None = None,
+        single_use: bool = False,
+        fresh: bool = False,
+    ) -> Iterator[Lease]:
         """The user's own sandbox for as long as the context: the one kept, or a virgin.
 
         `fresh` asks for a virgin in any case. Afterwards it is kept if `Lease.tree` says what is
         loaded, if nothing had to be stopped in it, and if only SandboxErrors came out of the
-        context. Raises SandboxError.
+        context. With `single_use` it is a virgin and not kept, whatever was kept before; one that
+        was kept in another shape is not used. Raises SandboxError.
         """
-        lease = (None if fresh else self._resident(user)) or self._claim(0)
+        kind = Kind(0, shape or self.shape)
+        kept = None if fresh and not single_use else self._resident(user, kind, single_use)
+        lease = kept or self._claim(kind)
         try:
             yield lease
         except SandboxError:
-            self._give_back(user, lease)
+            self._give_back(user, lease, single_use)
             raise
         except BaseException:
             self._destroy(lease, "error")
             raise
-        self._give_back(user, lease)
+        self._give_back(user, lease, single_use)
 
     def warm(self) -> None:
         """Begin to keep virgins, as the first claim does."""
         with self._changed:
-            self._virgins.setdefault(0, deque())
+            self._stocks.setdefault(Kind(0, self.shape), Stock())
             self._run_threads()
 
     def close(self) -> None:
         """Destroy all that is kept, and keep nothing from now on; may be called again."""
         with self._changed:
             self._closed = True
-            for kept in (*self._virgins.values(), deque(self._leases.values())):
-                self._doomed.extend(kept)
-            self._virgins.clear()
+            for stock in self._stocks.values():
+                self._doomed.extend(stock.virgins)
+            self._doomed.extend(self._leases.values())
+            self._stocks.clear()
             self._leases.clear()
             self._changed.notify_all()
         for thread in self._threads:
@@ -141,7 +180,7 @@ class Pool:
         """How many sandboxes are kept: virgins, and leases that nobody uses at the moment."""
         with self._changed:
             return {
-                "virgins": sum(map(len, self._virgins.values())),
+                "virgins": sum(len(stock.virgins) for stock in self._stocks.values()),
                 "leases": len(self._leases),
             }
 
@@ -150,13 +189,18 @@ class Pool:
         """Whether as many virgins are there as should be, and nothing waits to be destroyed."""
         with self._changed:
             self._expire(time.monotonic())
-            enough = all(len(kept) >= self._target(seed) for seed, kept in self._virgins.items())
+            enough = all(
+                len(stock.virgins) >= self._target(kind) for kind, stock in self._stocks.items()
+            )
             return enough and not self._doomed
 
-    def _resident(self, user: Hashable) -> Lease | None:
+    def _resident(self, user: Hashable, kind: Kind, single_use: bool) -> Lease | None:
         with self._changed:
             lease = self._leases.pop(user, None)
         if lease is None:
+            return None
+        if single_use or lease.kind != kind:
+            self._destroy(lease, "changed")
             return None
         if not lease.reusable:
             self._destroy(lease, "ended")
@@ -164,30 +208,32 @@ class Pool:
         self.counts.resident += 1
         return lease
 
-    def _claim(self, hash_seed: int) -> Lease:
+    def _claim(self, kind: Kind) -> Lease:
         while True:
             with self._changed:
-                self._arrivals.append(time.monotonic())
-                virgins = self._virgins.setdefault(hash_seed, deque())
+                stock = self._stocks.setdefault(kind, Stock())
+                self._stocks.move_to_end(kind)
+                stock.asked_at = time.monotonic()
+                stock.arrivals.append(stock.asked_at)
                 self._run_threads()
-                lease = virgins.popleft() if virgins else None
+                lease = stock.virgins.popleft() if stock.virgins else None
                 self._changed.notify_all()
             if lease is None:
                 self.counts.misses += 1
-                return self._new(hash_seed)
+                return self._new(kind)
             if lease.sandbox.alive:
                 self.counts.hits += 1
                 return lease
             self._destroy(lease, "ended")
 
-    def _new(self, hash_seed: int) -> Lease:
-        lease = Lease(self._runner.start(hash_seed=hash_seed), time.monotonic())
+    def _new(self, kind: Kind) -> Lease:
+        sandbox = self._runner.start(hash_seed=kind.hash_seed, shape=kind.shape)
         self.counts.started += 1
-        return lease
+        return Lease(sandbox, kind, time.monotonic())
 
-    def _give_back(self, user: Hashable, lease: Lease) -> None:
+    def _give_back(self, user: Hashable, lease: Lease, single_use: bool) -> None:
         now = time.monotonic()
-        if not self.limits.lease_seconds:
+        if single_use or not self.limits.lease_seconds:
             return self._destroy(lease, "used")
         if not lease.reusable:
             return self._destroy(lease, "stopped" if lease.sandbox.spent else "ended")
@@ -247,43 +293,63 @@ class Pool:
         """Start virgins where there are too few."""
         while True:
             with self._changed:
-                while not self._closed and (seed := self._wanted()) is None:
+                while not self._closed and (kind := self._wanted()) is None:
                     self._changed.wait(QUIET_SECONDS)
                 if self._closed:
                     return
-            assert seed is not None
+            assert kind is not None
             try:
-                lease = self._new(seed)
+                lease = self._new(kind)
             except SandboxError as error:
                 logger.warning("sandbox_not_started", error=error.message)
                 with self._changed:
                     self._changed.wait_for(lambda: self._closed, RETRY_SECONDS)
                 continue
-            with self._changed:  # `close` may have come meanwhile, and forgotten the virgins
-                (self._doomed if self._closed else self._virgins[seed]).append(lease)
+            with self._changed:  # meanwhile the pool may have been closed, or the kind forgotten
+                stock = self._stocks.get(kind)
+                (self._doomed if stock is None else stock.virgins).append(lease)
 
-    def _wanted(self) -> int | None:
-        """A hash seed of which a virgin is to be started now, None if there is none."""
-        busy = self._arrivals and time.monotonic() - self._arrivals[-1] < QUIET_SECONDS
-        for seed, virgins in sorted(self._virgins.items()):
-            target = self._target(seed)
-            if len(virgins) < (target / 2 if busy else target):
-                return seed
+    def _wanted(self) -> Kind | None:
+        """A kind of which a virgin is to be started now, None if there is none."""
+        now = time.monotonic()
+        busy = any(
+            stock.arrivals and now - stock.arrivals[-1] < QUIET_SECONDS
+            for stock in self._stocks.values()
+        )
+        for kind, stock in sorted(self._stocks.items(), key=lambda item: self._rank(item[0])):
+            target = self._target(kind)
+            if len(stock.virgins) < (target / 2 if busy else target):
+                return kind
         return None
 
-    def _target(self, hash_seed: int) -> int:
+    def _rank(self, kind: Kind) -> tuple[bool, int]:
+        """The usual kinds come first."""
+        return kind.shape != self.shape, kind.hash_seed
+
+    def _target(self, kind: Kind) -> int:
         """How many virgins to keep: for the arrivals of the near future, within the bounds."""
-        if hash_seed != 0:
-            return min(self.limits.least_others, self.limits.most)
+        least = self.limits.least if kind == (0, self.shape) else self.limits.least_others
+        if kind.hash_seed != 0:  # the gate's second opinion, of which there are few
+            return min(self.limits.most, least)
+        arrivals = self._stocks[kind].arrivals
         now = time.monotonic()
-        while self._arrivals and now - self._arrivals[0] > MEMORY_SECONDS:
-            self._arrivals.popleft()
+        while arrivals and now - arrivals[0] > MEMORY_SECONDS:
+            arrivals.popleft()
         # Of a burst that has just begun, too: a rate over all of the memory would see it late.
         rate = max(
-            sum(now - arrival < seconds for arrival in self._arrivals) / seconds
+            sum(now - arrival < seconds for arrival in arrivals) / seconds
             for seconds in (HORIZON_SECONDS, MEMORY_SECONDS)
         )
-        return min(self.limits.most, max(self.limits.least, math.ceil(rate * HORIZON_SECONDS)))
+        return min(self.limits.most, max(least, math.ceil(rate * HORIZON_SECONDS)))
+
+    def _forget(self, now: float) -> None:
+        """Keep no more virgins of what is not asked for any more, or of too many kinds."""
+        others = [kind for kind in self._stocks if kind.shape != self.shape]
+        for kind in others:
+            old = now - self._stocks[kind].asked_at > FORGET_SECONDS
+            if old or kind in others[:-OTHER_KINDS]:
+                for virgin in self._stocks.pop(kind).virgins:
+                    self._doom(virgin, "forgotten")
 
     def _clean(self) -> None:
         """Destroy what is over: used up, idle for too long, too old, too many."""
@@ -314,8 +380,9 @@ class Pool:
         for user, lease in list(self._leases.items()):
             if now >= lease.until:
                 self._doom(self._leases.pop(user), "idle")
-        for seed, virgins in self._virgins.items():
-            while virgins and now - virgins[0].born > self.limits.recycle_seconds:
-                self._doom(virgins.popleft(), "recycled")
-            while len(virgins) > max(self._target(seed), 1):
-                self._doom(virgins.popleft(), "too many")
+        self._forget(now)
+        for kind, stock in self._stocks.items():
+            while stock.virgins and now - stock.virgins[0].born > self.limits.recycle_seconds:
+                self._doom(stock.virgins.popleft(), "recycled")
+            while len(stock.virgins) > max(self._target(kind), 1):
+                self._doom(stock.virgins.popleft(), "too many")

@@ -22,17 +22,18 @@ from typing import IO, cast
 import sandbox_image
 from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.image import sources_digest
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.interface import DEFAULT_SHAPE, Sandbox, SandboxError, Shape
 
 PACKAGE = Path(sandbox_image.__file__).parent
 CLOSE_SECONDS = 5.0
 READ_BYTES = 1024 * 1024
 
 
-def start(*, hash_seed: int = 0) -> ChannelSandbox:
+def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox:
     """Start a confined process; SandboxError when it does not start.
 
-    Closing the sandbox ends it with all its processes.
+    Closing the sandbox ends it with all its processes. Of the shape, it has nothing but the memory
+    that follows from it for each process.
     """
     try:
         channel = ProcessChannel(hash_seed)
@@ -42,7 +43,11 @@ def start(*, hash_seed: int = 0) -> ChannelSandbox:
         ) from error
     try:
         return ChannelSandbox(
-            channel, runner_name="process", image_digest=image_digest(), hash_seed=hash_seed
+            channel,
+            runner_name="process",
+            image_digest=image_digest(),
+            hash_seed=hash_seed,
+            memory_bytes=shape.process_memory_bytes,
         )
     except BaseException as error:
         channel.close()
@@ -51,9 +56,11 @@ def start(*, hash_seed: int = 0) -> ChannelSandbox:
         raise
 
 
-def open_sandbox(*, hash_seed: int = 0) -> AbstractContextManager[Sandbox]:
+def open_sandbox(
+    *, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE
+) -> AbstractContextManager[Sandbox]:
     """Start a confined process, gone with all its processes after the context. SandboxError."""
-    return closing(start(hash_seed=hash_seed))
+    return closing(start(hash_seed=hash_seed, shape=shape))
 
 
 @functools.cache

@@ -11,7 +11,8 @@ import structlog
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from workers.sandbox.interface import Runner, Sandbox
+from memory.limits import effective
+from workers.sandbox.interface import Allowance, Runner, Sandbox, Shape
 from workers.sandbox.pool import Lease, Pool, PoolLimits
 
 logger = structlog.get_logger(__name__)
@@ -26,21 +27,27 @@ RUNNERS = {
 }
 
 
-def open_sandbox(*, hash_seed: int = 0) -> AbstractContextManager[Sandbox]:
+def open_sandbox(
+    *, hash_seed: int = 0, shape: Shape | None = None
+) -> AbstractContextManager[Sandbox]:
     """A sandbox that was never used; leaving the context destroys it.
 
     Raises ImproperlyConfigured for an unknown runner, SandboxError when it does not start.
     """
-    return _pool().virgin(hash_seed=hash_seed)
+    return _pool().virgin(hash_seed=hash_seed, shape=shape)
 
 
-def lease(user_pk: int, *, fresh: bool = False) -> AbstractContextManager[Lease]:
+def lease(
+    user_pk: int, allowance: Allowance, *, fresh: bool = False
+) -> AbstractContextManager[Lease]:
     """The sandbox of a user: the one that was kept for it, or (always, if `fresh`) a new one.
 
     See Pool.lease. Raises ImproperlyConfigured for an unknown runner, SandboxError when it does
     not start.
     """
-    return _pool().lease(user_pk, fresh=fresh)
+    return _pool().lease(
+        user_pk, shape=allowance.shape, single_use=allowance.single_use, fresh=fresh
+    )
 
 
 def open_pool() -> None:
@@ -95,7 +102,7 @@ def _pool() -> Pool:
     name = runner_name()
     with _opening:
         if name not in _pools:
-            _pools[name] = Pool(_runner(), _limits(name))
+            _pools[name] = Pool(_runner(), _limits(name), Shape.of(effective({})))
         return _pools[name]
 
 

@@ -28,13 +28,14 @@ from tests.integration.sandbox.conftest import NOW, PROJECT
 from tests.integration.sandbox.containers import Containers
 from tests.integration.sandbox.processes import eventually, me
 from workers.sandbox import client, docker, runner
-from workers.sandbox.interface import MEBIBYTE, Limits, Sandbox, SandboxError
+from workers.sandbox.interface import MEBIBYTE, Limits, Sandbox, SandboxError, Shape
 from workers.sandbox.runner import open_sandbox
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]
 
 ROOT = Path(workers.__file__).parent.parent
 GIGABYTE = 1024 * MEBIBYTE
+SMALL = Shape(memory_mib=256)
 FORGED = b'{"outcome":"ok","result":{"value":{"$x":1},"type":"x"}}\n'
 
 
@@ -67,8 +68,8 @@ def reconfigure(monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, Any
     """Let containers be created from another template."""
     original = docker.container_config
 
-    def changed(image: str, hash_seed: int) -> dict[str, Any]:
-        config = original(image, hash_seed)
+    def changed(image: str, hash_seed: int, shape: Shape) -> dict[str, Any]:
+        config = original(image, hash_seed, shape)
         change(config)
         return config
 
@@ -94,11 +95,11 @@ def assert_usable(sandbox: Sandbox) -> None:
         ("import os, signal\nos.kill(os.getpid(), 19)", {"wall_seconds": 0.2}, "timeout", "longer"),
         ("import os\nos.closerange(0, 99)\nos.kill(os.getpid(), 19)", {"wall_seconds": 0.2},
          "timeout", "longer"),
-        ("b'x' * 10 ** 9", {}, "out_of_memory", "more than 117440512 bytes"),
+        ("b'x' * 10 ** 9", {}, "out_of_memory", "more than 112 MiB"),
         # However much it may take, it is less than half of the container's.
-        ("b'x' * 2 ** 27", {"memory_bytes": GIGABYTE}, "out_of_memory", "more than 117440512"),
-        ("x = 'x' * 10 ** 6\nfor n in range(1000): print(x)", {}, "output_limit", "1048576 bytes"),
-        ("import os\nwhile True: os.write(2, b'x' * 65536)", {}, "output_limit", "1048576 bytes"),
+        ("b'x' * 2 ** 27", {"memory_bytes": GIGABYTE}, "out_of_memory", "more than 112 MiB"),
+        ("x = 'x' * 10 ** 6\nfor n in range(1000): print(x)", {}, "output_limit", "1 MiB"),
+        ("import os\nwhile True: os.write(2, b'x' * 65536)", {}, "output_limit", "more than 1 MiB"),
         ("'x' * 2 ** 21", {}, "result_limit", "larger than"),
         ("import os\nwhile True: os.write(3, b'x' * 65536)", {}, "result_limit", "larger than"),
         ("import os\nos._exit(3)", {}, "killed", "status 3"),
@@ -126,15 +127,14 @@ def test_each_limit_has_its_outcome_and_harms_nothing_else(
 def small(docker_image: str) -> Iterator[Sandbox]:
     """A sandbox with a project and 256 MB, less than what a process of it may be allowed."""
     with ExitStack() as stack:
-        with override_settings(UAC_SANDBOX_MEMORY_MIB=256):
-            sandbox = stack.enter_context(docker.open_sandbox())
+        sandbox = stack.enter_context(docker.open_sandbox(shape=SMALL))
         sandbox.load(PROJECT)
         yield sandbox
 
 
 def test_a_project_that_outgrows_its_share_is_told_so() -> None:
     source = {"domains/a/state.py": "x = b'x' * 2 ** 27"}
-    with override_settings(UAC_SANDBOX_MEMORY_MIB=256), docker.open_sandbox() as sandbox:
+    with docker.open_sandbox(shape=SMALL) as sandbox:
         with pytest.raises(SandboxError) as raised:
             sandbox.load(source)
         assert raised.value.outcome == "out_of_memory"
@@ -148,7 +148,7 @@ def test_a_project_that_outgrows_its_share_is_told_so() -> None:
 
 
 def test_a_project_and_a_query_that_take_all_they_may_fit_into_the_container() -> None:
-    with override_settings(UAC_SANDBOX_MEMORY_MIB=256), docker.open_sandbox() as sandbox:
+    with docker.open_sandbox(shape=SMALL) as sandbox:
         sandbox.load({"domains/a/state.py": "x = bytearray(70 * 2 ** 20)"})
         # The fork has its own copy of what it writes to.
         code = "from domains.a.state import x\nfor n in range(0, len(x), 4096): x[n] = 1\nlen(x)"
@@ -171,8 +171,8 @@ def test_a_machine_without_memory_is_no_fault_of_the_user(
     do: Callable[[Sandbox], object], mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here the container is what has too little: nobody was told to stay below its limit."""
-    monkeypatch.setattr(docker, "memory_of_a_process", lambda: GIGABYTE)
-    with override_settings(UAC_SANDBOX_MEMORY_MIB=64), docker.open_sandbox() as sandbox:
+    monkeypatch.setattr(Shape, "process_memory_bytes", GIGABYTE)
+    with docker.open_sandbox(shape=Shape(memory_mib=64)) as sandbox:
         with pytest.raises(SandboxError) as raised:
             do(sandbox)
         assert raised.value.outcome == "killed"
@@ -595,7 +595,7 @@ WORKER = """
 import datetime, os, sys, threading
 sys.path.insert(0, {root!r})
 from django.conf import settings
-settings.configure(UAC_SANDBOX_IMAGE="", UAC_SANDBOX_MEMORY_MIB=128)
+settings.configure(UAC_SANDBOX_IMAGE="")
 from workers.sandbox import docker
 from workers.sandbox.interface import Limits
 

@@ -12,17 +12,18 @@ import pytest
 
 from tests.integration.sandbox.processes import eventually
 from workers.sandbox import pool as pools
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.interface import DEFAULT_SHAPE, Sandbox, SandboxError, Shape
 from workers.sandbox.pool import Lease, Pool, PoolLimits
 
 KEEPING = PoolLimits(least=2, most=4, least_others=1, lease_seconds=60, leases=3)
 
 
 class Fake:
-    """A sandbox that was started with a hash seed."""
+    """A sandbox that was started with a hash seed, in a shape."""
 
-    def __init__(self, hash_seed: int) -> None:
+    def __init__(self, hash_seed: int, shape: Shape) -> None:
         self.hash_seed = hash_seed
+        self.shape = shape
         self.users: set[str] = set()
         self.alive = True
         self.spent = False
@@ -39,10 +40,10 @@ class Runner:
         self.broken = False
         self.reaped = 0
 
-    def start(self, *, hash_seed: int = 0) -> Sandbox:
+    def start(self, *, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> Sandbox:
         if self.broken:
             raise SandboxError("killed", "no engine", infrastructure=True)
-        self.started.append(Fake(hash_seed))
+        self.started.append(Fake(hash_seed, shape))
         return cast("Sandbox", self.started[-1])
 
     def image_digest(self) -> str:

@@ -113,11 +113,11 @@ QUERIES: dict[str, tuple[str, list[str]]] = {
     "a = []\na.append(a)\na": ("result_limit", ["contains itself"]),
     "a = {}\na['a'] = a\na": ("result_limit", ["contains itself"]),
     "a = []\nfor _ in range(100):\n    a = [a]\na": ("result_limit", ["more than 32 deep"]),
-    "print('x' * 5_000_000)": ("output_limit", ["printed more than 1048576 bytes"]),
+    "print('x' * 5_000_000)": ("output_limit", ["printed more than 1 MiB"]),
     "for _ in range(10 ** 9):\n    print('x' * 1000)": ("output_limit", ["printed more than"]),
     # A text of that size is never printed: it cannot be made.
-    "print('x' * 2 ** 30)": ("out_of_memory", ["more than 268435456 bytes of memory"]),
-    "[0] * 10 ** 10": ("out_of_memory", ["more than 268435456 bytes of memory"]),
+    "print('x' * 2 ** 30)": ("out_of_memory", ["more than 256 MiB of memory"]),
+    "[0] * 10 ** 10": ("out_of_memory", ["more than 256 MiB of memory"]),
     # Of CPU or of time, whichever is up first.
     "while True: pass": ("timeout", [" than 5 s"]),
     "10 ** 10 ** 9": ("timeout", [" than 5 s"]),
