@@ -76,7 +76,7 @@ LIMITS = (
     Limit("result_kib", "KiB", 1, "errors take as much", 2**15, _FRAME),
     Limit("result_depth", "levels", 1, "a record has levels", 48, "the protocol nests no deeper"),
     Limit("memory_mib", "MiB", 128, _INTERPRETER, 2**21, _NUMBER),
-    Limit("pids", "processes", 16, "the engine needs them to start it", 2**15, _NUMBER),
+    Limit("pids", "processes", 4, "the runner, its fork and the engine need them", 2**15, _NUMBER),
     Limit("tmpfs_mib", "MiB", 0, "", 2**20, _NUMBER),
 )
 BY_NAME = {limit.name: limit for limit in LIMITS}
@@ -121,6 +121,10 @@ def effective(chosen: Chosen) -> SandboxLimits:
 
 def problems(chosen: Chosen) -> dict[str, str]:
     """Return what is wrong with chosen limits, and what to choose instead, by name."""
+    return _out_of_range(chosen) or _contradictions(chosen)
+
+
+def _out_of_range(chosen: Chosen) -> dict[str, str]:
     found: dict[str, str] = {}
     for limit in LIMITS:
         own = chosen.get(limit.name)
@@ -135,7 +139,7 @@ def problems(chosen: Chosen) -> dict[str, str]:
                 f"At most {limit.amount(limit.most)}, not {limit.amount(own)}: more is for the"
                 f" operator to allow ({limit.setting}_MOST)."
             )
-    return found or _contradictions(chosen)
+    return found
 
 
 def _contradictions(chosen: Chosen) -> dict[str, str]:
@@ -184,5 +188,6 @@ def wrong_settings() -> dict[str, str]:
                 f"At most {limit.amount(limit.greatest)}, not {limit.amount(limit.most)}:"
                 f" {limit.why_greatest}."
             )
-    defaults = problems({limit.name: limit.default for limit in LIMITS})
+    # Defaults give way to each other, as in a workspace: an operator need not set them all.
+    defaults = _out_of_range({limit.name: limit.default for limit in LIMITS}) or _contradictions({})
     return found | {BY_NAME[name].setting: problem for name, problem in defaults.items()}

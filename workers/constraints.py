@@ -13,7 +13,7 @@ from memory.models import Run
 from memory.models.alerts import AlertKind, Severity
 from memory.models.runs import RunOutcome
 from memory.project import Outline
-from workers.errors import error_json, user_error_json
+from workers.errors import error_json, outcome_of, user_error_json
 from workers.projects import allowance_of, loaded
 from workers.sandbox.interface import ConstraintResult, FoundAlert, SandboxError
 from workers.sandbox.runner import runner_name
@@ -56,16 +56,16 @@ def execute(run: Run) -> None:
             ),
         )
         return
-    failed = [result for result in ran.results if result.error is not None]
+    errors = [result.error for result in ran.results if result.error is not None]
     _finish(
         run,
         _findings(ran.results),
         spoke=[*(result.path for result in ran.results if result.error is None), PROJECT],
         existing=_existing(run),
         result=runs.Result(
-            outcome=RunOutcome.USER_ERROR if failed else RunOutcome.OK,
+            outcome=RunOutcome(outcome_of(errors[0])) if errors else RunOutcome.OK,
             output={"constraints": [_result_json(result) for result in ran.results]},
-            error=user_error_json(failed[0].error) if failed and failed[0].error else None,
+            error=user_error_json(errors[0]) if errors else None,
             stdout=ran.usage.stdout,
             runner=runner,
             timings={

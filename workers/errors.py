@@ -2,14 +2,31 @@
 
 from typing import Any
 
+from sandbox_image.uac import protocol
 from workers.sandbox.interface import SandboxError, UserError
+
+# The outcomes that a workspace's limits have, and how the messages begin that tell of one. Results
+# may also be too large for the protocol, about which nobody can do anything.
+LIMITS = {
+    "timeout": "",
+    "out_of_memory": "",
+    "output_limit": "",
+    "result_limit": "the result is ",
+}
+REMEDY = "a limit of this workspace, which the server's staff can raise"
+
+
+def outcome_of(error: UserError) -> str:
+    """Return the outcome of what failed with this error: one of protocol.OUTCOMES."""
+    ours = not error.traceback and error.type in protocol.OUTCOMES
+    return error.type if ours else "user_error"
 
 
 def user_error_json(error: UserError) -> dict[str, Any]:
     """Return the error with its type, message, path, line and traceback of user frames."""
     return {
         "type": error.type,
-        "message": error.message,
+        "message": _with_remedy(outcome_of(error), error.message),
         "path": error.path,
         "line": error.line,
         "traceback": error.traceback,
@@ -22,8 +39,17 @@ def error_json(error: SandboxError) -> dict[str, Any]:
         return user_error_json(error.error)
     return {
         "type": error.outcome,
-        "message": error.message,
+        "message": error.message
+        if error.infrastructure
+        else _with_remedy(error.outcome, error.message),
         "path": None,
         "line": None,
         "infrastructure": error.infrastructure,
     }
+
+
+def _with_remedy(outcome: str, message: str) -> str:
+    beginning = LIMITS.get(outcome)
+    if beginning is None or not message.startswith(beginning):
+        return message
+    return f"{message} ({REMEDY})"

@@ -1,17 +1,21 @@
 """Workspaces and their API keys."""
 
 from collections.abc import Collection
+from dataclasses import asdict
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib import admin, messages
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.text import capfirst
 
 from memory.admin.base import MemoryAdmin, PresenceFilter, link_to_list
-from memory.admin.display import badge, counted
+from memory.admin.display import NOTHING, badge, counted, lines
+from memory.limits import BY_NAME, LIMITS, Limit, effective
 from memory.models import ApiKey, MemoryUser, Workspace
 from memory.models.workspaces import Scope
 from memory.workspaces import create_key
@@ -21,9 +25,19 @@ from memory.workspaces import create_key
 class WorkspaceAdmin(MemoryAdmin[Workspace]):
     """Tenants."""
 
-    list_display = ["name", "users", "keys", "created_at"]
-    fields = ["name", "users", "keys", "public_id", "created_at"]
-    readonly_fields = ["users", "keys", "public_id", "created_at"]
+    list_display = ["name", "users", "keys", "own_limits", "created_at"]
+    fieldsets = [
+        (None, {"fields": ["name", "users", "keys", "public_id", "created_at"]}),
+        (
+            "Limits of the sandboxes",
+            {
+                "fields": ["in_effect", "single_use", *BY_NAME],
+                "description": "Left empty, a limit is the server's. What is changed here"
+                " holds from the next run on.",
+            },
+        ),
+    ]
+    readonly_fields = ["users", "keys", "in_effect", "public_id", "created_at"]
     search_fields = ["name", "=public_id"]
     search_help_text = "By name or public id."
     when_empty = "There is no workspace yet: add one, and a key for its backend."
@@ -54,6 +68,48 @@ class WorkspaceAdmin(MemoryAdmin[Workspace]):
         """Lead to the workspace's keys."""
         text = counted(getattr(workspace, "key_count", 0), "API key")
         return link_to_list(ApiKey, text, workspace__id__exact=workspace.pk)
+
+    @admin.display(description="own limits")
+    def own_limits(self, workspace: Workspace) -> str:
+        """Name the limits that are not the server's."""
+        own = [limit.name for limit in LIMITS if getattr(workspace, limit.name) is not None]
+        return ", ".join(["single_use"] * workspace.single_use + own) or NOTHING
+
+    @admin.display(description="in effect")
+    def in_effect(self, workspace: Workspace) -> str:
+        """Show every limit as it holds, where it is from, and how far it may be raised."""
+        holding, everywhere = asdict(workspace.limits), asdict(effective({}))
+        labels = {field.name: field.verbose_name for field in Workspace._meta.concrete_fields}
+        kept = settings.UAC_SANDBOX_LEASE_SECONDS
+        life = f"kept for {kept:g} s after its last use, for the same user"
+        if workspace.single_use or not kept:
+            life = "destroyed after every use"
+        return lines(
+            ["Container: " + life]
+            + [
+                format_html(
+                    "{}: <b>{}</b>, {}; at most {}",
+                    capfirst(str(labels[limit.name])),
+                    limit.amount(holding[limit.name]),
+                    _origin(
+                        limit,
+                        getattr(workspace, limit.name),
+                        holding[limit.name],
+                        everywhere[limit.name],
+                    ),
+                    limit.amount(limit.most),
+                )
+                for limit in LIMITS
+            ]
+        )
+
+
+def _origin(limit: Limit, chosen: float | None, holds: float, everywhere: float) -> str:
+    if chosen is not None:
+        return "chosen" if holds == chosen else f"although {limit.amount(chosen)} was chosen"
+    if holds == everywhere:
+        return "as everywhere"
+    return f"not {limit.amount(everywhere)} as everywhere, because of the other limits"
 
 
 class ApiKeyForm(forms.ModelForm[ApiKey]):

@@ -46,6 +46,8 @@ def test_a_safe_production_is_accepted(settings: Settings) -> None:
         ({"DATABASES": {}}, "uac.E002"),
         ({"DATABASES": {"default": {"ENGINE": "django.db.backends.sqlite3"}}}, "uac.E003"),
         ({"UAC_SANDBOX_RUNNER": "none"}, "uac.E004"),
+        ({"UAC_SANDBOX_WALL_SECONDS": 0}, "uac.E005"),
+        ({"UAC_SANDBOX_TOTAL_SECONDS_MOST": 3600}, "uac.E005"),
         ({"DEBUG": True}, "uac.E010"),
         ({"SECRET_KEY": "short"}, "uac.E011"),
         ({"SECRET_KEY": "x" * 60}, "uac.E011"),

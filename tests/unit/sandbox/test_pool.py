@@ -78,9 +78,9 @@ def fake(lease: Lease | Sandbox) -> Fake:
     return cast("Fake", lease.sandbox if isinstance(lease, Lease) else lease)
 
 
-def use(pool: Pool, user: str, *, fresh: bool = False, keep: bool = True) -> Fake:
+def use(pool: Pool, user: str, *, keep: bool = True, **options: Any) -> Fake:
     """Have a lease and load something, as a user's work does."""
-    with pool.lease(user, fresh=fresh) as lease:
+    with pool.lease(user, **options) as lease:
         one = fake(lease)
         assert one.alive
         one.users.add(user)
@@ -247,6 +247,77 @@ def test_each_hash_seed_has_its_own(runner: Runner) -> None:
         assert eventually(lambda: sum(one.hash_seed == 1 for one in runner.alive) == 1)
         with pool.virgin() as sandbox:
             assert fake(sandbox).hash_seed == 0
+
+
+LARGE = Shape(memory_mib=4096)
+
+
+def test_each_shape_has_its_own(runner: Runner) -> None:
+    with opened(runner) as pool:
+        pool.warm()
+        with pool.virgin(shape=LARGE) as sandbox:
+            assert fake(sandbox).shape == LARGE
+        assert eventually(lambda: pool.settled)
+        shapes = [one.shape for one in runner.alive]
+        assert (shapes.count(LARGE), shapes.count(DEFAULT_SHAPE)) == (1, 2)
+
+        with pool.virgin(shape=LARGE) as sandbox:
+            assert fake(sandbox).shape == LARGE
+        with pool.virgin() as sandbox:
+            assert fake(sandbox).shape == DEFAULT_SHAPE
+        assert pool.counts.hits == 2
+
+
+def test_a_shape_that_nobody_asks_for_any_more_is_forgotten(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "FORGET_SECONDS", 0.3)
+    monkeypatch.setattr(pools, "HORIZON_SECONDS", 0.1)
+    with opened(runner) as pool:
+        pool.warm()
+        with pool.virgin(shape=LARGE):
+            pass
+        assert eventually(lambda: any(one.shape == LARGE for one in runner.alive))
+        assert eventually(lambda: not any(one.shape == LARGE for one in runner.alive))
+        assert pool.counts.destroyed["forgotten"] == 1
+        assert eventually(lambda: [one.shape for one in runner.alive] == [DEFAULT_SHAPE] * 2)
+
+
+def test_of_many_shapes_those_asked_for_last_are_kept(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "OTHER_KINDS", 2)
+    monkeypatch.setattr(pools, "HORIZON_SECONDS", 0.1)
+    shapes = [Shape(pids=pids) for pids in range(40, 45)]
+    with opened(runner) as pool:
+        for shape in shapes:
+            with pool.virgin(shape=shape):
+                pass
+        assert eventually(
+            lambda: [one.shape for one in runner.alive if one.shape != DEFAULT_SHAPE] == shapes[-2:]
+        )
+
+
+def test_what_was_kept_in_another_shape_is_not_used(runner: Runner) -> None:
+    with opened(runner) as pool:
+        small = use(pool, "ada")
+        large = use(pool, "ada", shape=LARGE)
+        assert (small.shape, large.shape) == (DEFAULT_SHAPE, LARGE)
+        assert eventually(lambda: not small.alive)
+        assert use(pool, "ada", shape=LARGE) is large
+        assert pool.counts.destroyed == {"changed": 1}
+
+
+def test_with_single_use_nothing_is_used_twice_and_others_keep_theirs(runner: Runner) -> None:
+    with opened(runner) as pool:
+        kept, of_bob = use(pool, "ada"), use(pool, "bob")
+        for fresh in (False, True):
+            one = use(pool, "ada", single_use=True, fresh=fresh)
+            assert one is not kept
+            assert eventually(lambda one=one: not one.alive)  # type: ignore[misc]
+        assert eventually(lambda: not kept.alive)  # although it was kept before the change
+        assert pool.size["leases"] == 1
+        assert use(pool, "bob") is of_bob
 
 
 def test_an_engine_that_fails_is_asked_again_and_told_to_who_needs_it(

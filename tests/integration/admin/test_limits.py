@@ -1,0 +1,91 @@
+"""The limits of a workspace's sandboxes: what the staff see of them and may choose."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from memory.limits import BY_NAME
+from memory.models import Workspace
+from tests.integration.admin.conftest import add_url, list_url, page_url, shown, text_of
+
+pytestmark = pytest.mark.django_db
+
+
+def change(client: Client, workspace: Workspace, **chosen: Any) -> Any:
+    form = {"name": workspace.name, **dict.fromkeys(BY_NAME, ""), **chosen}
+    return client.post(page_url(workspace), form)
+
+
+def test_what_holds_is_shown_beside_what_is_chosen(
+    admin_client: Client, workspace: Workspace
+) -> None:
+    words = shown(admin_client.get(page_url(workspace)))
+    assert "Container: kept for 10 s after its last use" in words
+    assert "Wall seconds: 5 s , as everywhere; at most 60 s" in words
+    assert "Tmpfs (MiB): 0 MiB , as everywhere; at most 256 MiB" in words
+
+    assert change(admin_client, workspace, wall_seconds="2", single_use="on").status_code == 302
+
+    words = shown(admin_client.get(page_url(workspace)))
+    assert "Container: destroyed after every use" in words
+    assert "Wall seconds: 2 s , chosen; at most 60 s" in words
+    assert "CPU seconds: 2 s , not 5 s as everywhere, because of the other limits" in words
+    assert "single_use, wall_seconds" in shown(admin_client.get(list_url(Workspace)))
+
+
+def test_what_is_left_empty_is_the_servers(
+    admin_client: Client, workspace: Workspace, settings: Any
+) -> None:
+    change(admin_client, workspace, wall_seconds="2")
+    change(admin_client, workspace)
+    settings.UAC_SANDBOX_WALL_SECONDS = 7.0
+
+    workspace.refresh_from_db()
+    assert workspace.wall_seconds is None
+    assert workspace.limits.wall_seconds == 7
+    assert not workspace.single_use
+
+
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        ({"memory_mib": "16"}, "At least 128 MiB, not 16 MiB"),
+        ({"wall_seconds": "3600"}, "At most 60 s, not 3600 s"),
+        ({"wall_seconds": "1", "cpu_seconds": "3"}, "choose at most 1 s, or 3 s or more as wall"),
+        ({"wall_seconds": "nan"}, "Enter a number"),
+        ({"wall_seconds": "inf"}, "Enter a number"),
+        ({"pids": "-1"}, "greater than or equal to 0"),
+        ({"result_kib": "lots"}, "Enter a whole number"),
+    ],
+)
+def test_what_cannot_be_given_is_refused_beside_its_field(
+    admin_client: Client, workspace: Workspace, chosen: dict[str, str], told: str
+) -> None:
+    response = change(admin_client, workspace, **chosen)
+
+    assert told in shown(response)
+    assert list(response.context["adminform"].form.errors) == [list(chosen)[-1]]
+    workspace.refresh_from_db()
+    assert set(workspace.chosen_limits.values()) == {None}
+
+
+def test_a_new_workspace_may_have_limits_at_once(admin_client: Client) -> None:
+    assert "Wall seconds: 5 s" in shown(admin_client.get(add_url(Workspace)))
+
+    admin_client.post(add_url(Workspace), {"name": "new", "pids": "64", "single_use": "on"})
+
+    workspace = Workspace.objects.get(name="new")
+    assert (workspace.limits.pids, workspace.single_use) == (64, True)
+
+
+def test_who_may_only_look_sees_what_holds_and_changes_nothing(
+    staff: Any, workspace: Workspace
+) -> None:
+    client = staff("view_workspace")
+
+    assert "Wall seconds: 5 s" in text_of(client.get(page_url(workspace))).replace("<b>", "")
+    assert change(client, workspace, wall_seconds="1").status_code == 403
+
+    workspace.refresh_from_db()
+    assert workspace.wall_seconds is None

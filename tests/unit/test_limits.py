@@ -1,0 +1,125 @@
+"""The limits of the sandboxes: what holds, and what cannot be chosen."""
+
+from dataclasses import asdict
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.test import override_settings
+
+from memory import limits
+from memory.limits import LIMITS, effective, problems, process_memory_most
+from memory.models import Workspace
+
+# A value of each that is not the server's, and that nothing else stands against.
+OTHERS = {
+    "wall_seconds": 4.5,
+    "total_seconds": 20.0,
+    "cpu_seconds": 3,
+    "process_memory_mib": 100,
+    "output_kib": 10,
+    "result_kib": 20,
+    "result_depth": 5,
+    "memory_mib": 2048,
+    "pids": 64,
+    "tmpfs_mib": 16,
+}
+
+
+def test_every_limit_can_be_chosen() -> None:
+    assert OTHERS.keys() == {limit.name for limit in LIMITS}
+    assert asdict(effective(OTHERS)) == OTHERS
+    assert problems(OTHERS) == {}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_not_chosen_is_the_servers(name: str) -> None:
+    holds = asdict(effective({**dict.fromkeys(OTHERS), name: OTHERS[name]}))
+
+    assert holds == {**asdict(effective({})), name: OTHERS[name]}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "name", "holds"),
+    [
+        ({"wall_seconds": 2}, "cpu_seconds", 2),
+        ({"wall_seconds": 0.5}, "cpu_seconds", 1),
+        ({"total_seconds": 3}, "wall_seconds", 3),
+        ({"total_seconds": 3}, "cpu_seconds", 3),
+        ({"memory_mib": 256}, "process_memory_mib", 112),
+        ({"memory_mib": 512, "tmpfs_mib": 64}, "process_memory_mib", 208),
+    ],
+)
+def test_what_nobody_chose_gives_way(chosen: dict[str, float], name: str, holds: float) -> None:
+    assert asdict(effective(chosen))[name] == holds
+    assert problems(chosen) == {}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "name", "told"),
+    [
+        ({"wall_seconds": 0.01}, "wall_seconds", "At least 0.1 s, not 0.01 s"),
+        ({"wall_seconds": -1}, "wall_seconds", "At least 0.1 s"),
+        ({"wall_seconds": 61}, "wall_seconds", "UAC_SANDBOX_WALL_SECONDS_MOST"),
+        ({"total_seconds": 91}, "total_seconds", "At most 90 s, not 91 s"),
+        ({"wall_seconds": 40}, "wall_seconds", "after 30 s: choose no more than that, or 40 s"),
+        ({"cpu_seconds": 0}, "cpu_seconds", "At least 1 s"),
+        ({"cpu_seconds": 9}, "cpu_seconds", "after 5 s anyhow: choose at most 5 s, or 9 s or more"),
+        ({"process_memory_mib": 8}, "process_memory_mib", "At least 48 MiB, not 8 MiB"),
+        ({"process_memory_mib": 800}, "process_memory_mib", "at most 496: choose no more than that,"
+         " or 1632 MiB or more as memory_mib"),
+        ({"memory_mib": 64}, "memory_mib", "At least 128 MiB, not 64 MiB"),
+        ({"memory_mib": 8192}, "memory_mib", "At most 4096 MiB, not 8192 MiB"),
+        ({"memory_mib": 128, "tmpfs_mib": 64}, "memory_mib", "192 MiB or more, or less as tmpfs"),
+        ({"output_kib": 0}, "output_kib", "At least 1 KiB"),
+        ({"result_kib": 10**6}, "result_kib", "UAC_SANDBOX_RESULT_KIB_MOST"),
+        ({"result_depth": 49}, "result_depth", "At most 48 levels"),
+        ({"pids": 1}, "pids", "At least 4 processes"),
+        ({"tmpfs_mib": 1000}, "tmpfs_mib", "UAC_SANDBOX_TMPFS_MIB_MOST"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_given_is_refused_with_the_field_and_the_fix(
+    chosen: dict[str, float], name: str, told: str
+) -> None:
+    with pytest.raises(ValidationError) as raised:
+        Workspace(name="x", **chosen).clean()
+
+    assert raised.value.message_dict.keys() == {name}
+    assert told in raised.value.message_dict[name][0]
+
+
+def test_advice_is_good() -> None:
+    assert problems({"process_memory_mib": 800, "memory_mib": 1632}) == {}
+    assert problems({"memory_mib": 192, "tmpfs_mib": 64}) == {}
+    assert problems({"wall_seconds": 40, "total_seconds": 40, "cpu_seconds": 40}) == {}
+
+
+@override_settings(UAC_SANDBOX_WALL_SECONDS_MOST=3, UAC_SANDBOX_MEMORY_MIB_MOST=512)
+def test_a_ceiling_that_was_lowered_holds_for_what_was_chosen_before() -> None:
+    holds = effective({"wall_seconds": 20, "memory_mib": 2048, "process_memory_mib": 1000})
+
+    assert (holds.wall_seconds, holds.cpu_seconds, holds.memory_mib) == (3, 3, 512)
+    assert holds.process_memory_mib == process_memory_most(512, 0) == 240
+
+
+@pytest.mark.parametrize(
+    "changed", [{}, {"UAC_SANDBOX_MEMORY_MIB": 256}, {"UAC_SANDBOX_TOTAL_SECONDS": 2}]
+)
+def test_the_servers_settings_need_not_all_be_set(changed: dict[str, float]) -> None:
+    with override_settings(**changed):
+        assert limits.wrong_settings() == {}
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "named"),
+    [
+        ("UAC_SANDBOX_WALL_SECONDS", 61, "UAC_SANDBOX_WALL_SECONDS"),
+        ("UAC_SANDBOX_TMPFS_MIB", 250, "UAC_SANDBOX_MEMORY_MIB"),
+        ("UAC_SANDBOX_TOTAL_SECONDS_MOST", 3600, "UAC_SANDBOX_TOTAL_SECONDS_MOST"),
+        ("UAC_SANDBOX_MEMORY_MIB", 64, "UAC_SANDBOX_MEMORY_MIB"),
+        ("UAC_SANDBOX_RESULT_DEPTH_MOST", 100, "UAC_SANDBOX_RESULT_DEPTH_MOST"),
+        ("UAC_SANDBOX_TMPFS_MIB", -1, "UAC_SANDBOX_TMPFS_MIB"),
+    ],
+)
+def test_a_setting_that_is_wrong_is_named(setting: str, value: float, named: str) -> None:
+    with override_settings(**{"UAC_SANDBOX_MEMORY_MIB": 256, setting: value}):
+        assert named in limits.wrong_settings()
