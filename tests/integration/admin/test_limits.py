@@ -18,8 +18,9 @@ def change(client: Client, workspace: Workspace, **chosen: Any) -> Any:
 
 
 def test_what_holds_is_shown_beside_what_is_chosen(
-    admin_client: Client, workspace: Workspace
+    admin_client: Client, workspace: Workspace, settings: Any
 ) -> None:
+    settings.UAC_SANDBOX_LEASE_SECONDS = 10.0
     words = shown(admin_client.get(page_url(workspace)))
     assert "Container: kept for 10 s after its last use" in words
     assert "Wall seconds: 5 s , as everywhere; at most 60 s" in words

@@ -12,13 +12,13 @@ from memory.project import Outline
 from tests.factories import make_checkpoint, make_run
 from tests.integration.alerts.test_life import finding, record, run_finds
 from workers import constraints, tasks
-from workers.sandbox.interface import SandboxError
+from workers.sandbox.interface import Allowance, SandboxError
 
 pytestmark = pytest.mark.django_db
 
 
 def sandbox_that(error: SandboxError) -> Any:
-    def loaded(checkpoint: Checkpoint) -> None:
+    def loaded(checkpoint: Checkpoint, allowance: Allowance) -> None:
         raise error
 
     return loaded

@@ -1,0 +1,157 @@
+"""What a container has from its creation on: its memory, its processes, and where it can write."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from memory.limits import BY_NAME
+from tests.integration.sandbox.conftest import NOW, PROJECT
+from tests.integration.sandbox.test_docker_confinement import WRITABLE
+from workers.sandbox import docker
+from workers.sandbox.interface import MEBIBYTE, Limits, Sandbox, SandboxError, Shape
+
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]
+
+WITH_TMPFS = Shape(memory_mib=256, pids=20, tmpfs_mib=2)
+
+
+@pytest.fixture(scope="module")
+def writable(docker_image: str) -> Iterator[Sandbox]:
+    """A sandbox with a tmpfs of 2 MiB, which every test leaves as it was."""
+    with docker.open_sandbox(shape=WITH_TMPFS) as sandbox:
+        sandbox.load(PROJECT)
+        yield sandbox
+        assert sandbox.alive
+
+
+def ask(sandbox: Sandbox, code: str, **limits: Any) -> Any:
+    return sandbox.evaluate(code, now=NOW, time_zone="UTC", limits=Limits(**limits)).value
+
+
+def error_of(sandbox: Sandbox, code: str) -> str:
+    with pytest.raises(SandboxError) as raised:
+        ask(sandbox, code)
+    assert raised.value.outcome == "user_error"
+    return raised.value.message
+
+
+def control_group(name: str) -> str:
+    """Code that reads a limit, of whichever version of the control groups."""
+    paths = {
+        "memory": ("memory.max", "memory/memory.limit_in_bytes"),
+        "pids": ("pids.max", "pids/pids.max"),
+    }
+    paths_of_name = [f"/sys/fs/cgroup/{path}" for path in paths[name]]
+    return f"import os\n[int(open(p).read()) for p in {paths_of_name} if os.path.exists(p)]"
+
+
+def test_the_kernel_holds_it_to_its_shape(writable: Sandbox) -> None:
+    assert ask(writable, control_group("memory")) == [256 * MEBIBYTE]
+    assert ask(writable, control_group("pids")) == [20]
+
+
+def test_the_smallest_shape_still_works() -> None:
+    smallest = Shape(memory_mib=int(BY_NAME["memory_mib"].least), pids=int(BY_NAME["pids"].least))
+    limits = Limits(memory_bytes=int(BY_NAME["process_memory_mib"].least) * MEBIBYTE)
+    with docker.open_sandbox(shape=smallest) as sandbox:
+        sandbox.load(bytecode=sandbox.compile(PROJECT))
+        assert sandbox.dump().counts["travel"]["trips"] == 3
+        for run in (
+            sandbox.run_constraints(now=NOW, time_zone="UTC", limits=limits),
+            sandbox.run_tests(limits=limits),
+        ):
+            assert [result.error for result in run.results if result.error] == []
+        assert sandbox.evaluate("len(trips)", now=NOW, time_zone="UTC", limits=limits).value == 3
+
+
+def test_the_deepest_result_that_may_be_allowed_fits_the_protocol(writable: Sandbox) -> None:
+    """A dictionary whose keys are no text takes the most levels for one of the user's."""
+    depth = int(BY_NAME["result_depth"].greatest)
+    code = f"value = 1\nfor n in range({depth}): value = {{n: value}}\nvalue"
+
+    assert "$dict" in ask(writable, code, result_depth=depth)
+    with pytest.raises(SandboxError, match=f"nested more than {depth} deep"):
+        ask(writable, code.replace(f"range({depth}", f"range({depth + 1}"), result_depth=depth)
+
+
+def test_only_the_tmpfs_can_be_written(writable: Sandbox) -> None:
+    found, seen = ask(writable, WRITABLE)
+    assert found == ["/tmp"]
+    assert seen > 500  # it did look
+
+
+def test_what_was_written_can_be_read_and_is_gone_afterwards(writable: Sandbox) -> None:
+    written = "open('/tmp/a', 'w').write('x' * 1000)\nlen(open('/tmp/a').read())"
+    assert ask(writable, written) == 1000
+    assert ask(writable, "import os\nos.listdir('/tmp')") == []
+
+
+def test_one_constraint_leaves_no_file_for_the_next() -> None:
+    code = """\
+def check(today):
+    import os
+    left = os.listdir("/tmp")
+    open("/tmp/{name}", "w").write("x")
+    return [f"found {{name}}" for name in left]
+"""
+    project = {f"constraints/{name}.py": code.format(name=name) for name in ("a", "b")}
+    with docker.open_sandbox(shape=WITH_TMPFS) as sandbox:
+        sandbox.load({**PROJECT, **project})
+        ran = sandbox.run_constraints(sorted(project), now=NOW, time_zone="UTC")
+        assert [(result.alerts, result.error) for result in ran.results] == [((), None)] * 2
+
+
+def test_what_is_loaded_leaves_no_file() -> None:
+    with docker.open_sandbox(shape=WITH_TMPFS) as sandbox:
+        sandbox.load({"domains/a/state.py": "open('/tmp/left', 'w').write('x')"})
+        assert ask(sandbox, "import os\nos.listdir('/tmp')") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("open('/tmp/a', 'wb').write(b'x' * 3 * 2 ** 20)", "File too large"),
+        ("for n in range(9): open(f'/tmp/{n}', 'wb').write(b'x' * 2 ** 19)", "No space left"),
+        ("for n in range(9999): open(f'/tmp/{n}', 'wb')", "No space left"),
+        ("import os\nos.mkdir('/tmp/a')", "Operation not permitted"),
+        ("import os\nos.symlink('/', '/tmp/a')", "Operation not permitted"),
+        ("import os\nos.mkfifo('/tmp/a')", "Operation not permitted"),
+        ("import os\nopen('/tmp/a', 'w')\nos.rename('/tmp/a', '/tmp/b')", "not permitted"),
+        ("import os\nos.unlink('/opt/uac/sandbox_image/child.py')", "Read-only file system"),
+        ("open('/a', 'w')", "Read-only file system"),
+    ],
+)
+def test_more_cannot_be_done_with_it(writable: Sandbox, code: str, told: str) -> None:
+    assert told in error_of(writable, code)
+    assert ask(writable, "import os\n[os.listdir('/tmp'), len(trips)]") == [[], 3]
+
+
+def test_nothing_in_it_can_be_executed(writable: Sandbox) -> None:
+    copy = (
+        "import ctypes, mmap, os, sys\n"
+        "file = os.open('/tmp/a', os.O_CREAT | os.O_RDWR, 0o777)\n"
+        "os.write(file, open(sys.executable or '/proc/self/exe', 'rb').read(2 ** 20))\n"
+    )
+    assert "Operation not permitted" in error_of(
+        writable, copy + "mmap.mmap(file, 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC)"
+    )
+    assert "Permission denied" in error_of(
+        writable, copy + "os.close(file)\nos.execv('/tmp/a', ['a'])"
+    )
+
+
+def test_a_full_one_and_all_the_memory_there_may_be_fit_into_the_container() -> None:
+    """What is written counts as memory of the container; its share is set aside."""
+    shape = Shape(memory_mib=128 + 64, tmpfs_mib=64)
+    fill = (
+        "for n in range(63): open(f'/tmp/{n}', 'wb').write(b'x' * 2 ** 20)\n"
+        "taken = []\nwhile True: taken.append(b'x' * 2 ** 20)"
+    )
+    with docker.open_sandbox(shape=shape) as sandbox:
+        sandbox.load(PROJECT)
+        with pytest.raises(SandboxError) as raised:
+            ask(sandbox, fill)
+        # By Python, and not by the kernel.
+        assert (raised.value.outcome, raised.value.infrastructure) == ("out_of_memory", False)
+        assert ask(sandbox, "import os\n[os.listdir('/tmp'), len(trips)]") == [[], 3]

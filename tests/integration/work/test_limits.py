@@ -1,0 +1,301 @@
+"""A workspace's limits, from the admin's form to what the API answers, in real containers."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.test import Client, override_settings
+from rest_framework.test import APIClient
+
+from memory.limits import BY_NAME, effective
+from memory.models import Alert, MemoryUser, Run, Workspace
+from memory.users import create_user
+from memory.workspaces import create_key
+from tests.integration.admin.conftest import page_url, shown
+from tests.integration.checkpointing.conftest import trip
+from tests.integration.sandbox.containers import Containers
+from tests.integration.sandbox.processes import eventually
+from workers.errors import REMEDY
+from workers.sandbox import docker, runner
+from workers.sandbox.build import ensure_image
+from workers.sandbox.interface import Shape
+from workers.sandbox.pool import Pool, PoolLimits
+
+pytestmark = [pytest.mark.docker, pytest.mark.django_db]
+
+# So much that a busy machine needs none of it.
+AMPLE = {
+    "UAC_SANDBOX_WALL_SECONDS": 60.0,
+    "UAC_SANDBOX_CPU_SECONDS": 60,
+    "UAC_SANDBOX_TOTAL_SECONDS": 90.0,
+}
+CONSTRAINT = """\
+import datetime
+from collections.abc import Iterator
+
+from uac import Alert
+
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    \"\"\"Cost what it may.\"\"\"
+    {line}
+    yield from ()
+"""
+TESTS = "def test_nothing() -> None:\n    assert True\n"
+
+Case = tuple[dict[str, Any], str, str, str]
+
+
+@pytest.fixture(autouse=True)
+def mine() -> Iterator[Containers]:
+    """Sandboxes are containers of this test's own."""
+    ensure_image()
+    with override_settings(UAC_SANDBOX_RUNNER="docker", **AMPLE), Containers() as containers:
+        yield containers
+
+
+@pytest.fixture(autouse=True)
+def pool(mine: Containers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
+    """They are kept, as those of a worker are."""
+    kept = Pool(docker, PoolLimits(lease_seconds=60, leases=8), Shape.of(effective({})))
+    monkeypatch.setitem(runner._pools, "docker", kept)
+    yield kept
+    kept.close()
+    assert mine.all() == []
+
+
+class Tenant:
+    """A workspace with a user and three trips, spoken to over the API."""
+
+    def __init__(self, work: Callable[[], None], **chosen: Any) -> None:
+        self.work = work
+        self.workspace = Workspace(name=f"tenant {chosen}", **chosen)
+        self.workspace.full_clean()
+        self.workspace.save()
+        self.user: MemoryUser = create_user(self.workspace, "ada", time_zone="UTC", metadata=None)
+        self.api = APIClient()
+        self.api.credentials(HTTP_AUTHORIZATION=f"Bearer {create_key(self.workspace, 'k')[1]}")
+        entries = [{"kind": "record", **trip(key=key)} for key in "abc"]
+        self.api.post("/v1/users/ada/entries/", {"entries": entries})
+        work()
+
+    def done(self, response: Any) -> dict[str, Any]:
+        assert response.status_code == 202, response.data
+        self.work()
+        run: dict[str, Any] = self.api.get(f"/v1/runs/{response.data['id']}/").data
+        assert (run["status"], run["runner"]) == ("done", "docker"), run["error"]
+        return run
+
+    def ask(self, code: str) -> dict[str, Any]:
+        return self.done(self.api.post("/v1/users/ada/query/?wait=0", {"code": code}))
+
+    def propose(self, name: str, line: str) -> dict[str, Any]:
+        """Write a constraint whose function has this line."""
+        body = {"source": CONSTRAINT.format(line=line), "tests": TESTS}
+        return self.done(self.api.put(f"/v1/users/ada/constraints/{name}/?wait=0", body))
+
+    def run_constraints(self) -> Run:
+        return Run.objects.filter(user=self.user, kind="constraints").latest("queued_at")
+
+
+@pytest.fixture
+def tenant(work: Callable[[], None]) -> Callable[..., Tenant]:
+    return lambda **chosen: Tenant(work, **chosen)
+
+
+BUSY = "sum(range(4 * 10 ** 7))"  # for a second or more
+
+QUERIES: list[Case] = [
+    ({"wall_seconds": 0.2}, BUSY, "timeout", "took longer than 0.2 s"),
+    ({"total_seconds": 0.2}, BUSY, "timeout", "took longer than 0.2 s"),
+    ({"cpu_seconds": 1}, f"[{BUSY} for _ in range(4)]", "timeout", "used more than 1 s of CPU"),
+    (
+        {"process_memory_mib": 64},
+        "len('x' * 100 * 2 ** 20)",
+        "out_of_memory",
+        "needed more than 64 MiB of memory",
+    ),
+    (
+        {"memory_mib": 128},
+        "len('x' * 100 * 2 ** 20)",
+        "out_of_memory",
+        "needed more than 48 MiB of memory",
+    ),
+    ({"output_kib": 1}, "print('x' * 3000)", "output_limit", "printed more than 1 KiB"),
+    (
+        {"result_kib": 1},
+        "'x' * 3000",
+        "result_limit",
+        "the result is larger than 1 KiB: return a part of it or a count",
+    ),
+    (
+        {"result_depth": 2},
+        "[[[[1]]]]",
+        "result_limit",
+        "the result is nested more than 2 deep, or contains itself",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "code", "outcome", "message"), QUERIES, ids=[next(iter(q[0])) for q in QUERIES]
+)
+def test_a_query_past_a_limit_says_which_and_who_can_raise_it(
+    tenant: Callable[..., Tenant],
+    admin_client: Client,
+    chosen: dict[str, Any],
+    code: str,
+    outcome: str,
+    message: str,
+) -> None:
+    limited, ordinary = tenant(**chosen), tenant()
+
+    run = limited.ask(code)
+    assert run["outcome"] == outcome
+    assert (run["error"]["type"], run["error"]["message"]) == (outcome, f"{message} ({REMEDY})")
+    words = shown(admin_client.get(page_url(Run.objects.get(pk=run["id"]))))
+    assert f"{message} ({REMEDY})" in words
+
+    assert ordinary.ask(code)["outcome"] == "ok"
+    assert limited.ask("len(trips)")["output"]["value"] == 3
+
+
+CONSTRAINTS: list[Case] = [
+    ({"wall_seconds": 0.2}, BUSY, "timeout", "took longer than 0.2 s"),
+    (
+        {"process_memory_mib": 64},
+        "len('x' * 100 * 2 ** 20)",
+        "out_of_memory",
+        "needed more than 64 MiB of memory",
+    ),
+    ({"output_kib": 1}, "print('x' * 3000)", "output_limit", "printed more than 1 KiB"),
+]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "check", "outcome", "message"),
+    CONSTRAINTS,
+    ids=[next(iter(c[0])) for c in CONSTRAINTS],
+)
+def test_a_constraint_past_a_limit_fails_visibly_and_is_not_let_in_anew(
+    tenant: Callable[..., Tenant], chosen: dict[str, Any], check: str, outcome: str, message: str
+) -> None:
+    one = tenant()
+    assert one.propose("dear", check)["outcome"] == "ok"
+    assert one.run_constraints().outcome == "ok"
+
+    Workspace.objects.filter(pk=one.workspace.pk).update(**chosen)
+    one.api.post("/v1/users/ada/entries/", {"entries": [{"kind": "record", **trip(key="d")}]})
+    one.work()
+
+    run = one.run_constraints()
+    assert run.checkpoint is not None
+    assert (run.checkpoint.version, run.outcome) == (3, outcome)  # the entry is in all the same
+    assert run.error is not None
+    assert run.error["message"] == f"{message} ({REMEDY})"
+    assert f"{message} ({REMEDY})" in Alert.objects.get(user=one.user).message
+
+    refused = one.propose("another", check)
+    assert refused["outcome"] == "rejected"
+    assert (
+        f"constraints/another.py:1: {outcome}: {message} ({REMEDY})"
+        in (refused["error"]["message"])
+    )
+
+
+def test_together_constraints_have_the_time_of_the_whole_run(
+    tenant: Callable[..., Tenant],
+) -> None:
+    one = tenant()
+    for name in "abc":
+        assert one.propose(name, BUSY)["outcome"] == "ok"
+
+    Workspace.objects.update(total_seconds=0.3)
+    one.api.post("/v1/users/ada/entries/", {"entries": [{"kind": "record", **trip(key="d")}]})
+    one.work()
+
+    run = one.run_constraints()
+    assert run.outcome == "timeout"
+    assert isinstance(run.output, dict)
+    last = run.output["constraints"][-1]["error"]
+    assert last["message"] == f"not run: the 0.3 s of the request were over ({REMEDY})"
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        ("1 / 0", "user_error"),
+        ("10 ** 5000", "result_limit"),  # no setting would let it through
+        ("raise SystemExit", "killed"),
+    ],
+)
+def test_what_no_setting_can_raise_promises_nothing(
+    tenant: Callable[..., Tenant], code: str, outcome: str
+) -> None:
+    run = tenant().ask(code)
+
+    assert run["outcome"] == outcome
+    assert run["error"]["message"]
+    assert REMEDY not in run["error"]["message"]
+
+
+def test_a_change_in_the_admin_holds_from_the_next_run_on(
+    tenant: Callable[..., Tenant], admin_client: Client, mine: Containers, pool: Pool
+) -> None:
+    one = tenant()
+    large = "len('x' * 100 * 2 ** 20)"
+    assert one.ask(large)["outcome"] == "ok"
+    (before,) = mine.all()
+
+    def choose(**chosen: str) -> None:
+        form = {"name": one.workspace.name, **dict.fromkeys(BY_NAME, ""), **chosen}
+        assert admin_client.post(page_url(one.workspace), form).status_code == 302
+
+    # A limit that goes with each request: the container that is kept goes on.
+    choose(process_memory_mib="64")
+    assert one.ask(large)["outcome"] == "out_of_memory"
+    choose()
+    assert one.ask(large)["outcome"] == "ok"
+
+    # One that a container has from its creation on: another takes its place.
+    choose(memory_mib="512", pids="40", tmpfs_mib="4")
+    assert one.ask("len(trips)")["outcome"] == "ok"
+    assert eventually(lambda: before.id not in [container.id for container in mine.all()])
+    (after,) = mine.all()
+    host = after.attrs["HostConfig"]
+    assert (host["Memory"], host["MemorySwap"]) == (512 * 2**20, 512 * 2**20)
+    assert host["PidsLimit"] == 40
+    assert "size=4194304" in host["Tmpfs"]["/tmp"]
+    assert pool.counts.destroyed["changed"] == 1
+
+
+def test_in_a_strict_workspace_no_container_is_used_twice(
+    tenant: Callable[..., Tenant], mine: Containers, pool: Pool
+) -> None:
+    strict, ordinary = tenant(single_use=True), tenant()
+    kept = {container.id for container in mine.all()}
+    assert len(kept) == 1  # the ordinary one's
+
+    started = pool.counts.started
+    assert [strict.ask("len(trips)")["output"]["value"] for _ in range(2)] == [3, 3]
+    assert strict.propose("rule", "pass")["outcome"] == "ok"  # the gate and the run after it
+    assert eventually(lambda: {container.id for container in mine.all()} == kept)
+    # Two questions; two sandboxes of the gate, whose seeds differ; a run of the constraints.
+    assert pool.counts.started == started + 5
+
+    ordinary.ask("len(trips)")
+    assert pool.counts.started == started + 5
+
+
+def test_a_workspace_that_becomes_strict_does_not_use_what_was_kept(
+    tenant: Callable[..., Tenant], mine: Containers, pool: Pool
+) -> None:
+    one = tenant()
+    assert one.ask("len(trips)")["outcome"] == "ok"
+    assert (len(mine.all()), pool.counts.started, pool.counts.resident) == (1, 1, 1)
+
+    Workspace.objects.update(single_use=True)
+    assert one.ask("len(trips)")["output"]["value"] == 3
+
+    assert (pool.counts.started, pool.counts.resident) == (2, 1)
+    assert eventually(lambda: mine.all() == [])
