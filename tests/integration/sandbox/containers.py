@@ -36,7 +36,10 @@ class Containers:
 
     def all(self) -> list[Container]:
         """Those that exist, running or not."""
-        return self.client.containers.list(all=True, filters={"label": self.label})
+        # Of those that are removed meanwhile, nothing is to be told.
+        return self.client.containers.list(
+            all=True, filters={"label": self.label}, ignore_removed=True
+        )
 
     def running(self) -> list[Container]:
-        return self.client.containers.list(filters={"label": self.label})
+        return self.client.containers.list(filters={"label": self.label}, ignore_removed=True)
