@@ -89,9 +89,9 @@ class Tenant:
     def ask(self, code: str) -> dict[str, Any]:
         return self.done(self.api.post("/v1/users/ada/query/?wait=0", {"code": code}))
 
-    def propose(self, name: str, line: str) -> dict[str, Any]:
+    def propose(self, name: str, line: str, tests: str = TESTS) -> dict[str, Any]:
         """Write a constraint whose function has this line."""
-        body = {"source": CONSTRAINT.format(line=line), "tests": TESTS}
+        body = {"source": CONSTRAINT.format(line=line), "tests": tests}
         return self.done(self.api.put(f"/v1/users/ada/constraints/{name}/?wait=0", body))
 
     def run_constraints(self) -> Run:
@@ -201,6 +201,18 @@ def test_a_constraint_past_a_limit_fails_visibly_and_is_not_let_in_anew(
         f"constraints/another.py:1: {outcome}: {message} ({REMEDY})"
         in (refused["error"]["message"])
     )
+
+
+def test_tests_have_the_limits_of_the_workspace_too(tenant: Callable[..., Tenant]) -> None:
+    tests = f"def test_slowly() -> None:\n    assert {BUSY}\n"
+
+    refused = tenant(wall_seconds=0.2).propose("rule", "pass", tests)
+    assert refused["outcome"] == "rejected"
+    assert (
+        f"tests/test_rule.py:1: timeout: took longer than 0.2 s ({REMEDY})"
+        in (refused["error"]["message"])
+    )
+    assert tenant().propose("rule", "pass", tests)["outcome"] == "ok"
 
 
 def test_together_constraints_have_the_time_of_the_whole_run(

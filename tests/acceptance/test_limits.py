@@ -1,0 +1,45 @@
+"""A limit that the staff set for one workspace, as a running server applies it."""
+
+import pytest
+
+from tests.acceptance.conftest import Person, new_client, record
+from uac_site.embedded.system import System
+from workers.errors import REMEDY
+
+# For half a second or more; nobody else's patience is tried by it.
+BUSY = {"code": "sum(range(2 * 10 ** 7))"}
+
+
+@pytest.mark.parametrize("single_use", [False, True])
+def test_a_workspaces_own_limit_holds_from_the_next_question_on(
+    system: System, single_use: bool
+) -> None:
+    def choose(value: float | None) -> None:
+        system.manage(
+            "shell",
+            "-c",
+            "from memory.models import Workspace\n"
+            f"workspace = Workspace.objects.get(name='limited {single_use}')\n"
+            f"workspace.wall_seconds, workspace.single_use = {value}, {single_use}\n"
+            "workspace.full_clean()\nworkspace.save()",
+        )
+
+    people = []
+    for workspace in (f"limited {single_use}", "ordinary"):
+        client = new_client(system, workspace)
+        user_id = f"person-{single_use}"
+        assert client.post("users/", {"user_id": user_id})[0] == 201
+        people.append(Person(client, user_id))
+    limited, ordinary = people
+    choose(0.1)
+    for person in people:
+        person.log(record("Trip", "a", domain="travel", to="Rome"))
+
+    answer = limited.post("query/?wait=30", BUSY, status=422)
+    assert answer["outcome"] == "timeout"
+    assert answer["error"]["message"] == f"took longer than 0.1 s ({REMEDY})"
+    assert ordinary.post("query/?wait=30", BUSY, status=200)["outcome"] == "ok"
+    assert limited.post("query/", {"code": "len(trips)"}, status=200)["value"] == 1
+
+    choose(None)
+    assert limited.post("query/?wait=30", BUSY, status=200)["outcome"] == "ok"
