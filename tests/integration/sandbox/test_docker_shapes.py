@@ -143,13 +143,14 @@ def test_nothing_in_it_can_be_executed(writable: Sandbox) -> None:
 
 def test_a_full_one_and_all_the_memory_there_may_be_fit_into_the_container() -> None:
     """What is written counts as memory of the container; its share is set aside."""
-    shape = Shape(memory_mib=128 + 64, tmpfs_mib=64)
+    shape = Shape(memory_mib=128 + 256, tmpfs_mib=256)
+    large = {"domains/a/state.py": "x = bytearray(25 * 2 ** 20)"}
     fill = (
-        "for n in range(63): open(f'/tmp/{n}', 'wb').write(b'x' * 2 ** 20)\n"
+        "for n in range(255): open(f'/tmp/{n}', 'wb').write(b'x' * 2 ** 20)\n"
         "taken = []\nwhile True: taken.append(b'x' * 2 ** 20)"
     )
     with docker.open_sandbox(shape=shape) as sandbox:
-        sandbox.load(PROJECT)
+        sandbox.load({**PROJECT, **large})
         with pytest.raises(SandboxError) as raised:
             ask(sandbox, fill)
         # By Python, and not by the kernel.
