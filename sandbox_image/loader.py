@@ -93,7 +93,7 @@ class Project(InspectLoader, MetaPathFinder):
             sys.modules.update(unloaded)
             raise
         finally:
-            self._bind_to_packages()
+            self._bind_to_packages(unloaded)
             if unloaded:
                 gc.collect()
             gc.freeze()
@@ -185,8 +185,12 @@ class Project(InspectLoader, MetaPathFinder):
                 pending.extend(importers.get(name, ()))
         return stale
 
-    def _bind_to_packages(self) -> None:
-        """Make every loaded module an attribute of its package, also of one loaded anew."""
+    def _bind_to_packages(self, unloaded: Iterable[str]) -> None:
+        """Make every loaded module an attribute of its package, and no other that was."""
+        for name in unloaded:
+            parent, _, child = name.rpartition(".")
+            if parent in sys.modules and name not in sys.modules:
+                vars(sys.modules[parent]).pop(child, None)
         for name in self._modules.keys() & sys.modules.keys():
             parent, _, child = name.rpartition(".")
             if parent in sys.modules:

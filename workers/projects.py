@@ -27,7 +27,9 @@ def loaded(checkpoint: Checkpoint, allowance: Allowance) -> Iterator[Sandbox]:
         same = {path for path, hash_ in checkpoint.tree.items() if lease.tree.get(path) == hash_}
         removed = sorted(lease.tree.keys() - checkpoint.tree.keys())
         if removed or len(same) < len(checkpoint.tree):
-            bytecode = bytecode_of(checkpoint, allowance.shape, without=same)
+            bytecode = bytecode_of(
+                checkpoint, lease.sandbox.image_digest, allowance.shape, without=same
+            )
             lease.tree = {}  # a load that fails leaves what nobody may go on with
             load(lease.sandbox, checkpoint, bytecode, removed=removed)
             lease.tree = checkpoint.tree
@@ -54,20 +56,24 @@ def load(
 
 
 def bytecode_of(
-    checkpoint: Checkpoint | None, shape: Shape, *, without: Collection[str] = ()
+    checkpoint: Checkpoint | None, digest: str, shape: Shape, *, without: Collection[str] = ()
 ) -> Mapping[str, str]:
     """Return path → bytecode of a version's files, without those paths; raises SandboxError.
 
-    What this image has not compiled yet (all of it, after an upgrade) is compiled now, in a sandbox
-    of this shape, and kept.
+    It loads in sandboxes of that image digest. What this image has not compiled yet (all of it,
+    after an upgrade) is compiled now, in a sandbox of this shape, and kept.
     """
     if checkpoint is None:
         return {}
-    modules = checkpoints.read_modules(checkpoint, runner.image_digest(), without=without)
+    modules = checkpoints.read_modules(checkpoint, digest, without=without)
     if not modules.sources:
         return modules.bytecode
     # A sandbox that compiles executes nothing of anybody's, so its bytecode can be trusted.
     with runner.open_sandbox(shape=shape) as sandbox:
+        if sandbox.image_digest != digest:
+            raise SandboxError(
+                "killed", "the image of the sandboxes was replaced meanwhile", infrastructure=True
+            )
         compiled = sandbox.compile(modules.sources)
         checkpoints.store_bytecode(checkpoint, compiled, sandbox.image_digest)
     return {**modules.bytecode, **compiled}

@@ -8,7 +8,7 @@ from memory.models.runs import RunOutcome
 from workers.checkpointing.policy import check_query
 from workers.errors import error_json
 from workers.projects import allowance_of, loaded
-from workers.sandbox.interface import SandboxError
+from workers.sandbox.interface import Allowance, Evaluation, SandboxError
 from workers.sandbox.runner import runner_name
 
 
@@ -31,14 +31,13 @@ def execute(run: Run) -> None:
     runner = runner_name()
     allowance = allowance_of(run.user)
     try:
-        with loaded(run.checkpoint, allowance) as sandbox:
-            ready = time.monotonic()
-            evaluation = sandbox.evaluate(
-                code,
-                now=run.instant,
-                time_zone=run.user.time_zone,
-                limits=allowance.limits,
-            )
+        try:
+            ready, evaluation = _evaluate(run, allowance)
+        except SandboxError as error:
+            if not error.infrastructure:
+                raise
+            # What was kept for the user may have ended, with its engine: a new one may not have.
+            ready, evaluation = _evaluate(run, allowance)
     except SandboxError as error:
         runs.finish(
             run,
@@ -67,3 +66,16 @@ def execute(run: Run) -> None:
             memory_bytes=evaluation.usage.memory_bytes,
         ),
     )
+
+
+def _evaluate(run: Run, allowance: Allowance) -> tuple[float, Evaluation]:
+    """When the project was loaded, and what the run's code comes to."""
+    assert run.checkpoint is not None
+    with loaded(run.checkpoint, allowance) as sandbox:
+        ready = time.monotonic()
+        return ready, sandbox.evaluate(
+            run.input["code"],
+            now=run.instant,
+            time_zone=run.user.time_zone,
+            limits=allowance.limits,
+        )

@@ -202,7 +202,9 @@ def _execute(
         compiled = time.monotonic()
         verdict.timings["compile"] = compiled - started
 
-        before = bytecode_of(parent, allowance.shape, without=change.files.keys())
+        before = bytecode_of(
+            parent, sandbox.image_digest, allowance.shape, without=change.files.keys()
+        )
         bytecode = {**before, **verdict.bytecode}
         sandboxes = [sandbox]
         if judge_code:

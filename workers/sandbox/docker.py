@@ -7,6 +7,7 @@ an engine silently runs without a seccomp filter when it cannot read the profile
 """
 
 import contextlib
+import datetime
 import functools
 import json
 import os
@@ -23,9 +24,8 @@ from typing import Any, cast
 import docker
 import structlog
 from django.conf import settings
-from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.errors import APIError, ImageNotFound, NotFound
 from docker.types import LogConfig, Ulimit
-from requests.exceptions import RequestException
 
 from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.image import default_image
@@ -38,7 +38,8 @@ ENGINE_SECONDS = 30
 # Long enough for a virgin to wait for its user and for the longest series of requests after that,
 # each of which has a deadline.
 LONGEST_LIFE_SECONDS = 30 * 60
-# What was created and is not running after this is the leftover of a worker that was killed.
+# What was created elsewhere and is not running after this is the leftover of a worker that was
+# killed.
 LONGEST_START_SECONDS = 30
 # Of the runner itself, which only loading makes work. A loop in what is loaded ends by it even if
 # its worker was killed; what user code is forked for counts anew, and has less.
@@ -87,6 +88,9 @@ CONFINED = {"seccomp": 2, "no_new_privileges": 1, "capabilities": 0}
 _thread = threading.local()
 # A forked process that went on with its parent's connection would read answers meant for it.
 os.register_at_fork(after_in_child=lambda: _thread.__dict__.clear())
+
+# Containers of this process that it could not remove.
+_abandoned: set[str] = set()
 
 
 def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox:
@@ -154,21 +158,25 @@ def reap() -> int:
     with _engine_errors():
         engine = _engine()
         found = engine.api.containers(all=True, filters={"label": LABEL})
-        leftovers = [one["Id"] for one in found if _is_leftover(one, now=time.time())]
+        # The engine's clock is the one that says when they were created.
+        now = datetime.datetime.fromisoformat(engine.info()["SystemTime"][:19] + "+00:00")
+        leftovers = [one["Id"] for one in found if _is_leftover(one, now=now.timestamp())]
         for container in leftovers:
             logger.warning("sandbox_reaped", container=container[:12])
             try:
                 engine.api.remove_container(container, force=True, v=True)
             except NotFound:
-                continue
+                pass
             except APIError as error:  # the others must not wait for it
                 logger.warning("sandbox_not_removed", container=container[:12], error=str(error))
+                continue
+            _abandoned.discard(container)
     return len(leftovers)
 
 
 def owner(pid: int) -> str:
-    """Name a process of this PID namespace, so that no other machine's or namespace's is meant."""
-    return f"{_namespace()}/{pid}"
+    """Name a process so that no other is meant, of whatever machine, namespace or time."""
+    return f"{_namespace()}/{pid}/{_started(pid)}"
 
 
 @functools.cache
@@ -177,15 +185,33 @@ def _namespace() -> str:
     return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
 
 
+def _started(pid: int) -> str:
+    """When a process was started, in ticks since the boot; nothing where that is hidden."""
+    try:  # after the name, in parentheses, which may hold anything
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+
+
 def _is_leftover(container: dict[str, Any], *, now: float) -> bool:
-    """Whether its worker is known to have died, or it is too old to be of use to any."""
-    namespace, _, pid = container["Labels"][LABEL].rpartition("/")
-    if namespace == _namespace() and not Path(f"/proc/{pid}").exists():
-        return True
+    """Whether its worker is known to be done with it, or not known at all and it is too old."""
+    namespace, pid, started = container["Labels"][LABEL].rsplit("/", 2)
+    if namespace == _namespace():
+        return container["Id"] in _abandoned or not _lives(int(pid), started)
     running = container["State"] == "running"
     return bool(
         now - container["Created"] > (LONGEST_LIFE_SECONDS if running else LONGEST_START_SECONDS)
     )
+
+
+def _lives(pid: int, started: str) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's, of whom nothing more may be seen
+        pass
+    return _started(pid) in (started, "")
 
 
 class ContainerChannel:
@@ -286,8 +312,9 @@ class ContainerChannel:
                 _engine().api.remove_container(container, force=True, v=True)
             except NotFound:
                 pass
-            except (DockerException, RequestException) as error:
+            except Exception as error:
                 # The work is done; what is left of the container is found by `reap`.
+                _abandoned.add(container)
                 logger.warning("sandbox_not_removed", container=container[:12], error=str(error))
 
     def _connected(self, deadline: float) -> socket.socket:
@@ -435,7 +462,9 @@ def _engine_errors() -> Iterator[None]:
         raise SandboxError(
             "killed", f"the Docker engine refuses: {error.explanation}", infrastructure=True
         ) from error
-    except (DockerException, RequestException, OSError) as error:
+    except SandboxError:
+        raise
+    except Exception as error:  # also what is none of docker's errors: it may be a proxy's answer
         raise SandboxError(
             "killed", f"the Docker engine does not answer: {error}", infrastructure=True
         ) from error

@@ -37,6 +37,12 @@ ARRIVALS = 1000
 # To start one takes the processor from whoever was just served; while enough are left, it waits for
 # so long without an arrival.
 QUIET_SECONDS = 0.3
+# So many are started at once for those who wait: more would only make each other slower.
+STARTERS = 3
+# So many threads destroy what is over. When so many times as much waits for it, whoever is done
+# with another one lends a hand: what exists must not grow without end.
+CLEANERS = 2
+BACKLOG = 4
 # An engine that fails is asked again after so long.
 RETRY_SECONDS = 1.0
 REAP_SECONDS = 30.0
@@ -52,6 +58,12 @@ class PoolLimits:
     lease_seconds: float = 0.0
     leases: int = 0
     recycle_seconds: float = 600.0  # nothing gets older
+    reap: bool = False  # what killed processes left is removed
+
+    @property
+    def keeps(self) -> bool:
+        """Whether there is anything to do while nobody asks for a sandbox."""
+        return bool(self.most or self.lease_seconds or self.reap)
 
 
 class Kind(NamedTuple):
@@ -113,6 +125,7 @@ class Pool:
         self._leases: OrderedDict[Hashable, Lease] = OrderedDict()
         self._doomed: deque[Lease] = deque()
         self._changed = threading.Condition()
+        self._starting = 0  # for those who wait
         self._closed = False
         self._threads: list[threading.Thread] = []
 
@@ -170,7 +183,12 @@ class Pool:
             self._stocks.clear()
             self._leases.clear()
             self._changed.notify_all()
-        for thread in self._threads:
+        # Each removal takes its time: together they end before whoever ends this process loses
+        # patience.
+        extra = [threading.Thread(target=self._sweep, daemon=True) for _ in range(CLEANERS * 2)]
+        for thread in extra:
+            thread.start()
+        for thread in (*self._threads, *extra):
             thread.join()
         self._threads.clear()  # from now on, who is done with a sandbox destroys it
         self._sweep()
@@ -195,6 +213,7 @@ class Pool:
             return enough and not self._doomed
 
     def _resident(self, user: Hashable, kind: Kind, single_use: bool) -> Lease | None:
+        digest = self._runner.image_digest()
         with self._changed:
             lease = self._leases.pop(user, None)
         if lease is None:
@@ -202,29 +221,49 @@ class Pool:
         if single_use or lease.kind != kind:
             self._destroy(lease, "changed")
             return None
-        if not lease.reusable:
-            self._destroy(lease, "ended")
+        if time.monotonic() >= lease.until:
+            self._destroy(lease, "idle")
+            return None
+        if reason := _unusable(lease, digest) or ("" if lease.reusable else "ended"):
+            self._destroy(lease, reason)
             return None
         self.counts.resident += 1
         return lease
 
     def _claim(self, kind: Kind) -> Lease:
-        while True:
-            with self._changed:
-                stock = self._stocks.setdefault(kind, Stock())
-                self._stocks.move_to_end(kind)
-                stock.asked_at = time.monotonic()
-                stock.arrivals.append(stock.asked_at)
-                self._run_threads()
-                lease = stock.virgins.popleft() if stock.virgins else None
-                self._changed.notify_all()
-            if lease is None:
-                self.counts.misses += 1
-                return self._new(kind)
-            if lease.sandbox.alive:
+        digest = self._runner.image_digest()
+        with self._changed:
+            stock = self._stocks.setdefault(kind, Stock())
+            self._stocks.move_to_end(kind)
+            stock.asked_at = time.monotonic()
+            stock.arrivals.append(stock.asked_at)
+            self._run_threads()
+            self._changed.notify_all()
+            lease = self._virgin(kind, digest)
+            while lease is None and self._starting >= STARTERS:
+                self._changed.wait(RETRY_SECONDS)
+                lease = self._virgin(kind, digest)
+            if lease is not None:
                 self.counts.hits += 1
                 return lease
-            self._destroy(lease, "ended")
+            self.counts.misses += 1
+            self._starting += 1
+        try:
+            return self._new(kind)
+        finally:
+            with self._changed:
+                self._starting -= 1
+                self._changed.notify_all()
+
+    def _virgin(self, kind: Kind, digest: str) -> Lease | None:
+        """A virgin that is fit for use; those that are not are doomed."""
+        stock = self._stocks.get(kind)
+        while stock is not None and stock.virgins:
+            lease = stock.virgins.popleft()
+            if not (reason := _unusable(lease, digest)):
+                return lease
+            self._doom(lease, reason)
+        return None
 
     def _new(self, kind: Kind) -> Lease:
         sandbox = self._runner.start(hash_seed=kind.hash_seed, shape=kind.shape)
@@ -237,14 +276,14 @@ class Pool:
             return self._destroy(lease, "used")
         if not lease.reusable:
             return self._destroy(lease, "stopped" if lease.sandbox.spent else "ended")
-        if now - lease.born > self.limits.recycle_seconds:
+        lease.until = min(now + self.limits.lease_seconds, lease.born + self.limits.recycle_seconds)
+        if now >= lease.until:
             return self._destroy(lease, "recycled")
-        lease.until = now + self.limits.lease_seconds
         with self._changed:
             if self._closed:
                 self._doom(lease, "closed")
             else:
-                # Another thread may have given one back meanwhile: the newer version stays.
+                # Another thread may have given one back meanwhile.
                 if (other := self._leases.pop(user, None)) is not None:
                     self._doom(other, "doubled")
                 self._leases[user] = lease
@@ -252,45 +291,58 @@ class Pool:
                     self._doom(self._leases.popitem(last=False)[1], "crowded")
             self._run_threads()
             self._changed.notify_all()
-        if not self._threads:
-            self._sweep()
+        self._relieve()
         return None
 
     def _destroy(self, lease: Lease, reason: str) -> None:
-        """Have it destroyed: by the sweeper, if there is one, so that nobody waits for that."""
+        """Have it destroyed: by a cleaner, if there is one, so that nobody waits for that."""
         with self._changed:
             self._doom(lease, reason)
             self._changed.notify_all()
+        self._relieve()
+
+    def _relieve(self) -> None:
+        """Do what nobody else does, or does not do fast enough."""
         if not self._threads:
             self._sweep()
+        elif self._is_behind():
+            self._sweep_one()
+
+    def _is_behind(self) -> bool:
+        return len(self._doomed) > CLEANERS * BACKLOG
 
     def _doom(self, lease: Lease, reason: str) -> None:
         self.counts.destroyed[reason] = self.counts.destroyed.get(reason, 0) + 1
         self._doomed.append(lease)
 
     def _sweep(self) -> None:
-        while True:
-            try:
-                lease = self._doomed.popleft()
-            except IndexError:
-                return
-            try:
-                lease.sandbox.close()
-            except Exception:
-                logger.exception("sandbox_not_closed")
+        while self._sweep_one():
+            pass
 
-    # -- The two threads, which run only where there is something to keep -------------------------
+    def _sweep_one(self) -> bool:
+        try:
+            lease = self._doomed.popleft()
+        except IndexError:
+            return False
+        try:
+            lease.sandbox.close()
+        except Exception:
+            logger.exception("sandbox_not_closed")
+        return True
+
+    # -- The threads, which run only where there is something to keep -----------------------------
 
     def _run_threads(self) -> None:
-        if self._threads or self._closed or not (self.limits.most or self.limits.lease_seconds):
+        if self._threads or self._closed or not self.limits.keeps:
             return
-        for work in (self._keep, self._clean):
+        for work in (self._keep, self._reap, *[self._clean] * CLEANERS):
             thread = threading.Thread(target=work, name=f"sandboxes{work.__name__}", daemon=True)
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)
 
     def _keep(self) -> None:
         """Start virgins where there are too few."""
+        said = ""
         while True:
             with self._changed:
                 while not self._closed and (kind := self._wanted()) is None:
@@ -300,31 +352,47 @@ class Pool:
             assert kind is not None
             try:
                 lease = self._new(kind)
-            except SandboxError as error:
-                logger.warning("sandbox_not_started", error=error.message)
+            except Exception as error:  # whatever it is, it must not be the last one started
+                if str(error) != said:  # once: it may last
+                    said = str(error)
+                    logger.warning("sandbox_not_started", error=said, exc_info=_unforeseen(error))
                 with self._changed:
                     self._changed.wait_for(lambda: self._closed, RETRY_SECONDS)
                 continue
+            said = ""
             with self._changed:  # meanwhile the pool may have been closed, or the kind forgotten
                 stock = self._stocks.get(kind)
                 (self._doomed if stock is None else stock.virgins).append(lease)
+                self._changed.notify_all()
+
+    def _reap(self) -> None:
+        """Remove now and then what killed processes left behind."""
+        while True:
+            try:
+                self._runner.reap()
+            except Exception as error:
+                logger.warning(
+                    "sandboxes_not_reaped", error=str(error), exc_info=_unforeseen(error)
+                )
+            with self._changed:
+                if self._changed.wait_for(lambda: self._closed, REAP_SECONDS):
+                    return
 
     def _wanted(self) -> Kind | None:
         """A kind of which a virgin is to be started now, None if there is none."""
+        if self._is_behind():
+            return None
         now = time.monotonic()
         busy = any(
             stock.arrivals and now - stock.arrivals[-1] < QUIET_SECONDS
             for stock in self._stocks.values()
         )
-        for kind, stock in sorted(self._stocks.items(), key=lambda item: self._rank(item[0])):
+        missing = {}
+        for kind, stock in self._stocks.items():
             target = self._target(kind)
             if len(stock.virgins) < (target / 2 if busy else target):
-                return kind
-        return None
-
-    def _rank(self, kind: Kind) -> tuple[bool, int]:
-        """The usual kinds come first."""
-        return kind.shape != self.shape, kind.hash_seed
+                missing[kind] = target - len(stock.virgins)
+        return max(missing, key=lambda kind: missing[kind], default=None)
 
     def _target(self, kind: Kind) -> int:
         """How many virgins to keep: for the arrivals of the near future, within the bounds."""
@@ -352,8 +420,7 @@ class Pool:
                     self._doom(virgin, "forgotten")
 
     def _clean(self) -> None:
-        """Destroy what is over: used up, idle for too long, too old, too many."""
-        reap_at = time.monotonic()
+        """Destroy what is over: used up, idle for too long, too old, too many, or dead."""
         while True:
             with self._changed:
                 self._expire(time.monotonic())
@@ -363,12 +430,6 @@ class Pool:
             self._sweep()
             if closed:
                 return
-            if time.monotonic() >= reap_at:
-                reap_at = time.monotonic() + REAP_SECONDS
-                try:
-                    self._runner.reap()
-                except SandboxError as error:
-                    logger.warning("sandboxes_not_reaped", error=error.message)
 
     def _until_next(self) -> float:
         """Seconds until a lease ends, or so long that age and numbers are looked at again."""
@@ -382,7 +443,22 @@ class Pool:
                 self._doom(self._leases.pop(user), "idle")
         self._forget(now)
         for kind, stock in self._stocks.items():
-            while stock.virgins and now - stock.virgins[0].born > self.limits.recycle_seconds:
+            for lease in [one for one in stock.virgins if not one.sandbox.alive]:
+                stock.virgins.remove(lease)
+                self._doom(lease, "ended")
+            # One at a time: those that were started together are not to be missing together.
+            if stock.virgins and now - stock.virgins[0].born > self.limits.recycle_seconds:
                 self._doom(stock.virgins.popleft(), "recycled")
-            while len(stock.virgins) > max(self._target(kind), 1):
+            if len(stock.virgins) > max(self._target(kind), 1):
                 self._doom(stock.virgins.popleft(), "too many")
+
+
+def _unusable(lease: Lease, digest: str) -> str:
+    """Why a sandbox is not to be used any more, if there is a reason."""
+    if not lease.sandbox.alive:
+        return "ended"
+    return "" if lease.sandbox.image_digest == digest else "replaced"
+
+
+def _unforeseen(error: Exception) -> bool:
+    return not isinstance(error, SandboxError)

@@ -115,6 +115,7 @@ def _limits(name: str) -> PoolLimits:
         least_others=1,
         lease_seconds=settings.UAC_SANDBOX_LEASE_SECONDS,
         leases=settings.UAC_SANDBOX_LEASES,
+        reap=True,
     )
 
 

@@ -15,14 +15,15 @@ from workers.sandbox import pool as pools
 from workers.sandbox.interface import DEFAULT_SHAPE, Sandbox, SandboxError, Shape
 from workers.sandbox.pool import Lease, Pool, PoolLimits
 
-KEEPING = PoolLimits(least=2, most=4, least_others=1, lease_seconds=60, leases=3)
+KEEPING = PoolLimits(least=2, most=4, least_others=1, lease_seconds=60, leases=3, reap=True)
 
 
 class Fake:
     """A sandbox that was started with a hash seed, in a shape."""
 
-    def __init__(self, hash_seed: int, shape: Shape) -> None:
+    def __init__(self, hash_seed: int, shape: Shape, image_digest: str) -> None:
         self.hash_seed = hash_seed
+        self.image_digest = image_digest
         self.shape = shape
         self.users: set[str] = set()
         self.alive = True
@@ -37,20 +38,23 @@ class Runner:
 
     def __init__(self) -> None:
         self.started: list[Fake] = []
-        self.broken = False
+        self.error: Exception | None = None
+        self.digest = "fake"
         self.reaped = 0
 
     def start(self, *, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> Sandbox:
-        if self.broken:
-            raise SandboxError("killed", "no engine", infrastructure=True)
-        self.started.append(Fake(hash_seed, shape))
+        if self.error is not None:
+            raise self.error
+        self.started.append(Fake(hash_seed, shape, self.digest))
         return cast("Sandbox", self.started[-1])
 
     def image_digest(self) -> str:
-        return "fake"
+        return self.digest
 
     def reap(self) -> int:
         self.reaped += 1
+        if self.error is not None:
+            raise self.error
         return 0
 
     @property
@@ -103,7 +107,7 @@ def test_virgins_are_there_before_anybody_asks(runner: Runner) -> None:
 
 
 def test_without_one_in_store_somebody_waits_for_a_new_one(runner: Runner) -> None:
-    with opened(runner, least=0, most=0, lease_seconds=0) as pool:
+    with opened(runner, least=0, most=0, lease_seconds=0, reap=False) as pool:
         with pool.virgin() as sandbox:
             assert fake(sandbox).alive
         assert not fake(sandbox).alive
@@ -211,10 +215,6 @@ def test_what_gets_old_is_replaced(runner: Runner) -> None:
         first = list(runner.started)
         assert eventually(lambda: not any(one.alive for one in first[:2]))
         assert pool.counts.destroyed["recycled"] >= 2
-        one = use(pool, "ada")
-        time.sleep(0.06)
-        assert use(pool, "ada") is one  # it is looked at when it is given back
-        assert eventually(lambda: not one.alive)
 
 
 def test_more_are_kept_where_more_arrive_but_never_more_than_allowed(runner: Runner) -> None:
@@ -320,16 +320,118 @@ def test_with_single_use_nothing_is_used_twice_and_others_keep_theirs(runner: Ru
         assert use(pool, "bob") is of_bob
 
 
+@pytest.mark.parametrize(
+    "error",
+    [SandboxError("killed", "no engine", infrastructure=True), KeyError("no engine")],
+    ids=["foreseen", "unforeseen"],
+)
 def test_an_engine_that_fails_is_asked_again_and_told_to_who_needs_it(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr(pools, "RETRY_SECONDS", 0.02)
-    runner.broken = True
+    monkeypatch.setattr(pools, "REAP_SECONDS", 0.02)
+    runner.error = error
     with opened(runner) as pool:
-        with pytest.raises(SandboxError, match="no engine"), pool.virgin():
+        with pytest.raises(type(error), match="no engine"), pool.virgin():
             pytest.fail("there is none")
-        runner.broken = False
+        assert eventually(lambda: runner.reaped >= 2)
+        runner.error = None
         assert eventually(lambda: pool.size["virgins"] >= 2)
+        used = use(pool, "ada", keep=False)
+        assert eventually(lambda: not used.alive)
+
+
+def test_virgins_that_died_are_replaced_before_anybody_asks(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the engine was restarted."""
+    monkeypatch.setattr(pools, "HORIZON_SECONDS", 0.02)
+    with opened(runner) as pool:
+        pool.warm()
+        assert eventually(lambda: pool.settled)
+        dead = runner.alive
+        for one in dead:
+            one.alive = False
+        assert eventually(lambda: len(runner.alive) == 2)
+        with pool.virgin() as sandbox:
+            assert fake(sandbox) not in dead
+        assert (pool.counts.hits, pool.counts.misses) == (1, 0)
+        assert pool.counts.destroyed["ended"] == 2
+
+
+def test_what_was_made_of_another_image_is_used_by_nobody(runner: Runner) -> None:
+    """It could not read the bytecode that is sent to it."""
+    with opened(runner) as pool:
+        kept = use(pool, "ada")
+        assert eventually(lambda: pool.settled)
+        runner.digest = "newer"
+        assert use(pool, "ada").image_digest == use(pool, "bob").image_digest == "newer"
+        assert eventually(lambda: not kept.alive)
+        assert pool.counts.destroyed["replaced"] >= 2
+
+
+def test_a_lease_gets_no_older_than_anything_else(runner: Runner) -> None:
+    with opened(runner, recycle_seconds=0.3) as pool:
+        kept = use(pool, "ada")  # for a minute, if it were not for its age
+        assert eventually(lambda: not kept.alive)
+
+
+def test_an_idle_lease_is_given_to_nobody_even_if_nobody_had_time_to_end_it(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pool, "_expire", lambda pool, now: None)
+    with opened(runner, lease_seconds=0.01) as pool:
+        kept = use(pool, "ada")
+        time.sleep(0.02)
+        assert use(pool, "ada") is not kept
+
+
+def test_only_so_many_are_started_at_once_and_who_waits_takes_what_comes_first(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starting, most = 0, 0
+    lock, start = threading.Lock(), runner.start
+
+    def slow(**options: Any) -> Sandbox:
+        nonlocal starting, most
+        with lock:
+            starting += 1
+            most = max(most, starting)
+        time.sleep(0.02)
+        with lock:
+            starting -= 1
+        return start(**options)
+
+    monkeypatch.setattr(runner, "start", slow)
+    with opened(runner, lease_seconds=0) as pool:
+        with ThreadPoolExecutor(12) as threads:
+            list(threads.map(lambda number: use(pool, str(number)), range(36)))
+        assert most <= pools.STARTERS + 1  # and the one that fills the store
+        assert pool.counts.hits + pool.counts.misses == 36
+
+
+def test_slow_removal_does_not_let_containers_pile_up(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = Fake.close
+
+    def slow(self: Fake) -> None:
+        time.sleep(0.02)
+        close(self)
+
+    monkeypatch.setattr(Fake, "close", slow)
+    most = 0
+    with opened(runner, lease_seconds=0) as pool:
+
+        def work(number: int) -> None:
+            nonlocal most
+            use(pool, str(number))
+            most = max(most, len(runner.alive))
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(work, range(200)))
+        backlog = pools.CLEANERS * pools.BACKLOG
+        assert most <= backlog + pools.CLEANERS + pool.limits.most + 2 * 4 + pools.STARTERS
 
 
 def test_what_cannot_be_closed_stops_nothing(
