@@ -2,23 +2,29 @@
 
 All variants take turns in one run on one machine, so that the ratios of their times mean something:
 
+- `llm-sandbox`: the library of that name with its own pool (see `llm_sandbox_peer.py`)
 - `docker run`: the command, with the same template, source and answer as the others
 - `virgin, bytecode` and `virgin, source`: a container that was kept ready, loaded and asked
 - `resident`: the constraints again, where the project is loaded
 - `refill`: `virgin, bytecode`, two arrivals a second, while the pool refills itself
 - `query`: the whole way over HTTP and Celery to a resident project and back
+- evaluations a second by so many threads, each on a project of its own that is resident, and
+  containers a second, created, started, confined and removed again by two threads
 """
 
 import json
+import logging
 import os
 import re
 import statistics
 import subprocess
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import django
 
@@ -27,10 +33,17 @@ from sandbox_image.uac import protocol
 from uac_site.embedded.services import running_services
 from uac_site.embedded.system import running_system
 
+if TYPE_CHECKING:
+    from workers.sandbox.interface import Sandbox
+    from workers.sandbox.pool import Pool
+
 ROUNDS = 50
 ARRIVALS = 50
 ARRIVALS_A_SECOND = 2.0
+CONCURRENCY = (1, 2, 4, 8)
+THROUGHPUT_SECONDS = 4.0
 IDLE = 8
+SETTLE_SECONDS = 0.1  # until what nobody waits for is done
 QUERIES = 60
 NOW = "2026-03-01T12:00:00+00:00"
 ZONE = "Europe/Berlin"
@@ -88,6 +101,8 @@ def main() -> None:
         for name, seconds in times.items()
     ]
     ratios = {row["variant"]: row["x p50"] for row in rows}
+    peer = statistics.median(times["llm-sandbox"])
+    figures["llm_sandbox_ratio"] = round(peer / statistics.median(times["virgin, bytecode"]), 1)
     for figure, variant in (
         ("virgin_bytecode_ratio", "virgin, bytecode"),
         ("resident_ratio", "resident"),
@@ -103,16 +118,17 @@ def measure() -> tuple[dict[str, list[float]], dict[str, Any]]:
     """The seconds of every variant, round by round, and the figures that are no times."""
     import datetime
 
+    from benchmarks.llm_sandbox_peer import peer
     from workers.sandbox import docker, runner
     from workers.sandbox.build import ensure_image
-    from workers.sandbox.interface import Sandbox
     from workers.sandbox.pool import Pool, PoolLimits
 
+    logging.disable(logging.WARNING)  # the other library tells of every step
     image = ensure_image()
     now = datetime.datetime.fromisoformat(NOW)
     bytes_of_answer = 0
 
-    def constraints(sandbox: Sandbox) -> None:
+    def constraints(sandbox: "Sandbox") -> None:
         nonlocal bytes_of_answer
         ran = sandbox.run_constraints(now=now, time_zone=ZONE)
         assert len(ran.results) == 3
@@ -120,15 +136,18 @@ def measure() -> tuple[dict[str, list[float]], dict[str, Any]]:
         bytes_of_answer = len(json.dumps([asdict(result) for result in ran.results]))
 
     idle_mib = idle_memory(lambda: docker.start())
-    limits = PoolLimits(least=4, most=8, least_others=0, lease_seconds=600, leases=4)
+    limits = PoolLimits(least=4, most=8, least_others=0, lease_seconds=600, leases=10)
     pool = Pool(docker, limits)
-    try:
+    with ExitStack() as stack:
+        stack.callback(runner.close_pool)
+        stack.callback(pool.close)
+        other = stack.enter_context(peer(image, PROJECT))
         with pool.virgin() as sandbox:
             bytecode = sandbox.compile(PROJECT)
 
         def ready() -> None:
             until(lambda: pool.settled)
-            time.sleep(0.1)  # the last one to be removed
+            time.sleep(SETTLE_SECONDS)
 
         def virgin(**files: Any) -> float:
             started = time.perf_counter()
@@ -137,18 +156,26 @@ def measure() -> tuple[dict[str, list[float]], dict[str, Any]]:
                 constraints(sandbox)
                 return time.perf_counter() - started
 
-        def resident() -> float:
-            with pool.lease("ada") as lease:
+        def resident(user: str = "ada") -> float:
+            with pool.lease(user) as lease:
                 if not lease.tree:
                     lease.sandbox.load(bytecode=bytecode)
                     lease.tree = dict.fromkeys(bytecode, "")
+                    constraints(lease.sandbox)
+            time.sleep(SETTLE_SECONDS)
             started = time.perf_counter()
-            with pool.lease("ada") as lease:
+            with pool.lease(user) as lease:
                 constraints(lease.sandbox)
                 return time.perf_counter() - started
 
+        def llm_sandbox() -> float:
+            started = time.perf_counter()
+            assert other() > 0
+            return time.perf_counter() - started
+
         variants: dict[str, Callable[[], float]] = {
             "docker run": lambda: docker_run(image),
+            "llm-sandbox": llm_sandbox,
             "virgin, bytecode": lambda: virgin(bytecode=bytecode),
             "virgin, source": lambda: virgin(sources=PROJECT),
             "resident": resident,
@@ -165,10 +192,42 @@ def measure() -> tuple[dict[str, list[float]], dict[str, Any]]:
         for number in range(ARRIVALS):
             time.sleep(max(0.0, start + number / ARRIVALS_A_SECOND - time.perf_counter()))
             times["refill"].append(virgin(bytecode=bytecode))
-    finally:
-        pool.close()
-        runner.close_pool()
-    return times, {"idle_mib": idle_mib, "answer_bytes": bytes_of_answer}
+        figures = {
+            f"evaluations_a_second_{threads}": throughput(
+                threads, lambda user: resident_again(pool, user, bytecode, constraints)
+            )
+            for threads in CONCURRENCY
+        }
+    figures["containers_a_second"] = throughput(2, lambda user: docker.start().close())
+    return times, figures | {"idle_mib": idle_mib, "answer_bytes": bytes_of_answer}
+
+
+def resident_again(
+    pool: "Pool", user: str, bytecode: dict[str, str], evaluate: Callable[["Sandbox"], None]
+) -> None:
+    """Run the constraints in the user's lease, loading the project if there is none."""
+    with pool.lease(user) as lease:
+        if not lease.tree:
+            lease.sandbox.load(bytecode=bytecode)
+            lease.tree = dict.fromkeys(bytecode, "")
+        evaluate(lease.sandbox)
+
+
+def throughput(threads: int, work: Callable[[str], None]) -> float:
+    """How often a second so many threads do the work, each for a user of its own."""
+    users = [f"user-{number}" for number in range(threads)]
+    with ThreadPoolExecutor(threads) as executor:
+        list(executor.map(work, users))  # what is done once only
+        stop_at = time.monotonic() + THROUGHPUT_SECONDS
+
+        def repeat(user: str) -> int:
+            done = 0
+            while time.monotonic() < stop_at:
+                work(user)
+                done += 1
+            return done
+
+        return round(sum(executor.map(repeat, users)) / THROUGHPUT_SECONDS, 1)
 
 
 def docker_run(image: str) -> float:

@@ -90,7 +90,7 @@ def _base_of_packages(client: docker.DockerClient, say: Callable[[str], None]) -
     with tempfile.TemporaryDirectory(prefix="uac-image-") as folder:
         root = Path(folder) / "root"
         for package in _download(Path(folder)):
-            _run(["dpkg-deb", "--extract", str(package), str(root)])
+            run_program(["dpkg-deb", "--extract", str(package), str(root)])
         # Packages of a merged /usr rely on these, which come from a package of their own.
         for name in ("lib", "lib64", "bin"):
             if (root / "usr" / name).exists() and not (root / name).exists():
@@ -112,7 +112,7 @@ def _download(folder: Path) -> list[Path]:
     for options in attempts:
         try:
             if options:
-                _run(["apt-get", *options, "--quiet", "update"])
+                run_program(["apt-get", *options, "--quiet", "update"])
             (python,) = _dependencies("python3-minimal", r"python3\.\d+-minimal", options)
             version = python.removesuffix("-minimal")
             parts = [python, f"lib{version}-minimal", f"lib{version}-stdlib"]
@@ -120,7 +120,7 @@ def _download(folder: Path) -> list[Path]:
                 name for part in parts for name in _dependencies(part, r"(lib|zlib)\S+", options)
             }
             packages = ["python3-minimal", *parts, *sorted(libraries - {*parts}), "tzdata"]
-            _run(["apt-get", *options, "--quiet", "download", *packages], folder)
+            run_program(["apt-get", *options, "--quiet", "download", *packages], folder)
             return sorted(folder.glob("*.deb"))
         except (ImageNotBuilt, ValueError) as error:
             failure = error
@@ -132,7 +132,7 @@ def _download(folder: Path) -> list[Path]:
 
 def _dependencies(package: str, pattern: str, options: Sequence[str]) -> list[str]:
     """The names of the packages that this one needs, where they match."""
-    listed = _run(["apt-cache", *options, "depends", "--important", package])
+    listed = run_program(["apt-cache", *options, "depends", "--important", package])
     return [
         name
         for name in re.findall(r"^ *\|?(?:Pre)?Depends: (\S+)$", listed, re.MULTILINE)
@@ -148,7 +148,7 @@ def _packed(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return entry
 
 
-def _run(command: list[str], folder: Path | None = None) -> str:
+def run_program(command: list[str], folder: Path | None = None) -> str:
     """Run a program and return what it printed; ImageNotBuilt if it is absent or fails."""
     try:
         finished = subprocess.run(  # noqa: S603

@@ -605,7 +605,7 @@ from workers.sandbox import docker
 from workers.sandbox.interface import Limits
 
 docker.LABEL = {label!r}
-docker.LIFETIME_CPU_SECONDS = 4
+docker.LIFETIME_CPU_SECONDS = 2
 now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 limits = Limits(wall_seconds=600, total_seconds=600, cpu_seconds=600)
 
