@@ -136,6 +136,9 @@ class Supervisor:
                 )
                 report.results += [{**over, "item": work["item"]} for work in pending]
                 break
+            # What has ended counts against the limit of processes until somebody asks for it.
+            while len(self._ending) > 1:
+                os.waitpid(self._ending.pop(0), 0)
             batch = pending if together else pending[:1]
             child = self._begin(batch, limits)
             results, stdout = _Pipe(child.results), _Pipe(child.stdout)

@@ -65,6 +65,16 @@ def test_the_smallest_shape_still_works() -> None:
         assert sandbox.evaluate("len(trips)", now=NOW, time_zone="UTC", limits=limits).value == 3
 
 
+def test_few_processes_are_enough_for_any_number_of_test_files() -> None:
+    fewest = Shape(pids=int(BY_NAME["pids"].least))
+    tests = {f"tests/test_{n}.py": "def test_it(): pass\n" for n in range(60)}
+    with docker.open_sandbox(shape=fewest) as sandbox:
+        sandbox.load({**PROJECT, **tests})
+        for _ in range(2):
+            ran = sandbox.run_tests(sorted(tests), limits=Limits(total_seconds=60))
+            assert [result.error for result in ran.results] == [None] * 60
+
+
 def test_the_deepest_result_that_may_be_allowed_fits_the_protocol(writable: Sandbox) -> None:
     """A dictionary whose keys are no text takes the most levels for one of the user's."""
     depth = int(BY_NAME["result_depth"].greatest)
