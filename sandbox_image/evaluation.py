@@ -82,11 +82,14 @@ class Evaluation:
 
         Returns whether constraints may share a process: what they leave behind is noticed.
         """
-        if self._traces is None:
-            self._index()
-            self._namespace()
-            modules = [self.project.module(file.path) for file in self.project.in_domains()]
-            self._traces = Traces(modules)
+        try:
+            if self._traces is None:
+                self._index()
+                self._namespace()
+                modules = [self.project.module(file.path) for file in self.project.in_domains()]
+                self._traces = Traces(modules)
+        except Exception:  # what is wrong with the state, those find out and tell that use it
+            return False
         return self._traces.complete
 
     def make_ready(self) -> None:
