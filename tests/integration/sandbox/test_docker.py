@@ -88,7 +88,7 @@ def assert_usable(sandbox: Sandbox) -> None:
     ("code", "limits", "outcome", "message"),
     [
         ("while True: pass", {"wall_seconds": 0.3}, "timeout", "longer than 0.3 s"),
-        ("while True: pass", {"cpu_seconds": 1}, "timeout", "more than 1 s of CPU"),
+        ("while True: pass", {"cpu_seconds": 1, "wall_seconds": 30}, "timeout", "1 s of CPU"),
         ("import time\ntime.sleep(99)", {"wall_seconds": 0.2}, "timeout", "longer"),
         # In C, deaf to all but the end.
         ("sum(range(10 ** 12))", {"wall_seconds": 0.2}, "timeout", "longer"),

@@ -153,7 +153,7 @@ OUTCOMES = [
     ("import os\nos.closerange(0, 100)\nwhile True: pass", {"wall_seconds": 0.2}, "timeout",
      "longer"),
     ("while True: pass", {"cpu_seconds": 1}, "timeout", "more than 1 s of CPU"),
-    ("'x' * 10 ** 9", {}, "out_of_memory", "268435456 bytes of memory"),
+    ("'x' * 10 ** 9", {}, "out_of_memory", "256 MiB of memory"),
     ("x = []\nwhile True: x.append('x' * 1000)", {}, "out_of_memory", "memory"),
     ("raise MemoryError", {}, "out_of_memory", "memory"),
     ("while True: print('x' * 1000)", {}, "output_limit", "more than 1 MiB"),
