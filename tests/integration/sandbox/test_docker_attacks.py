@@ -1,0 +1,624 @@
+"""Attacks from within a container, judged from outside: what they were after did not happen.
+
+What a process is refused is in test_docker_confinement.py; here somebody watches who is not in it.
+"""
+
+import fcntl
+import socket
+import struct
+import termios
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker.models.containers import Container
+
+from sandbox_image.uac import protocol
+from tests.integration.sandbox.conftest import NOW
+from tests.integration.sandbox.containers import Containers
+from tests.integration.sandbox.processes import Process, eventually, gone
+from workers.sandbox import docker
+from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.docker import ContainerChannel
+from workers.sandbox.interface import MEBIBYTE, Limits, Sandbox, SandboxError
+from workers.sandbox.pool import Pool, PoolLimits
+
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]
+
+
+@pytest.fixture
+def mine() -> Iterator[Containers]:
+    """The containers that this test leads to."""
+    with Containers() as containers:
+        yield containers
+
+
+@pytest.fixture
+def sandbox(mine: Containers) -> Iterator[Sandbox]:
+    """A container of its own, which is gone afterwards, whatever was done in it."""
+    with docker.open_sandbox() as one:
+        yield one
+    assert mine.all() == []
+
+
+def ask(sandbox: Sandbox, code: str, **limits: Any) -> Any:
+    return sandbox.evaluate(code, now=NOW, time_zone="UTC", limits=Limits(**limits)).value
+
+
+def load(sandbox: Sandbox, code: str, **limits: Any) -> None:
+    """Run code in the runner itself, where it has more to take over than a query has."""
+    sandbox.load({"domains/a/state.py": code}, limits=Limits(**limits))
+
+
+def assert_another_works() -> None:
+    with docker.open_sandbox() as other:
+        assert ask(other, "1 + 1") == 2
+
+
+def channel_of(sandbox: Sandbox) -> ContainerChannel:
+    assert isinstance(sandbox, ChannelSandbox)
+    assert isinstance(sandbox._channel, ContainerChannel)
+    return sandbox._channel
+
+
+def runner_of(container: Container) -> Process:
+    container.reload()
+    return Process.of(container.attrs["State"]["Pid"])
+
+
+class Watch:
+    """What the processes of a container come to at the most, looked at again and again."""
+
+    def __init__(self, container: Container) -> None:
+        self.runner = runner_of(container)
+        self._memory = memory_of(self.runner)
+        self.seen: set[Process] = set()
+        self.most_processes = 0
+        self.most_memory = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> "Watch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.01):
+            # An orphan moves up to the runner meanwhile, and is found twice.
+            family = {self.runner, *self.runner.descendants()}
+            self.seen.update(family)
+            self.most_processes = max(self.most_processes, len(family))
+            with suppress(OSError):  # it may be gone
+                self.most_memory = max(self.most_memory, int(self._memory.read_text()))
+
+
+def memory_of(process: Process) -> Path:
+    """What the kernel says of the memory that a process and all in its container take."""
+    for line in Path(f"/proc/{process.pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "memory":
+            return Path(f"/sys/fs/cgroup/memory{path}/memory.usage_in_bytes")
+        if controllers == "" and Path(f"/sys/fs/cgroup{path}/memory.current").exists():
+            return Path(f"/sys/fs/cgroup{path}/memory.current")
+    raise AssertionError("the container has no control group for its memory")
+
+
+# --- network
+
+
+@pytest.fixture
+def listeners() -> Iterator[tuple[int, int, str]]:
+    """On the host: a TCP port and a UDP port on every address, and an abstract name.
+
+    Nobody may turn up at them but who the test itself sends, to see that they listen.
+    """
+    name = f"uac-test-{uuid.uuid4().hex}"
+    with ExitStack() as stack:
+        tcp = stack.enter_context(socket.create_server(("", 0)))
+        udp = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        udp.bind(("", 0))
+        abstract = stack.enter_context(socket.socket(socket.AF_UNIX))
+        abstract.bind(f"\0{name}")
+        abstract.listen()
+        for one in (tcp, udp, abstract):
+            one.settimeout(0)
+        ports = tcp.getsockname()[1], udp.getsockname()[1]
+        yield *ports, name
+        for accept in (tcp.accept, abstract.accept, lambda: udp.recv(1)):
+            with pytest.raises(BlockingIOError):
+                accept()
+        with socket.create_connection(("127.0.0.1", ports[0])):
+            assert eventually(lambda: bool(tcp.accept()))
+        with socket.socket(socket.AF_UNIX) as friend:
+            friend.connect(f"\0{name}")
+            abstract.accept()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as friend:
+            friend.sendto(b"x", ("127.0.0.1", ports[1]))
+            assert eventually(lambda: bool(udp.recv(1)))
+
+
+CALL_OUT = """
+import socket
+reached = []
+def attempt(what, call, *arguments):
+    try:
+        reached.append([what, str(call(*arguments))])
+    except OSError:
+        pass
+def send(address, data):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        return one.sendto(data, address)
+def abstract(name):
+    with socket.socket(socket.AF_UNIX) as one:
+        return one.connect(name)
+for address in addresses:
+    attempt(address, socket.create_connection, (address, tcp), 0.2)
+    attempt("TCP 80 " + address, socket.create_connection, (address, 80), 0.2)
+    if not address.startswith("127."):  # of the container's own loopback, if it may have sockets
+        attempt("UDP " + address, send, (address, udp), b"x")
+        attempt("DNS " + address, send, (address, 53), b"x")
+attempt("abstract", abstract, "\\0" + name)
+for host in ("example.com", "host.docker.internal", "metadata.google.internal"):
+    attempt(host, socket.getaddrinfo, host, 80)
+reached
+"""
+
+
+@pytest.mark.parametrize("filtered", [True, False], ids=["filter", "namespace alone"])
+def test_nobody_is_called(
+    filtered: bool,
+    listeners: tuple[int, int, str],
+    mine: Containers,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither the host nor its neighbours: by the filter, and without it by the empty namespace."""
+    tcp, udp, name = listeners
+    gateways = [
+        config["Gateway"]
+        for network in mine.client.networks.list()
+        for config in network.attrs["IPAM"]["Config"] or []
+        if "Gateway" in config
+    ]
+    assert gateways
+    addresses = ["127.0.0.1", *gateways, "169.254.169.254", "10.0.0.1", "8.8.8.8"]
+    given = f"tcp, udp, name, addresses = {tcp}, {udp}, {name!r}, {addresses!r}\n"
+    if not filtered:
+        without_a_filter(monkeypatch)
+    with docker.open_sandbox() as sandbox:
+        assert sandbox.hello["seccomp"] == (2 if filtered else 0)  # type: ignore[attr-defined]
+        assert ask(sandbox, given + CALL_OUT, wall_seconds=20) == []
+
+
+def without_a_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = docker.container_config
+
+    def changed(*arguments: Any) -> dict[str, Any]:
+        config = original(*arguments)
+        config["HostConfig"]["SecurityOpt"] = ["no-new-privileges:true", "seccomp=unconfined"]
+        return config
+
+    monkeypatch.setattr(docker, "container_config", changed)
+    monkeypatch.setattr(docker, "CONFINED", {"no_new_privileges": 1, "capabilities": 0})
+
+
+# --- processes
+
+BOMB = """
+import os
+while True:
+    try: os.fork()
+    except OSError: pass
+"""
+# What is loaded may allow itself to fork: it runs in the runner itself.
+UNBOUND = """
+import os, resource, signal, time
+allowed = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+resource.setrlimit(resource.RLIMIT_NPROC, (allowed, allowed))
+"""
+DAEMONS = """
+for _ in range(10):
+    if os.fork() == 0:
+        for number in range(1, 65):
+            try: signal.signal(number, signal.SIG_IGN)
+            except (OSError, ValueError): pass
+        os.closerange(0, 128)
+        if os.fork() == 0:
+            while True: time.sleep(60)
+        os._exit(0)
+while sum(map(str.isdigit, os.listdir("/proc"))) < 1 + 10 + 10:
+    time.sleep(0.01)
+"""
+
+
+def test_a_fork_bomb_in_a_query_never_has_a_second_process(
+    sandbox: Sandbox, mine: Containers
+) -> None:
+    with Watch(*mine.all()) as watch, pytest.raises(SandboxError) as raised:
+        ask(sandbox, BOMB, wall_seconds=0.5)
+    assert (raised.value.outcome, raised.value.infrastructure) == ("timeout", False)
+    assert watch.most_processes == 2  # the runner, and the query
+    assert ask(sandbox, "1 + 1") == 2
+    assert watch.runner.descendants() == []
+
+
+def test_a_fork_bomb_in_what_is_loaded_is_contained_and_gone(
+    sandbox: Sandbox, mine: Containers
+) -> None:
+    with Watch(*mine.all()) as watch, pytest.raises(SandboxError) as raised:
+        load(sandbox, UNBOUND + BOMB, wall_seconds=1)
+    assert (raised.value.outcome, raised.value.infrastructure) == ("timeout", True)
+    assert 2 < watch.most_processes <= 32  # it did explode, within the container
+    assert eventually(lambda: gone(watch.seen))
+    assert_another_works()
+
+
+def test_daemons_do_not_see_the_next_request(sandbox: Sandbox, mine: Containers) -> None:
+    load(sandbox, UNBOUND + DAEMONS)  # which does not end before all of them are there
+    assert runner_of(*mine.all()).descendants() == []
+    assert ask(sandbox, "import os\n{n for n in os.listdir('/proc') if n.isdigit()} == {'1', "
+               "str(os.getpid())}")  # fmt: skip
+
+
+def test_others_under_the_same_user_id_have_processes_left(
+    mine: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel counts some things by user id, over all containers."""
+    monkeypatch.setattr(docker, "USER_IDS", [docker.USER_IDS[0]])
+    with docker.open_sandbox() as greedy, docker.open_sandbox() as other:
+        runner = runner_of(mine.client.containers.get(channel_of(greedy).container))
+
+        def grab() -> None:
+            with pytest.raises(SandboxError):
+                load(greedy, UNBOUND + BOMB, wall_seconds=2)
+
+        thread = threading.Thread(target=grab)
+        thread.start()
+        assert eventually(lambda: len(runner.descendants()) >= 30)
+        for number in range(5):
+            assert ask(other, f"{number}") == number
+        assert len(runner.descendants()) >= 30
+        thread.join()
+
+
+# --- memory
+
+
+GROW = """
+import time
+x = []
+try:
+    while True: x.append(b"x" * 2 ** 20)
+except MemoryError:
+    time.sleep(0.2)
+    raise
+"""
+
+
+def test_a_memory_bomb_takes_no_more_than_its_limit(sandbox: Sandbox, mine: Containers) -> None:
+    allowed = 64 * MEBIBYTE
+    with Watch(*mine.all()) as watch, pytest.raises(SandboxError) as raised:
+        ask(sandbox, GROW, memory_bytes=allowed)
+    assert (raised.value.outcome, raised.value.infrastructure) == ("out_of_memory", False)
+    assert 32 * MEBIBYTE < watch.most_memory < allowed + 32 * MEBIBYTE  # with the runner's
+    assert ask(sandbox, "1 + 1") == 2
+
+
+def test_a_memory_bomb_in_many_processes_takes_no_more_than_the_container(
+    mine: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = docker.container_config
+
+    def small(*arguments: Any) -> dict[str, Any]:
+        config = original(*arguments)
+        config["HostConfig"] |= {"Memory": 128 * MEBIBYTE, "MemorySwap": 128 * MEBIBYTE}
+        return config
+
+    monkeypatch.setattr(docker, "container_config", small)
+    bombs = (
+        "for _ in range(8):\n    if os.fork() == 0:\n        x = []\n"
+        "        while True: x.append(b'x' * 2 ** 20)\ntime.sleep(99)"
+    )
+    with docker.open_sandbox() as sandbox:
+        with Watch(*mine.all()) as watch, pytest.raises(SandboxError) as raised:
+            load(sandbox, UNBOUND + bombs, wall_seconds=1)
+        assert raised.value.infrastructure
+        assert not sandbox.alive
+    assert 64 * MEBIBYTE < watch.most_memory <= 128 * MEBIBYTE
+    assert eventually(lambda: gone(watch.seen))
+    assert mine.all() == []
+    monkeypatch.undo()
+    assert_another_works()
+
+
+# --- floods
+
+
+@pytest.fixture
+def received(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of what arrives from containers."""
+    sizes: list[int] = []
+    feed = docker._Frames.feed
+
+    def counted(self: docker._Frames, data: bytes) -> None:
+        sizes.append(len(data))
+        feed(self, data)
+
+    monkeypatch.setattr(docker._Frames, "feed", counted)
+    return sizes
+
+
+GIGABYTE_TO = "import os\nfor _ in range(1024): os.write({}, b'x' * 2 ** 20)"
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        (GIGABYTE_TO.format(1), "output_limit"),
+        (GIGABYTE_TO.format(2), "output_limit"),
+        (GIGABYTE_TO.format(3), "result_limit"),
+        ("while True: print('x' * 2 ** 20)", "output_limit"),
+        ("['x' * 2 ** 10] * 2 ** 20", "result_limit"),
+        ("'x' * 2 ** 30", "out_of_memory"),
+        ("raise ValueError('x' * 2 ** 25)", "user_error"),
+    ],
+)
+def test_of_a_gigabyte_next_to_nothing_arrives(
+    sandbox: Sandbox, received: list[int], code: str, outcome: str
+) -> None:
+    with pytest.raises(SandboxError) as raised:
+        ask(sandbox, code)
+    assert (raised.value.outcome, raised.value.infrastructure) == (outcome, False)
+    assert sum(received) < 64 * 1024
+    assert ask(sandbox, "1 + 1") == 2
+
+
+@pytest.mark.parametrize("descriptor", ["1", "2", "n"])
+def test_a_gigabyte_in_place_of_an_answer_is_not_read(
+    sandbox: Sandbox, received: list[int], descriptor: str
+) -> None:
+    """The runner's own descriptors, which what is loaded can find, and its standard ones."""
+    write = GIGABYTE_TO.format(descriptor).replace("\n", "\n        ")
+    code = f"for n in range(10, 32):\n    try:\n        {write}\n    except OSError: pass\n"
+    if descriptor == "n":
+        with pytest.raises(SandboxError) as raised:
+            load(sandbox, code)
+        assert (raised.value.outcome, raised.value.infrastructure) == ("protocol_error", True)
+        assert not sandbox.alive
+    else:
+        load(sandbox, code)
+        assert ask(sandbox, "1 + 1") == 2
+    assert sum(received) < 4 * MEBIBYTE  # what is read at a time, and what was under way
+
+
+# --- the protocol, and a runner that is not to be trusted
+
+HELLO = """
+import json, os, struct, sys, time
+def send(message):
+    data = json.dumps(message).encode()
+    os.write(1, struct.pack(">I", len(data)) + data)
+send({{"hello": {version}, "hash_seed": "0", "seccomp": 2, "no_new_privileges": 1,
+      "capabilities": 0}})
+"""
+ANSWER = """
+answer = {"outcome": "ok", "message": "", "error": None, "stdout": "", "seconds": 0,
+          "cpu_seconds": 0, "memory_bytes": 0, "result": {"value": "another's", "type": "str"}}
+def read():
+    (size,) = struct.unpack(">I", sys.stdin.buffer.read(4))
+    return json.loads(sys.stdin.buffer.read(size))
+"""
+
+
+@contextmanager
+def impostor(monkeypatch: pytest.MonkeyPatch, code: str) -> Iterator[Sandbox]:
+    """A container with something else than the runner, which says hello as the runner does."""
+    original = docker.container_config
+    program = HELLO.format(version=protocol.VERSION) + ANSWER + code
+
+    def changed(*arguments: Any) -> dict[str, Any]:
+        return {**original(*arguments), "Entrypoint": ["python3", "-S", "-c", program]}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(docker, "container_config", changed)
+        sandbox = docker.start()
+    try:
+        yield sandbox
+    finally:
+        sandbox.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "asked"),
+    [
+        ("send({**answer, 'id': 2}); time.sleep(99)", 1),  # before it was asked anything
+        ("send({**answer, 'id': read()['id'] + 1}); time.sleep(99)", 1),
+        ("for _ in range(2): read(); send({**answer, 'id': 1})\ntime.sleep(99)", 2),
+        ("for _ in range(2): n = read()['id']; send({**answer, 'id': n}); send({**answer, 'id': n})"
+         "\ntime.sleep(99)", 2),
+    ],
+    ids=["too early", "of the next", "of the last", "twice"],
+)  # fmt: skip
+def test_an_answer_to_another_request_is_believed_by_nobody(
+    code: str, asked: int, mine: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with impostor(monkeypatch, code) as sandbox:
+        for _ in range(asked - 1):
+            assert ask(sandbox, "1") == "another's"  # an answer in order
+        with pytest.raises(SandboxError, match="not the id of the request") as raised:
+            ask(sandbox, "1")
+        assert (raised.value.outcome, raised.value.infrastructure) == ("protocol_error", True)
+        assert not sandbox.alive
+        assert mine.all() == []
+
+
+def test_what_is_loaded_may_close_the_protocol_and_only_ends_itself(
+    sandbox: Sandbox, mine: Containers
+) -> None:
+    with pytest.raises(SandboxError) as raised:
+        load(sandbox, "import os\nos.closerange(0, 128)")
+    assert (raised.value.outcome, raised.value.infrastructure) == ("killed", True)
+    assert mine.all() == []
+    assert_another_works()
+
+
+LARGE = {f"domains/a/part_{n}.py": "#" * MEBIBYTE for n in range(24)}
+
+
+def test_a_runner_that_does_not_read_keeps_nobody(
+    mine: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All buffers on the way to it are full, and more is to be sent."""
+    with impostor(monkeypatch, "time.sleep(99)") as sandbox:
+        with pytest.raises(SandboxError) as raised:
+            sandbox.load(LARGE, limits=Limits(wall_seconds=1))
+        assert (raised.value.outcome, raised.value.infrastructure) == ("timeout", True)
+        assert mine.all() == []
+    assert_another_works()
+
+
+def test_a_runner_that_nobody_reads_can_be_ended(
+    mine: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All buffers on the way from it are full: an engine may hang at that when it is to kill."""
+    with impostor(monkeypatch, "while True: os.write(1, b'x' * 65536)") as sandbox:
+        (container,) = mine.all()
+        runner = runner_of(container)
+        channel = channel_of(sandbox)
+        assert channel._socket is not None
+        waiting = [-1, 0]
+        while waiting[-1] != waiting[-2] or not waiting[-1]:
+            time.sleep(0.1)
+            answer = fcntl.ioctl(channel._socket, termios.FIONREAD, bytes(4))
+            waiting.append(*struct.unpack("i", answer))
+        assert runner.runs
+        sandbox.close()
+        assert mine.all() == []
+        assert eventually(lambda: gone([runner]))
+
+
+# --- another user
+
+LEAVE = """
+import builtins, ctypes, os, sys
+marker = {marker!r}
+left = []
+def attempt(what, call):
+    try:
+        call()
+        left.append(what)
+    except (OSError, ValueError):
+        pass
+for folder in ("/", "/tmp", "/dev/shm", "/dev/mqueue", "/var/tmp", "/run", "/opt/uac", "."):
+    attempt(folder, lambda: open(os.path.join(folder, marker), "w").write(marker))
+libc = ctypes.CDLL(None, use_errno=True)
+def refused(result):
+    if result == -1:
+        raise OSError(ctypes.get_errno())
+attempt("shared memory", lambda: refused(libc.shmget(0x5ac, 4096, 0o1666)))
+attempt("semaphores", lambda: refused(libc.semget(0x5ac, 1, 0o1666)))
+attempt("messages", lambda: refused(libc.msgget(0x5ac, 0o1666)))
+attempt("queue", lambda: refused(libc.syscall(240, b"/" + marker.encode(), 0o102, 0o666, None)))
+attempt("key", lambda: refused(libc.syscall(248, b"user", marker.encode(), b"x", 1, -4)))
+attempt("host name", lambda: refused(libc.sethostname(marker.encode(), len(marker))))
+os.environ["LEFT"] = builtins.left = sys.left = marker
+sys.modules[marker] = sys
+kept = [marker.encode() * 100]
+"""
+
+# Every page of this process and so of the runner that it was forked from; every file; the rest of
+# what the kernel shows. The expression that is looked for does not contain what it finds.
+LOOK = """
+import builtins, ctypes, os, re, sys
+ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # to read one's own memory
+pattern = re.compile({pattern!r})
+found, pages = [], 0
+with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
+    for line in maps:
+        start, end = (int(part, 16) for part in line.split()[0].split("-"))
+        if " r" in line and "[v" not in line:
+            memory.seek(start)
+            while start < end:
+                data = memory.read(min(2 ** 20, end - start))
+                start += len(data)
+                pages += len(data) // 4096
+                if not data: break
+                if pattern.search(data): found.append("memory " + line.split()[-1])
+for folder, folders, files in os.walk("/"):
+    if folder == "/proc":
+        folders[:] = ["self", "1"] if os.path.exists("/proc/1") else []
+    for name in folders + files:
+        path = os.path.join(folder, name)
+        if pattern.search(path.encode()): found.append(path)
+        if name in files and folder.count("/") < 4 and os.path.isfile(path):
+            try:
+                with open(path, "rb") as file:
+                    if pattern.search(file.read(2 ** 20)): found.append(path)
+            except OSError: pass
+seen = {{
+    "found": found,
+    "pages": pages,
+    "processes": sorted({{*filter(str.isdigit, os.listdir("/proc"))}} - {{str(os.getpid())}}),
+    "shared": [ctypes.CDLL(None).shmget(0x5ac, 0, 0), ctypes.CDLL(None).semget(0x5ac, 0, 0),
+               ctypes.CDLL(None).msgget(0x5ac, 0)],
+    "environment": sorted(os.environ),
+    "left": [hasattr(builtins, "left"), hasattr(sys, "left"), "LEFT" in os.environ],
+    "sockets": len(open("/proc/self/net/unix").readlines()) - 1,
+    "user": os.getuid(),
+}}
+seen
+"""
+
+
+def test_a_user_finds_no_trace_of_another(mine: Containers) -> None:
+    """Neither while the other's sandbox is there, nor after it is gone; with one pool for both."""
+    marker = f"trace{uuid.uuid4().hex}"
+    look = LOOK.format(pattern=f"[{marker[0]}]{marker[1:]}".encode())
+    limits = {"wall_seconds": 20, "cpu_seconds": 20}
+    pool = Pool(docker, PoolLimits(least=1, most=2, lease_seconds=60, leases=4))
+    used: dict[str, set[str]] = {}
+
+    def use(user: str, code: str) -> dict[str, Any]:
+        with pool.lease(user) as lease:
+            used.setdefault(channel_of(lease.sandbox).container, set()).add(user)
+            if not lease.tree:
+                load(lease.sandbox, code)
+                lease.tree = {"domains/a/state.py": "hash"}
+            seen = ask(lease.sandbox, look, **limits)
+            assert isinstance(seen, dict)
+            return seen
+
+    try:
+        ada = use("ada", LEAVE.format(marker=marker))
+        # What was loaded is there, for its own user; all else could not be left.
+        assert any("memory" in where for where in ada["found"])
+        assert ada["left"] == [True] * 3
+        with pool.lease("ada") as lease:
+            assert ask(lease.sandbox, "from domains.a.state import left\nleft") == []
+        meanwhile = use("bob", "x = 1")
+        (adas,) = (one for one in mine.all() if used.get(str(one.id)) == {"ada"})
+        assert not adas.diff()  # nothing was written to what the engine keeps of it
+        with pool.lease("ada") as lease:
+            lease.tree = {}
+        assert eventually(lambda: adas.id not in {one.id for one in mine.all()})
+        afterwards = use("cleo", "x = 1")
+        with pool.virgin() as sandbox:
+            untouched = ask(sandbox, look, **limits)
+    finally:
+        pool.close()
+    for seen in (meanwhile, afterwards, untouched):
+        assert seen["found"] == []
+        assert seen["pages"] > 1000  # it did look
+        assert seen["left"] == [False] * 3
+        assert seen["environment"] == untouched["environment"]
+        assert (seen["processes"], seen["shared"], seen["sockets"]) == (["1"], [-1, -1, -1], 0)
+    assert all(len(users) == 1 for users in used.values())
+    assert mine.all() == []
