@@ -603,48 +603,63 @@ from django.conf import settings
 settings.configure(UAC_SANDBOX_IMAGE="")
 from workers.sandbox import docker
 from workers.sandbox.interface import Limits
+from workers.sandbox.pool import Pool, PoolLimits
 
 docker.LABEL = {label!r}
 docker.LIFETIME_CPU_SECONDS = 2
 now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 limits = Limits(wall_seconds=600, total_seconds=600, cpu_seconds=600)
+pool = Pool(docker, PoolLimits(least=1, most=2, lease_seconds=600, leases=4))
 
-def work(act):
-    with docker.open_sandbox() as sandbox:
-        sandbox.load({{}})
-        os.write(1, b"ready\\n")  # at once: print() of several threads runs together
-        act(sandbox)
+def say_ready():
+    os.write(1, b"ready\\n")  # at once: print() of several threads runs together
 
-def load(sandbox):
-    sandbox.load({{"domains/a/state.py": "while True: pass"}}, limits=limits)
+def load():
+    with pool.virgin() as sandbox:
+        say_ready()
+        sandbox.load({{"domains/a/state.py": "while True: pass"}}, limits=limits)
 
-def evaluate(sandbox):
-    sandbox.evaluate("import time\\ntime.sleep(600)", now=now, time_zone="UTC", limits=limits)
+def evaluate():
+    with pool.lease("ada") as lease:
+        lease.sandbox.load({{}})
+        say_ready()
+        code = "import time\\ntime.sleep(600)"
+        lease.sandbox.evaluate(code, now=now, time_zone="UTC", limits=limits)
 
-def wait(sandbox):
-    threading.Event().wait()
+def wait():
+    with pool.lease("bob") as lease:
+        lease.sandbox.load({{"domains/a/state.py": "x = 1"}})
+        lease.tree = {{"domains/a/state.py": "hash"}}
+    say_ready()
 
-for act in (load, evaluate, wait):
-    threading.Thread(target=work, args=(act,)).start()
+def claim():
+    while True:
+        with pool.virgin() as sandbox:
+            sandbox.evaluate("1", now=now, time_zone="UTC")
+        say_ready()
+
+for act in (load, evaluate, wait, claim):
+    threading.Thread(target=act).start()
 """
 
 
 def test_a_killed_worker_leaves_nothing_that_runs(mine: Containers) -> None:
-    """While one sandbox loads without end, one evaluates without end, and one is idle."""
+    """While it loads, evaluates and keeps a lease, and claims, starts and removes others."""
     code = WORKER.format(root=str(ROOT), label=mine.label)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as worker:
         try:
             assert worker.stdout is not None
-            assert [worker.stdout.readline() for _ in range(3)] == [b"ready\n"] * 3
-            assert len(mine.running()) == 3
+            assert [worker.stdout.readline() for _ in range(6)] == [b"ready\n"] * 6
+            assert len(mine.running()) >= 3
         finally:
             worker.send_signal(signal.SIGKILL)
 
     assert eventually(lambda: not mine.running())
 
-    assert len(mine.all()) == 3  # nobody was there to remove them
-    assert docker.reap() == 3  # young as they are: their worker is known to be dead
-    assert mine.all() == []
+    assert len(mine.all()) >= 3  # nobody was there to remove them
+    # Young as they are, their worker is known to be dead. One more may have been under way.
+    assert docker.reap() >= 3
+    assert eventually(lambda: docker.reap() == 0 and mine.all() == [])
 
 
 def test_what_is_at_work_is_reaped_only_when_it_is_too_old(
