@@ -1,0 +1,269 @@
+"""Mixed work on one pool of containers for as long as you like, and what is left of it afterwards.
+
+    UAC_SOAK_SECONDS=1800 make bench NAME=soak
+
+Users with a lease and users without ask queries, run constraints and load new versions; some of
+their code runs for ever, takes all memory, floods its output or ends its sandbox. At the end there
+must be no container, descriptor or thread that was not there at the beginning.
+"""
+
+import gc
+import os
+import random
+import socket
+import statistics
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import django
+import docker as engine
+
+from benchmarks.harness import json_path, p95, report, until
+from benchmarks.sandbox import NOW, PROJECT, ZONE
+from uac_site.embedded.services import running_services
+
+if TYPE_CHECKING:
+    from workers.sandbox.interface import Sandbox
+    from workers.sandbox.pool import Pool
+
+SECONDS = float(os.environ.get("UAC_SOAK_SECONDS", "60"))
+THREADS = 4
+LEASED = [f"leased {number}" for number in range(6)]
+STRICT = [f"strict {number}" for number in range(2)]
+RECORDS = PROJECT["domains/travel/state.py"].count("Trip(key=")
+
+# What is done how often, of a hundred times.
+SHARES = {
+    "query": 40,
+    "constraints": 25,
+    "new version": 15,
+    "source load": 8,
+    "timeout": 4,
+    "memory bomb": 3,
+    "flood": 3,
+    "killed runner": 2,
+}
+# Code, and the outcome that it must have.
+HOSTILE = {
+    "timeout": ("while True: pass", "timeout"),
+    "memory bomb": ("x = []\nwhile True: x.append('x' * 2 ** 20)", "out_of_memory"),
+    "flood": ("while True: print('x' * 2 ** 16)", "output_limit"),
+}
+
+
+@dataclass(frozen=True)
+class Held:
+    """What there is of everything that could be left behind."""
+
+    containers: int
+    descriptors: int
+    threads: int
+    mib: float
+    engine_descriptors: int
+    engine_mib: float
+
+
+class Work:
+    """What the users did, and what did not come of it as it should."""
+
+    def __init__(self, pool: "Pool") -> None:
+        self.pool = pool
+        self.seconds: dict[str, list[float]] = defaultdict(list)
+        self.problems: list[str] = []
+        self._versions: Counter[str] = Counter()
+        self._locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
+
+    @property
+    def requests(self) -> int:
+        """How many there were."""
+        return sum(map(len, self.seconds.values()))
+
+    def run(self, number: int, until: float) -> None:
+        """Do one thing after the other, until a moment of the monotonic clock."""
+        chance = random.Random(number)
+        while time.monotonic() < until:
+            (what,) = chance.choices(list(SHARES), list(SHARES.values()))
+            user = chance.choice(LEASED + STRICT)
+            started = time.perf_counter()
+            try:
+                with self._locks[user]:  # as the workers do: one at a time for each user
+                    self._do(what, user)
+            except Exception as error:
+                self.problems.append(f"{what} of {user}: {error!r}")
+            self.seconds[what].append(time.perf_counter() - started)
+
+    def _do(self, what: str, user: str) -> None:
+        if user in STRICT:
+            with self.pool.virgin() as sandbox:
+                sandbox.load(self._project(user))
+                self._ask(what, user, sandbox)
+            return
+        with self.pool.lease(user, fresh=what == "source load") as lease:
+            if not lease.tree:
+                lease.sandbox.load(self._project(user))
+                lease.tree = {"domains/travel/state.py": "hash"}
+            self._ask(what, user, lease.sandbox)
+
+    def _project(self, user: str) -> dict[str, str]:
+        return {**PROJECT, **self._version(user)}
+
+    def _version(self, user: str) -> dict[str, str]:
+        version = f"owner, version = {user!r}, {self._versions[user]}\n"
+        return {"domains/travel/owner.py": version}
+
+    def _ask(self, what: str, user: str, sandbox: "Sandbox") -> None:
+        import datetime
+
+        from workers.sandbox.interface import Limits, SandboxError
+
+        now = datetime.datetime.fromisoformat(NOW)
+        if what == "constraints":
+            results = sandbox.run_constraints(now=now, time_zone=ZONE).results
+            assert len(results) == 3
+            assert all(result.error is None and result.alerts for result in results)
+            return
+        if what in HOSTILE or what == "killed runner":
+            code, outcome = HOSTILE.get(what, ("", "killed"))
+            limits = Limits(wall_seconds=0.2, memory_bytes=64 * 1024 * 1024)
+            try:
+                if code:
+                    sandbox.evaluate(code, now=now, time_zone=ZONE, limits=limits)
+                else:
+                    sandbox.load({"domains/travel/end.py": "import os\nos._exit(1)"})
+            except SandboxError as error:
+                # On a busy machine, the time may be over before the memory or the output is.
+                if error.outcome not in (outcome, "timeout"):
+                    raise
+                return
+            raise AssertionError(f"no {outcome}")
+        if what == "new version":
+            self._versions[user] += 1
+            sandbox.load(self._version(user))
+        code = "from domains.travel.owner import owner, version\n[owner, version, len(trips)]"
+        found = sandbox.evaluate(code, now=now, time_zone=ZONE).value
+        assert found == [user, self._versions[user], RECORDS], found
+
+
+def soak(seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
+    """Work for so long; return rows by kind of work, figures, and what went wrong."""
+    from workers.sandbox import docker
+    from workers.sandbox.build import ensure_image
+    from workers.sandbox.pool import Pool, PoolLimits
+
+    ensure_image()
+    limits = PoolLimits(least=2, most=4, lease_seconds=2, leases=4, recycle_seconds=20)
+    with _counter() as count:
+        at_first = count()
+        with closing(Pool(docker, limits)) as pool:
+            work = Work(pool)
+            _run(work, seconds / 3)
+            warm, done = count(), work.requests
+            _run(work, seconds * 2 / 3)
+            late, requests = count(), work.requests - done
+            counts = pool.counts
+        until(lambda: count().containers == 0)
+        at_last = count()
+    rows = [
+        {
+            "work": what,
+            "n": len(times),
+            "p50 ms": round(1000 * statistics.median(times), 1),
+            "p95 ms": round(1000 * p95(times), 1) if len(times) > 1 else "",
+        }
+        for what, times in sorted(work.seconds.items())
+    ]
+    figures = {
+        "requests": work.requests,
+        "problems": len(work.problems),
+        "containers": counts.started,
+        "leaked_containers": at_last.containers - at_first.containers,
+        "leaked_descriptors": at_last.descriptors - at_first.descriptors,
+        "leaked_threads": at_last.threads - at_first.threads,
+        "rss_mib_per_1000": round(1000 * (late.mib - warm.mib) / max(requests, 1), 2),
+        "engine_leaked_descriptors": at_last.engine_descriptors - at_first.engine_descriptors,
+        "engine_rss_mib_per_1000": round(
+            1000 * (late.engine_mib - warm.engine_mib) / max(requests, 1), 2
+        ),
+    }
+    return rows, figures, work.problems
+
+
+def _run(work: Work, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    with ThreadPoolExecutor(THREADS) as executor:
+        list(executor.map(lambda number: work.run(number, end), range(THREADS)))
+
+
+@contextmanager
+def _counter() -> Iterator[Callable[[], Held]]:
+    """Count what is held, by this process and by the engine."""
+    from workers.sandbox.docker import LABEL, owner
+
+    with closing(engine.from_env()) as client:
+        label = f"{LABEL}={owner(os.getpid())}"
+        pid = _engine_pid()
+
+        def count() -> Held:
+            containers = client.api.containers(all=True, filters={"label": label})
+            gc.collect()
+            return Held(
+                containers=len(containers),
+                descriptors=_descriptors(os.getpid()),
+                threads=threading.active_count(),
+                mib=_resident_mib(os.getpid()),
+                engine_descriptors=_descriptors(pid) if pid else 0,
+                engine_mib=_resident_mib(pid) if pid else 0.0,
+            )
+
+        count()
+        yield count
+
+
+def _engine_pid() -> int | None:
+    """The process that listens on the engine's socket, if it is one that may be looked at."""
+    path = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    if not path.startswith("unix://"):
+        return None
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path.removeprefix("unix://"))
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    pid = int.from_bytes(credentials[:4], "little")
+    try:
+        _descriptors(pid)
+    except OSError:
+        return None
+    return pid
+
+
+def _descriptors(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def _resident_mib(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1024 / 1024
+
+
+def main() -> None:
+    """Work, and report."""
+    path = json_path(__doc__)
+    with running_services() as services:
+        os.environ.update(services.environment, UAC_SANDBOX_RUNNER="docker")
+        os.environ["DJANGO_SETTINGS_MODULE"] = "uac_site.settings"
+        django.setup()
+        rows, figures, problems = soak(SECONDS)
+    for problem in problems[:50]:
+        print(f"PROBLEM: {problem}")
+    settings = {"seconds": SECONDS, "threads": THREADS, "shares": SHARES}
+    report("soak", settings=settings, rows=rows, figures=figures, path=path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""A short run of the soak benchmark: mixed work, and nothing of it is left behind."""
+
+import pytest
+
+from benchmarks.soak import SHARES, soak
+
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]
+
+
+def test_mixed_work_leaves_nothing_behind() -> None:
+    rows, figures, problems = soak(9)
+
+    assert problems == []
+    assert figures["containers"] > 10
+    assert len(rows) >= len(SHARES) - 2  # the rarest may not have had their turn
+    left = {name: value for name, value in figures.items() if name.startswith("leaked")}
+    assert left == {"leaked_containers": 0, "leaked_descriptors": 0, "leaked_threads": 0}
