@@ -385,6 +385,9 @@ def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -
         "OpenStdin": True,
         "StdinOnce": True,
         "Tty": False,
+        # It has nothing to save, and as a first process would not hear of a milder one: an engine
+        # that is stopped, or restarted, waits ten seconds for that.
+        "StopSignal": "SIGKILL",
         "HostConfig": {
             "NetworkMode": "none",
             "IpcMode": "none",

@@ -73,6 +73,7 @@ def test_the_engine_confirms_it(docker_image: str) -> None:
     assert host["LogConfig"]["Type"] == "none"
     assert host["RestartPolicy"]["Name"] == "no"
     assert 0 not in map(int, config["User"].split(":"))
+    assert config["StopSignal"] == "SIGKILL"  # or an engine that is stopped waits for each
     assert host["SecurityOpt"][0] == "no-new-privileges:true"
     assert json.loads(host["SecurityOpt"][1].removeprefix("seccomp="))["defaultAction"] == (
         "SCMP_ACT_ERRNO"
