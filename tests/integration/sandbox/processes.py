@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +52,17 @@ class Process:
 
 def me() -> Process:
     return Process.of(os.getpid())
+
+
+def with_argument(argument: str) -> list[Process]:
+    """Those that were started with it."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                if argument.encode() in (entry / "cmdline").read_bytes().split(b"\0"):
+                    found.append(Process.of(int(entry.name)))
+    return found
 
 
 def gone(processes: Iterable[Process]) -> bool:
