@@ -247,7 +247,7 @@ def test_a_fork_bomb_in_a_query_never_has_a_second_process(
     assert (raised.value.outcome, raised.value.infrastructure) == ("timeout", False)
     assert watch.most_processes == 2  # the runner, and the query
     assert ask(sandbox, "1 + 1") == 2
-    assert watch.runner.descendants() == []
+    assert not any(process.runs for process in watch.seen - {watch.runner})
 
 
 def test_a_fork_bomb_in_what_is_loaded_is_contained_and_gone(
@@ -263,7 +263,7 @@ def test_a_fork_bomb_in_what_is_loaded_is_contained_and_gone(
 
 def test_daemons_do_not_see_the_next_request(sandbox: Sandbox, mine: Containers) -> None:
     load(sandbox, UNBOUND + DAEMONS)  # which does not end before all of them are there
-    assert runner_of(*mine.all()).descendants() == []
+    assert len(runner_of(*mine.all()).descendants()) <= 1  # one may wait for the next request
     assert ask(sandbox, "import os\n{n for n in os.listdir('/proc') if n.isdigit()} == {'1', "
                "str(os.getpid())}")  # fmt: skip
 
@@ -274,11 +274,12 @@ def test_others_under_the_same_user_id_have_processes_left(
     """The kernel counts some things by user id, over all containers."""
     monkeypatch.setattr(docker, "USER_IDS", [docker.USER_IDS[0]])
     with docker.open_sandbox() as greedy, docker.open_sandbox() as other:
-        runner = runner_of(mine.client.containers.get(channel_of(greedy).container))
+        container = mine.client.containers.get(channel_of(greedy).container)
+        runner = runner_of(container)
 
         def grab() -> None:
             with pytest.raises(SandboxError):
-                load(greedy, UNBOUND + BOMB, wall_seconds=2)
+                load(greedy, UNBOUND + BOMB)
 
         thread = threading.Thread(target=grab)
         thread.start()
@@ -286,6 +287,7 @@ def test_others_under_the_same_user_id_have_processes_left(
         for number in range(5):
             assert ask(other, f"{number}") == number
         assert len(runner.descendants()) >= 30
+        container.kill()
         thread.join()
 
 
