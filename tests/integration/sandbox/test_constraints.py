@@ -1,13 +1,17 @@
 """Running constraints and tests: each for itself, whatever the others do."""
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import pytest
 
-from tests.integration.sandbox.conftest import NOW, PROJECT
+from tests.integration.sandbox.conftest import NOW, PROJECT, Runner
 from workers.sandbox.interface import (
     DEFAULT_LIMITS,
     ConstraintResult,
     Evidence,
     Limits,
+    Loaded,
     Sandbox,
     SandboxError,
 )
@@ -17,6 +21,27 @@ from uac import critical, info, warning
 from domains.travel.state import passport, trips
 """
 TOP = HEAD.count("\n")
+
+
+@pytest.fixture(scope="module")
+def shared(runner: Runner) -> Iterator[Sandbox]:
+    with runner.open_sandbox() as one:
+        yield one
+        assert one.alive
+
+
+@pytest.fixture
+def sandbox(shared: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
+    """An empty sandbox, emptied again afterwards: to start one takes longer than most tests."""
+    load, loaded = shared.load, set[str]()
+
+    def remember(sources: Mapping[str, str], **options: Any) -> Loaded:
+        loaded.update(sources)
+        return load(sources, **options)
+
+    monkeypatch.setattr(shared, "load", remember)
+    yield shared
+    load(removed=sorted(loaded))
 
 
 def run(
@@ -98,7 +123,7 @@ def test_the_parameters_are_the_users_moment(
         ("import sys\ndef check(today): sys.exit()", "killed", None, "sys.exit"),
         ("import os\ndef check(today): os._exit(0)", "killed", None, "status 0"),
         ("import os\ndef check(): os.kill(os.getpid(), 40)", "killed", None, "signal 40"),
-        ("def check(today):\n    while True: pass", "timeout", None, "longer than 1 s"),
+        ("def check(today):\n    while True: pass", "timeout", None, "longer than 0.5 s"),
         ("def check(today): return 'x' * 10 ** 9", "out_of_memory", None, "memory"),
         ("def check(today):\n    while True: print('x' * 999)", "output_limit", None, "printed"),
         (
@@ -118,7 +143,7 @@ def test_the_parameters_are_the_users_moment(
 def test_the_error_of_one_is_its_own(
     sandbox: Sandbox, source: str, kind: str, line: int | None, message: str
 ) -> None:
-    limits = Limits(wall_seconds=1)
+    limits = Limits(wall_seconds=0.5)
     results = run(sandbox, {"a": source, "z": "def check(): return []"}, limits=limits)
     error = results["a"].error
     assert error is not None
@@ -279,7 +304,7 @@ def test_a_test_file_cannot_mislead_another(sandbox: Sandbox) -> None:
 def test_every_constraint_has_all_of_the_cpu_time_and_all_is_added_up(sandbox: Sandbox) -> None:
     used = "sum(resource.getrusage(resource.RUSAGE_SELF)[:2])"
     busy = (
-        f"import resource\ndef check():\n    until = {used} + 0.6\n"
+        f"import resource\ndef check():\n    until = {used} + 0.4\n"
         f"    while {used} < until: pass\n    return []\n"
     )
     sandbox.load({f"constraints/{name}.py": busy for name in "abc"})

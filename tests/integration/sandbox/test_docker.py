@@ -88,7 +88,6 @@ def assert_usable(sandbox: Sandbox) -> None:
     ("code", "limits", "outcome", "message"),
     [
         ("while True: pass", {"wall_seconds": 0.3}, "timeout", "longer than 0.3 s"),
-        ("while True: pass", {"cpu_seconds": 1, "wall_seconds": 30}, "timeout", "1 s of CPU"),
         ("import time\ntime.sleep(99)", {"wall_seconds": 0.2}, "timeout", "longer"),
         # In C, deaf to all but the end.
         ("sum(range(10 ** 12))", {"wall_seconds": 0.2}, "timeout", "longer"),
@@ -333,8 +332,6 @@ def test_a_runner_that_says_nonsense_is_not_believed(
     assert len(raised.value.message) < 2_000
     assert raised.value.infrastructure
     assert mine.all() == []
-    with docker.open_sandbox() as sandbox:
-        assert evaluate(sandbox, "1") == 1
 
 
 @pytest.mark.parametrize(
