@@ -79,13 +79,12 @@ def signal_done(run_id: uuid.UUID) -> None:
 
 def wait_done(run_id: uuid.UUID, seconds: float) -> None:
     """Wait until the run is signalled as done, for `seconds` at most, or until Redis fails."""
+    key = _done(run_id)
     try:
-        signalled = redis_client(math.ceil(seconds)).blpop([_done(run_id)], timeout=seconds)
+        # It wakes one; there may be others, for whom it is put back.
+        redis_client(math.ceil(seconds)).blmove(key, key, seconds)  # type: ignore[arg-type]
     except redis.RedisError as error:
         logger.warning("wait_failed", run=str(run_id), error=str(error))
-        return
-    if signalled:  # it wakes one; there may be others
-        signal_done(run_id)
 
 
 def _done(run_id: uuid.UUID) -> str:

@@ -3,6 +3,9 @@
 Work is a row: a `Lane` of a user, or a `Run`. Claiming it gives the row an owner, an expiry and the
 next token. A worker that dies says nothing; its lease expires, somebody else claims the row, and
 the token has moved on (a fencing token: Kleppmann, "How to do distributed locking", 2016).
+
+A claim does not wait for the disk. If the database crashes it may be forgotten, and its token given
+a second time; so it is the token together with the owner that tells whose the work is.
 """
 
 import datetime
@@ -11,10 +14,10 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
@@ -32,20 +35,30 @@ def free(now: datetime.datetime) -> Q:
     return (Q(lease_expires_at=None) | Q(lease_expires_at__lte=now)) & Q(run_after__lte=now)
 
 
-def claim(work: QuerySet[Leased]) -> Leased | None:
-    """Claim the first free row of the queryset and return it with its new token, else None."""
+def claim(work: QuerySet[Leased], **columns: Any) -> Leased | None:
+    """Claim the first free row of the queryset and return it with its new token, else None.
+
+    `columns` are set in the same statement, which is a transaction of its own. A row that somebody
+    is writing at the moment is passed over.
+    """
     now = timezone.now()
-    with transaction.atomic():
-        unlocked = work.filter(free(now))
-        row = unlocked.select_for_update(skip_locked=True, no_key=True, of=("self",)).first()
-        if row is None:
-            return None
-        row.lease_owner = f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}"
-        row.lease_expires_at = now + _duration()
-        row.token += 1
-        row.attempts += 1
-        row.save(update_fields=["lease_owner", "lease_expires_at", "token", "attempts"])
-    return row
+    rows = work.filter(free(now)).order_by().values("pk")
+    free_rows: str
+    parameters: tuple[Any, ...]
+    free_rows, parameters = rows.query.sql_with_params()
+    columns |= {
+        "lease_owner": f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}",
+        "lease_expires_at": now + _duration(),
+    }
+    assignments = ", ".join(f"{name} = %s" for name in columns)
+    claimed = work.model._default_manager.raw(
+        f"UPDATE {work.model._meta.db_table}"  # noqa: S608 - names of our own tables and columns
+        f" SET token = token + 1, attempts = attempts + 1, {assignments}"
+        f" WHERE id = ({free_rows} LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)"
+        " RETURNING *, set_config('synchronous_commit', 'off', true) AS not_waiting_for_the_disk",
+        [*columns.values(), *parameters],
+    )
+    return next(iter(claimed), None)
 
 
 @contextmanager
@@ -55,8 +68,7 @@ def kept(row: Lane | Run) -> Iterator[None]:
     The renewing thread ends with its process, so a worker that is killed stops renewing.
     """
     stop = threading.Event()
-    # Once given back, the row has no owner; a late renewal must not lease it again.
-    mine = _mine(row).filter(lease_owner=row.lease_owner)
+    mine = _mine(row)
 
     def renew() -> None:
         try:
@@ -78,7 +90,7 @@ def kept(row: Lane | Run) -> Iterator[None]:
 def check(row: Lane | Run) -> None:
     """Lock the row for the rest of the transaction; raise LeaseLost if it was claimed again."""
     if not _mine(row).select_for_update(no_key=True).values("pk").first():
-        raise LeaseLost(f"{row}: the lease with token {row.token} was lost")
+        raise _lost(row)
 
 
 def fail(row: Lane | Run, error: str) -> None:
@@ -94,11 +106,20 @@ def fail(row: Lane | Run, error: str) -> None:
     )
 
 
+def write(row: Lane | Run, **columns: Any) -> None:
+    """Write these columns of the row; raise LeaseLost if it was claimed again."""
+    if not _mine(row).update(**columns):
+        raise _lost(row)
+
+
+def _lost(row: Lane | Run) -> LeaseLost:
+    return LeaseLost(f"{row}: the lease with token {row.token} was lost")
+
+
 def _mine(row: Lane | Run) -> QuerySet[Lane] | QuerySet[Run]:
-    """Select the row as long as nobody else has claimed it since."""
-    if isinstance(row, Lane):
-        return Lane.objects.filter(pk=row.pk, token=row.token)
-    return Run.objects.filter(pk=row.pk, token=row.token)
+    """Select the row as long as the lease is neither given back nor somebody else's."""
+    mine = {"pk": row.pk, "token": row.token, "lease_owner": row.lease_owner}
+    return Lane.objects.filter(**mine) if isinstance(row, Lane) else Run.objects.filter(**mine)
 
 
 def _duration() -> datetime.timedelta:

@@ -67,14 +67,19 @@ def queue_constraints(user: MemoryUser, checkpoint: Checkpoint) -> None:
 
 
 def claim(run_id: str) -> Run | None:
-    """Claim the run, with its user and workspace, if it still waits and nobody holds it."""
-    with transaction.atomic():
-        waiting = Run.objects.filter(pk=run_id).exclude(status=RunStatus.DONE)
-        run = leases.claim(waiting.select_related("user__workspace"))
-        if run is not None:
-            run.status = RunStatus.RUNNING
-            run.started_at = timezone.now()
-            run.save(update_fields=["status", "started_at"])
+    """Claim the run if it still waits and nobody holds it.
+
+    It comes with its user and its checkpoint, of which what is large and not asked for is left out.
+    """
+    waiting = Run.objects.filter(pk=run_id).exclude(status=RunStatus.DONE)
+    run = leases.claim(waiting, status=RunStatus.RUNNING, started_at=timezone.now())
+    if run is not None and run.checkpoint_id is not None:
+        run.checkpoint = (
+            Checkpoint.objects.select_related("user__workspace")
+            .defer("edits", "verdict", "user__metadata")
+            .get(pk=run.checkpoint_id)
+        )
+        run.user = run.checkpoint.user
     return run
 
 
@@ -83,18 +88,19 @@ def finish(run: Run, result: Result) -> None:
 
     Call it in the transaction that writes the run's effects, so that both happen or neither.
     """
-    with transaction.atomic():
-        leases.check(run)
-        run.status = RunStatus.DONE
-        run.outcome = result.outcome
-        run.output = result.output
-        run.error = result.error
-        run.stdout = result.stdout
-        run.runner = result.runner
-        run.timings = result.timings
-        run.memory_bytes = result.memory_bytes
-        run.finished_at = timezone.now()
-        run.lease_owner = ""
-        run.lease_expires_at = None
-        run.save()
-        transaction.on_commit(lambda: signal_done(run.pk), robust=True)
+    leases.write(
+        run,
+        status=RunStatus.DONE,
+        outcome=result.outcome,
+        output=result.output,
+        error=result.error,
+        stdout=result.stdout,
+        runner=result.runner,
+        timings=result.timings,
+        memory_bytes=result.memory_bytes,
+        finished_at=timezone.now(),
+        lease_owner="",
+        lease_expires_at=None,
+    )
+    run.status, run.outcome = RunStatus.DONE, result.outcome
+    transaction.on_commit(lambda: signal_done(run.pk), robust=True)

@@ -1,16 +1,27 @@
 """The Celery application: configuration only; the tasks are in `workers.tasks`."""
 
 import os
+import sys
 from typing import Any
 
 from celery import Celery
-from celery.signals import beat_init, setup_logging, worker_init
+from celery.signals import beat_init, setup_logging, task_prerun, worker_init
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
 
 app = Celery("uac")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.imports = ("workers.tasks", "workers.lifecycle")
+# Celery would open a connection to the database for every task. As with requests, they are kept.
+app.conf.CELERY_DB_REUSE_MAX = sys.maxsize
+
+
+@task_prerun.connect
+def _close_old_connections(**kwargs: Any) -> None:
+    """Part with connections that are broken or too old, as Django does before a request."""
+    from django.db import close_old_connections
+
+    close_old_connections()
 
 
 @setup_logging.connect

@@ -8,7 +8,6 @@ import structlog
 from celery import shared_task
 
 from memory import leases, runs
-from memory.models import Run
 from memory.models.runs import RunKind
 from workers import constraints, dispatching, queries
 from workers.checkpointing import proposals, records
@@ -53,4 +52,4 @@ def execute_run(run_id: str) -> None:
             logger.exception("run_failed")
             raise
         else:
-            logger.info("run_done", outcome=Run.objects.get(pk=run.pk).outcome)
+            logger.info("run_done", outcome=run.outcome)

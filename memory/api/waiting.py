@@ -24,6 +24,11 @@ WAIT = OpenApiParameter(
     "wait", float, description="Seconds to wait for the result before answering 202."
 )
 
+# What an execution changes of a run that somebody waits for.
+CHANGING = (
+    *("status", "outcome", "output", "error", "stdout", "runner", "timings", "memory_bytes"),
+    *("attempts", "started_at", "finished_at"),
+)
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _slots = threading.BoundedSemaphore(settings.UAC_WAITING_REQUESTS)
 
@@ -47,17 +52,12 @@ def seconds(request: Request, default: float) -> float:
 
 def for_run(run: Run, limit: float) -> Run:
     """Wait until the run is done, for `limit` seconds at most, and return it as it is then."""
-    if limit > 0 and not _is_done(run):
+    if limit > 0 and run.status != RunStatus.DONE:  # that of an earlier request may be over
         with _slot() as admitted:
             if admitted:
                 hints.wait_done(run.pk, limit)
-    run.refresh_from_db()
+        run.refresh_from_db(fields=CHANGING)
     return run
-
-
-def _is_done(run: Run) -> bool:
-    """Ask the database: a run of an earlier request may be over for long."""
-    return Run.objects.filter(pk=run.pk, status=RunStatus.DONE).exists()
 
 
 def until(settled: Callable[[], bool], limit: float) -> None:
