@@ -16,12 +16,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import structlog
 from django.conf import settings
-from django.db import connection
+from django.db import DatabaseError, connection, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from memory.models import Lane, Run
+
+logger = structlog.get_logger(__name__)
 
 Leased = TypeVar("Leased", Lane, Run)
 
@@ -63,28 +66,71 @@ def claim(work: QuerySet[Leased], **columns: Any) -> Leased | None:
 
 @contextmanager
 def kept(row: Lane | Run) -> Iterator[None]:
-    """Renew the lease in the background for as long as the block runs.
-
-    The renewing thread ends with its process, so a worker that is killed stops renewing.
-    """
-    stop = threading.Event()
-    mine = _mine(row)
-
-    def renew() -> None:
-        try:
-            while not stop.wait(settings.UAC_LEASE_SECONDS / 3):
-                if not mine.update(lease_expires_at=timezone.now() + _duration()):
-                    return
-        finally:
-            connection.close()
-
-    thread = threading.Thread(target=renew, name=f"lease-{row.pk}", daemon=True)
-    thread.start()
+    """Renew the lease in the background for as long as the block runs."""
+    _keeper.add(row)
     try:
         yield
     finally:
-        stop.set()
-        thread.join()
+        _keeper.remove(row)
+
+
+class _Keeper:
+    """The thread that renews the leases of this process, while there are any.
+
+    It ends with its process, so a worker that is killed stops renewing.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[int, Lane | Run] = {}
+        self._thread: threading.Thread | None = None
+        self._interval = 0.0
+        self._changed = threading.Condition()
+
+    def add(self, row: Lane | Run) -> None:
+        with self._changed:
+            self._rows[id(row)] = row
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="leases", daemon=True)
+                self._thread.start()
+            elif _interval() < self._interval:
+                self._changed.notify()
+
+    def remove(self, row: Lane | Run) -> None:
+        with self._changed:
+            del self._rows[id(row)]
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._interval = _interval()
+                self._changed.wait(self._interval)
+                rows = list(self._rows.values())
+                if not rows:
+                    self._thread = None
+                    return
+            try:
+                for row in rows:
+                    _renew(row)
+            except DatabaseError as error:
+                logger.warning("leases_not_renewed", error=str(error))
+            finally:
+                connection.close()
+
+
+_keeper = _Keeper()
+# Of its parent's work a forked process does none.
+os.register_at_fork(after_in_child=_keeper.__init__)  # type: ignore[misc]
+
+
+def _interval() -> float:
+    return float(settings.UAC_LEASE_SECONDS) / 3
+
+
+def _renew(row: Lane | Run) -> None:
+    """Extend the lease, unless somebody writes the row: its holder, who is about to be done."""
+    with transaction.atomic():
+        if _mine(row).select_for_update(no_key=True, skip_locked=True).values("pk").first():
+            _mine(row).update(lease_expires_at=timezone.now() + _duration())
 
 
 def check(row: Lane | Run) -> None:

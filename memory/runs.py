@@ -69,14 +69,14 @@ def queue_constraints(user: MemoryUser, checkpoint: Checkpoint) -> None:
 def claim(run_id: str) -> Run | None:
     """Claim the run if it still waits and nobody holds it.
 
-    It comes with its user and its checkpoint, of which what is large and not asked for is left out.
+    It comes with its user and its checkpoint, and of both what an execution needs.
     """
     waiting = Run.objects.filter(pk=run_id).exclude(status=RunStatus.DONE)
     run = leases.claim(waiting, status=RunStatus.RUNNING, started_at=timezone.now())
     if run is not None and run.checkpoint_id is not None:
         run.checkpoint = (
             Checkpoint.objects.select_related("user__workspace")
-            .defer("edits", "verdict", "user__metadata")
+            .only("version", "tree", "outline", "user__user_id", "user__time_zone", "user__workspace")
             .get(pk=run.checkpoint_id)
         )
         run.user = run.checkpoint.user

@@ -12,7 +12,6 @@ import secrets
 from collections.abc import Sequence
 
 from django.conf import settings
-from django.db.models import Q
 from django.utils import timezone
 
 from memory.models import ApiKey, Workspace
@@ -50,12 +49,11 @@ def find_key(text: str) -> ApiKey | None:
         return None
     prefix, secret = match.groups()
     now = timezone.now()
-    key = (
-        ApiKey.objects.select_related("workspace")
-        .filter(Q(expires_at=None) | Q(expires_at__gt=now), prefix=prefix, revoked_at=None)
-        .first()
-    )
+    keys = ApiKey.objects.select_related("workspace").filter(prefix=prefix, revoked_at=None)
+    key = next(iter(keys), None)
     if key is None or not hmac.compare_digest(key.digest, _digest(secret)):
+        return None
+    if key.expires_at is not None and key.expires_at <= now:
         return None
     if key.last_used_at is None or now - key.last_used_at > LAST_USED_RESOLUTION:
         ApiKey.objects.filter(pk=key.pk).update(last_used_at=now)

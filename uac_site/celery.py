@@ -11,7 +11,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
 
 app = Celery("uac")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.conf.imports = ("workers.tasks", "workers.lifecycle")
+app.conf.imports = ("workers.tasks", "workers.lifecycle", "workers.consuming")
+app.steps["consumer"].add("workers.consuming:Consuming")
 # Celery would open a connection to the database for every task. As with requests, they are kept.
 app.conf.CELERY_DB_REUSE_MAX = sys.maxsize
 

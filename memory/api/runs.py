@@ -15,11 +15,13 @@ from memory.api.authentication import principal_of
 from memory.api.errors import Conflict
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
-from memory.models import Run
+from memory.models import MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger, warning_of
 
 MAX_CODE = 20_000
 QUERY_WAIT_SECONDS = 10.0
+# A question is answered many times a second: what it needs to know of the user.
+ASKED = MemoryUser.objects.select_related("head").only("user_id", "head__version")
 
 
 class RunSerializer(serializers.ModelSerializer[Run]):
@@ -168,7 +170,7 @@ class Query(UserScopedView):
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
         body = QuerySerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        user = self.memory_user()
+        user = self.memory_user(ASKED)
         if user.head is None:
             raise Conflict(
                 "This user has no checkpoint yet, so there is no state to ask;"

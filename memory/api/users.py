@@ -43,16 +43,18 @@ class UserScopedView(APIView):
             return
         refuse_unknown(request.query_params, self.parameters.get(method, ()))
 
-    def memory_user(self) -> MemoryUser:
-        """Return the addressed user of the caller's workspace; raises Http404."""
+    def memory_user(self, users: QuerySet[MemoryUser] | None = None) -> MemoryUser:
+        """Return the addressed user of the caller's workspace; raises Http404.
+
+        `users` says what to read of it; by default all but what is large in its head.
+        """
         user_id = self.kwargs["user_id"]
         user = None
         if USER_ID_PATTERN.fullmatch(user_id):
-            user = (
-                with_head(MemoryUser.objects.all())
-                .filter(workspace=principal_of(self.request).workspace, user_id=user_id)
-                .first()
+            found = (with_head(MemoryUser.objects.all()) if users is None else users).filter(
+                workspace=principal_of(self.request).workspace, user_id=user_id
             )
+            user = next(iter(found), None)
         if user is None:
             raise Http404(
                 "There is no such user in this workspace; create it with POST /v1/users/."
