@@ -124,6 +124,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "status",
             "outcome",
             "runner",
+            "host",
             "timings",
             "memory_bytes",
             "queued_at",

@@ -18,6 +18,8 @@ from django.conf import settings
 from django.db import transaction
 from kombu.exceptions import OperationalError
 
+from memory.hosts import route
+
 logger = structlog.get_logger(__name__)
 
 # An older hint is dropped unheard: the dispatcher has given it again by then.
@@ -45,21 +47,23 @@ def redis_client(wait_seconds: int = 0) -> redis.Redis:
     )
 
 
-def hint(task: str, *arguments: str | int) -> None:
-    """Tell the workers, once the current transaction has committed, that there is work to do."""
-    transaction.on_commit(lambda: send_hint(task, arguments), robust=True)
+def hint(task: str, *arguments: str | int, user_pk: int) -> None:
+    """Tell the workers, once the current transaction has committed, of work to do for a user."""
+    transaction.on_commit(lambda: send_hint(task, arguments, user_pk=user_pk), robust=True)
 
 
-def send_hint(task: str, arguments: Sequence[str | int]) -> None:
-    """Tell the workers now. A broker that does not answer costs time and loses nothing.
+def send_hint(task: str, arguments: Sequence[str | int], *, user_pk: int | None = None) -> None:
+    """Tell the workers now: the user's own host, if a user is named, else any.
 
-    After a failure no hint is sent for a moment, so that not every request pays that time.
+    A broker that does not answer costs time and loses nothing. After a failure no hint is sent for
+    a moment, so that not every request pays that time.
     """
     global _silent_until
     if time.monotonic() < _silent_until:
         return
     try:
-        current_app.send_task(task, args=list(arguments), expires=HINT_SECONDS)
+        queue = None if user_pk is None else route(user_pk)
+        current_app.send_task(task, args=list(arguments), queue=queue, expires=HINT_SECONDS)
     except (OperationalError, redis.RedisError, OSError) as error:
         _silent_until = time.monotonic() + HINT_SECONDS
         logger.warning("hint_not_sent", task=task, error=str(error))

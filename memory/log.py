@@ -96,7 +96,7 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
             locked.save(update_fields=["last_seq", "last_hash"])
         if any(entry.kind == EntryKind.RECORD for entry in new):
             Lane.objects.filter(user=locked, name=LaneName.RECORDS, due_at=None).update(due_at=now)
-            hint("workers.tasks.checkpoint_records", locked.pk)
+            hint("workers.tasks.checkpoint_records", locked.pk, user_pk=locked.pk)
     return entries
 
 

@@ -46,7 +46,7 @@ def queue(
         input=input or {},
         hinted_at=now,
     )
-    hint("workers.tasks.execute_run", str(run.pk))
+    hint("workers.tasks.execute_run", str(run.pk), user_pk=user.pk)
     return run
 
 
@@ -66,13 +66,13 @@ def queue_constraints(user: MemoryUser, checkpoint: Checkpoint) -> None:
         queue(user, RunKind.CONSTRAINTS, RunTrigger.CHECKPOINT, checkpoint=checkpoint)
 
 
-def claim(run_id: str) -> Run | None:
-    """Claim the run if it still waits and nobody holds it.
+def claim(run_id: str, *, host: str = "") -> Run | None:
+    """Claim the run for a host if it still waits and nobody holds it.
 
     It comes with its user and its checkpoint, and of both what an execution needs.
     """
     waiting = Run.objects.filter(pk=run_id).exclude(status=RunStatus.DONE)
-    run = leases.claim(waiting, status=RunStatus.RUNNING, started_at=timezone.now())
+    run = leases.claim(waiting, status=RunStatus.RUNNING, started_at=timezone.now(), host=host)
     if run is not None and run.checkpoint_id is not None:
         run.checkpoint = (
             Checkpoint.objects.select_related("user__workspace")

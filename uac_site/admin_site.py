@@ -11,7 +11,10 @@ SECTIONS = {
     "People": ["Alert", "MemoryUser", "LogEntry", "EntryOutcome"],
     "Projects": ["Checkpoint", "Run"],
     "Access": ["Workspace", "ApiKey"],
-    "Machinery": ["Lane", "AlertEvent", "RecordLocation", "Blob", "Bytecode", "IdempotencyKey"],
+    "Machinery": [
+        *("SandboxHost", "Lane", "AlertEvent", "RecordLocation", "Blob", "Bytecode"),
+        "IdempotencyKey",
+    ],
 }
 
 

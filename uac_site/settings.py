@@ -96,7 +96,7 @@ CELERY_BROKER_URL = REDIS_URL
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = False
 CELERY_TASK_DEFAULT_QUEUE = "default"
-CELERY_TASK_QUEUES = [Queue(name, no_ack=True) for name in ("default", "sandbox")]
+CELERY_TASK_QUEUES = [Queue(name, routing_key=name, no_ack=True) for name in ("default", "sandbox")]
 CELERY_TASK_ROUTES = {
     "workers.tasks.checkpoint_records": {"queue": "sandbox"},
     "workers.tasks.execute_run": {"queue": "sandbox"},
@@ -163,6 +163,9 @@ UAC_SANDBOX_POOL_MOST = env.int("UAC_SANDBOX_POOL_MOST", default=8)
 # user comes back; 0 for none. So many at most are kept that way.
 UAC_SANDBOX_LEASE_SECONDS = env.float("UAC_SANDBOX_LEASE_SECONDS", default=10.0)
 UAC_SANDBOX_LEASES = env.int("UAC_SANDBOX_LEASES", default=16)
+# The name of a sandbox worker, by which the staff know it and hints find it; by default that of its
+# Celery node, which no other worker has.
+UAC_SANDBOX_HOST = env.str("UAC_SANDBOX_HOST", default="")
 # Requests that may wait for a result at one time, per web process; past it they answer 202.
 UAC_WAITING_REQUESTS = env.int("UAC_WAITING_REQUESTS", default=12)
 UAC_MAX_WAIT_SECONDS = env.float("UAC_MAX_WAIT_SECONDS", default=30.0)

@@ -1,4 +1,4 @@
-"""How a worker takes hints: as many as it has free threads, so that the others stay for whoever is
+"""How a worker takes hints: no more than it has free threads, so that the rest stays for whoever is
 free; and without acknowledging them, since a hint that is lost is given again.
 """
 
@@ -9,26 +9,53 @@ from celery.concurrency.thread import TaskPool
 from celery.signals import task_postrun, task_received
 from celery.worker import state
 from celery.worker.consumer import Consumer
+from kombu import Queue
 from kombu.asynchronous import Hub
 
-# So long after a task's end its thread counts as free, and is looked at again until it does.
+from memory.hosts import SHARED_QUEUE
+from workers.hosting import Host
+
+# So long after a task's end its thread is looked at again, until it counts as free.
 AGAIN_SECONDS = 0.001
 
 
 class Consuming(bootsteps.StartStopStep):
-    """Wakes the loop that takes messages when a thread becomes free.
+    """Makes the worker a sandbox host if it consumes their queue, and keeps its threads busy.
 
-    With `worker_disable_prefetch` the loop stops listening while no thread is free, and would not
-    notice for a second that one is.
+    With `worker_disable_prefetch` the loop that takes messages stops listening while no thread is
+    free. That one has become free it would not notice for a second: it is woken.
     """
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
+    # Of a worker with threads. The end of a child process wakes the loop by itself.
     hub: Hub | None = None
 
+    def __init__(self, parent: Consumer, **kwargs: Any) -> None:
+        """Before the worker begins to consume, add its own queue."""
+        super().__init__(parent, **kwargs)
+        self._consumer: Any = parent
+        self._host: Host | None = None
+        queues, threads = self._consumer.app.amqp.queues, self._consumer.pool.num_processes
+        if SHARED_QUEUE in queues.consume_from:
+            self._host = Host(
+                self._consumer.hostname, threads, lambda: len(state.reserved_requests) < threads
+            )
+            own = self._host.queue
+            queues.select_add(Queue(own, routing_key=own, no_ack=True))
+
     def start(self, parent: Consumer) -> None:
-        """Remember the loop of this connection. The end of a child process wakes it by itself."""
-        if isinstance(parent.pool, TaskPool):
-            Consuming.hub = parent.hub  # type: ignore[attr-defined]
+        """Be there: the worker is connected."""
+        if isinstance(self._consumer.pool, TaskPool):
+            Consuming.hub = self._consumer.hub
+        if self._host is not None:
+            self._host.open()
+
+    def stop(self, parent: Consumer) -> None:
+        """Be gone: the worker ends, or has lost its connection."""
+        if self._host is not None:
+            self._host.close()
+
+    terminate = stop
 
 
 @task_received.connect

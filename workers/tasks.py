@@ -9,7 +9,7 @@ from celery import shared_task
 
 from memory import leases, runs
 from memory.models.runs import RunKind
-from workers import constraints, dispatching, queries
+from workers import constraints, dispatching, hosting, queries
 from workers.checkpointing import proposals, records
 
 logger = structlog.get_logger(__name__)
@@ -38,7 +38,7 @@ def checkpoint_records(user_pk: int) -> None:
 @shared_task(name="workers.tasks.execute_run")
 def execute_run(run_id: str) -> None:
     """Execute a queued run."""
-    run = runs.claim(run_id)
+    run = runs.claim(run_id, host=hosting.name())
     if run is None:
         return
     with structlog.contextvars.bound_contextvars(run=run_id, kind=run.kind):

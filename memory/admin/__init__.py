@@ -2,7 +2,17 @@
 
 from django.contrib import admin
 
-from memory.admin import alerts, checkpoints, idempotency, log, records, runs, users, workspaces
+from memory.admin import (
+    alerts,
+    checkpoints,
+    hosts,
+    idempotency,
+    log,
+    records,
+    runs,
+    users,
+    workspaces,
+)
 
 admin.site.site_title = "UaC"
 admin.site.site_header = "UaC: User as Code"
@@ -11,4 +21,14 @@ admin.site.index_title = "People's memories"
 admin.site.site_url = None
 admin.site.enable_nav_sidebar = False
 
-__all__ = ["alerts", "checkpoints", "idempotency", "log", "records", "runs", "users", "workspaces"]
+__all__ = [
+    "alerts",
+    "checkpoints",
+    "hosts",
+    "idempotency",
+    "log",
+    "records",
+    "runs",
+    "users",
+    "workspaces",
+]

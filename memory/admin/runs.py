@@ -73,6 +73,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
                     "why",
                     "instant",
                     "ran_in",
+                    "ran_on",
                 ]
             },
         ),
@@ -149,6 +150,11 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     def ran_in(self, run: Run) -> str:
         """Name the kind of sandbox, and warn of the one for development."""
         return sandbox(run.runner)
+
+    @admin.display(description="ran on")
+    def ran_on(self, run: Run) -> str:
+        """Name the worker that executed it, which may be gone."""
+        return inline(run.host) if run.host else NOTHING
 
     @admin.display(description="input")
     def asked(self, run: Run) -> str:

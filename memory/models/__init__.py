@@ -2,6 +2,7 @@
 
 from memory.models.alerts import Alert, AlertEvent
 from memory.models.checkpoints import Blob, Bytecode, Checkpoint, RecordLocation
+from memory.models.hosts import SandboxHost
 from memory.models.idempotency import IdempotencyKey
 from memory.models.log import EntryOutcome, LogEntry
 from memory.models.runs import Run
@@ -22,5 +23,6 @@ __all__ = [
     "MemoryUser",
     "RecordLocation",
     "Run",
+    "SandboxHost",
     "Workspace",
 ]

@@ -85,6 +85,9 @@ class Run(LeasedWork):
     error = models.JSONField(null=True)
     stdout = models.TextField(blank=True, default="")
     runner = models.CharField(max_length=32, blank=True, default="")
+    host = models.CharField(
+        max_length=100, blank=True, default="", help_text="The worker that executed it."
+    )
     timings = models.JSONField(default=dict, help_text="Seconds by stage.")
     memory_bytes = models.BigIntegerField(null=True)
 

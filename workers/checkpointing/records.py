@@ -57,7 +57,7 @@ def checkpoint_pending(user_pk: int) -> None:
         leases.fail(lane, f"{type(error).__name__}: {error}")
         raise
     if more:
-        send_hint("workers.tasks.checkpoint_records", [user_pk])
+        send_hint("workers.tasks.checkpoint_records", [user_pk], user_pk=user_pk)
 
 
 def _settle(lane: Lane, entries: Sequence[LogEntry]) -> None:

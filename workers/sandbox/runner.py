@@ -4,15 +4,16 @@ import functools
 import os
 import threading
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from importlib import import_module
-from typing import cast
+from typing import Any, cast
 
 import structlog
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from memory.limits import effective
-from workers.sandbox.interface import Allowance, Runner, Sandbox, Shape
+from workers.sandbox.interface import Allowance, Runner, Sandbox, SandboxError, Shape
 from workers.sandbox.pool import Lease, Pool, PoolLimits
 
 logger = structlog.get_logger(__name__)
@@ -60,6 +61,16 @@ def close_pool() -> None:
     for name in RUNNERS:
         if name in _pools:
             _pools[name].close()
+
+
+def report() -> dict[str, Any]:
+    """Say what a host keeps and how it went, for the staff; a missing image has no digest."""
+    try:
+        image = image_digest()
+    except SandboxError:
+        image = ""
+    pool = _pool()
+    return {"runner": runner_name(), "image": image, **pool.size, **asdict(pool.counts)}
 
 
 def image_digest() -> str:

@@ -1,0 +1,70 @@
+"""The workers that run users' code."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.utils import timezone
+from django.utils.safestring import SafeString
+
+from memory import hosts
+from memory.admin.base import ReadOnlyAdmin, link_to_list
+from memory.admin.display import badge, inline, pretty, sandbox_badge
+from memory.models import Run, SandboxHost
+
+
+@admin.register(SandboxHost)
+class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
+    """Which sandbox workers are there, and what they keep ready."""
+
+    list_display = [
+        "host",
+        "state",
+        "seen_at",
+        "started_at",
+        "threads",
+        "kind_of_sandbox",
+        "ready",
+        "resident",
+    ]
+    search_fields = ["name"]
+    search_help_text = "By a part of the name."
+    ordering = ["name"]
+    when_empty = "No sandbox worker is running: nothing is checked, answered or alerted."
+    fields = ["host", "state", "seen_at", "started_at", "threads", "said", "executed"]
+
+    @admin.display(description="host", ordering="name")
+    def host(self, host: SandboxHost) -> str:
+        """Show the worker's name."""
+        return inline(host.name)
+
+    @admin.display(description="state", ordering="seen_at")
+    def state(self, host: SandboxHost) -> SafeString:
+        """Tell whether it was heard of lately."""
+        if timezone.now() - host.seen_at < hosts.SILENT:
+            return badge("ok", "there")
+        return badge("failed", "silent")
+
+    @admin.display(description="in")
+    def kind_of_sandbox(self, host: SandboxHost) -> str:
+        """Name the kind of its sandboxes in a word."""
+        return sandbox_badge(str(host.report.get("runner", "")))
+
+    @admin.display(description="ready")
+    def ready(self, host: SandboxHost) -> Any:
+        """Count the sandboxes that were never used."""
+        return host.report.get("virgins")
+
+    @admin.display(description="kept for users")
+    def resident(self, host: SandboxHost) -> Any:
+        """Count the sandboxes that wait for their users to come back."""
+        return host.report.get("leases")
+
+    @admin.display(description="what it says of its sandboxes")
+    def said(self, host: SandboxHost) -> str:
+        """Show the whole report."""
+        return pretty(host.report)
+
+    @admin.display(description="runs")
+    def executed(self, host: SandboxHost) -> SafeString:
+        """Lead to what it executed."""
+        return link_to_list(Run, "what it executed", host__exact=host.name)

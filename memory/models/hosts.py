@@ -1,0 +1,19 @@
+"""The workers that run users' code."""
+
+from django.db import models
+
+
+class SandboxHost(models.Model):
+    """A sandbox worker's own word that it is there, every few seconds. See `memory.hosts`."""
+
+    name = models.CharField(primary_key=True, max_length=100)
+    started_at = models.DateTimeField()
+    seen_at = models.DateTimeField(help_text="When it last said so.")
+    threads = models.IntegerField(help_text="How much it does at a time.")
+    report = models.JSONField(default=dict, help_text="What it says of its sandboxes.")
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,195 @@
+"""Hints of a user go to one live host, and what waits there is left to the others."""
+
+import datetime
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from celery import current_app
+from django.db import DatabaseError
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+from pytest_django.fixtures import Settings
+
+from memory import hints, hosts
+from memory.models import MemoryUser, Run, SandboxHost
+from memory.models.runs import RunKind, RunTrigger
+from memory.runs import queue
+from tests.factories import make_checkpoint
+from workers.hosting import Host, take_over
+
+
+@pytest.fixture(autouse=True)
+def nothing_believed() -> Iterator[None]:
+    """What was read in another test is no longer so."""
+    hosts._believed_until = 0.0
+    yield
+    hosts._believed_until = 0.0
+
+
+def there(*names: str) -> None:
+    for name in names:
+        hosts.beat(name, started_at=timezone.now(), threads=2, report={"virgins": 3})
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("names", [[], ["one"]])
+def test_without_a_choice_everything_goes_to_the_shared_queue(names: list[str]) -> None:
+    there(*names)
+
+    assert {hosts.route(user) for user in range(50)} == {"sandbox"}
+
+
+@pytest.mark.django_db
+def test_users_are_routed_to_the_queues_of_the_live_hosts() -> None:
+    there("one", "two")
+
+    assert {hosts.route(user) for user in range(50)} == {"sandbox.one", "sandbox.two"}
+
+
+@pytest.mark.django_db
+def test_a_host_that_fell_silent_gets_nothing_until_it_speaks_again() -> None:
+    there("one", "two", "three")
+    silent = SandboxHost.objects.filter(name="two")
+    silent.update(seen_at=timezone.now() - hosts.SILENT - datetime.timedelta(seconds=1))
+    assert {hosts.route(user) for user in range(50)} == {"sandbox.one", "sandbox.three"}
+
+    there("two")
+    hosts._believed_until = 0.0
+    assert "sandbox.two" in {hosts.route(user) for user in range(50)}
+
+
+@pytest.mark.django_db
+def test_a_host_that_left_gets_nothing() -> None:
+    there("one", "two", "three")
+    hosts.leave("two")
+
+    assert {hosts.route(user) for user in range(50)} == {"sandbox.one", "sandbox.three"}
+    assert not SandboxHost.objects.filter(name="two").exists()
+
+
+@pytest.mark.django_db
+def test_many_hints_ask_the_database_once(
+    django_assert_num_queries: DjangoAssertNumQueries,
+) -> None:
+    there("one", "two")
+
+    with django_assert_num_queries(1):
+        for user in range(50):
+            hosts.route(user)
+
+
+@pytest.mark.django_db
+def test_without_an_answer_of_the_database_the_shared_queue_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail() -> None:
+        raise DatabaseError("gone")
+
+    monkeypatch.setattr(hosts, "live", fail)
+
+    assert hosts.route(1) == "sandbox"
+
+
+@pytest.mark.django_db
+def test_a_host_that_was_killed_long_ago_is_forgotten() -> None:
+    there("one", "two")
+    SandboxHost.objects.filter(name="two").update(
+        seen_at=timezone.now() - hosts.FORGOTTEN - datetime.timedelta(seconds=1)
+    )
+
+    hosts.leave("one")
+
+    assert not SandboxHost.objects.exists()
+
+
+@pytest.mark.django_db(transaction=False)
+def test_a_queued_run_is_announced_to_its_users_host(
+    user: MemoryUser,
+    monkeypatch: pytest.MonkeyPatch,
+    django_capture_on_commit_callbacks: object,
+) -> None:
+    sent: list[object] = []
+    monkeypatch.setattr(
+        current_app, "send_task", lambda task, **options: sent.append(options["queue"])
+    )
+    monkeypatch.setattr(hints, "_silent_until", 0.0)
+    there("one", "two")
+
+    with django_capture_on_commit_callbacks(execute=True):  # type: ignore[operator]
+        queue(user, RunKind.QUERY, RunTrigger.API, checkpoint=make_checkpoint(user))
+
+    assert sent == [hosts.queue_of(hosts.choose(["one", "two"], user.pk))]
+    assert Run.objects.get().host == ""
+
+
+@pytest.fixture
+def queues() -> Iterator[tuple[str, str]]:
+    """Two hosts' queues of no other test; what is moved from them is taken away again."""
+    client = hints.redis_client()
+    names = hosts.queue_of(uuid.uuid4().hex), hosts.queue_of(uuid.uuid4().hex)
+    client.delete("sandbox")
+    yield names
+    client.delete(*names, "sandbox")
+
+
+def push(queue: str, *messages: str) -> None:
+    for message in messages:
+        hints.redis_client().lpush(queue, message)
+
+
+def content(queue: str) -> list[bytes]:
+    """What waits in the queue, the oldest first."""
+    waiting: list[bytes] = hints.redis_client().lrange(queue, 0, -1)  # type: ignore[assignment]
+    return waiting[::-1]
+
+
+def test_what_waits_at_two_looks_is_shared_in_its_order_and_the_rest_is_left(
+    queues: tuple[str, str],
+) -> None:
+    first, second = queues
+    push(first, "a", "b")
+    push(second, "x")
+    waiting = take_over(queues, {})
+    assert content("sandbox") == []
+
+    push(first, "c")
+    take_over(queues, waiting)
+
+    assert sorted(content("sandbox")) == [b"a", b"b", b"x"]
+    assert [one for one in content("sandbox") if one != b"x"] == [b"a", b"b"]
+    assert content(first) == [b"c"]
+    assert content(second) == []
+
+
+def test_what_its_host_has_taken_meanwhile_is_not_missed(queues: tuple[str, str]) -> None:
+    first, _ = queues
+    push(first, "a", "b")
+    waiting = take_over(queues, {})
+
+    hints.redis_client().rpop(first)
+    push(first, "c")
+    take_over(queues, waiting)
+
+    assert content("sandbox") == [b"b"]
+    assert content(first) == [b"c"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "node", "name"),
+    [
+        ("", "celery@machine-1", "celery@machine-1"),
+        ("", "celery@a b:c", "celery@a-b-c"),
+        ("rack/7", "celery@machine-1", "rack-7"),
+        ("", "n" * 300, "n" * 100),
+    ],
+)
+def test_a_host_is_named_by_the_setting_or_its_node(
+    settings: Settings, chosen: str, node: str, name: str
+) -> None:
+    settings.UAC_SANDBOX_HOST = chosen
+
+    host = Host(node, 1, lambda: True)
+
+    assert host.name == name
+    assert host.queue == f"sandbox.{name}"
