@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from memory import alerts, log
+from memory import alerts, hosts, log
 from memory.alerts import Finding
 from memory.canonical import sha256
 from memory.log import Draft
@@ -30,6 +30,7 @@ from memory.models import (
     MemoryUser,
     RecordLocation,
     Run,
+    SandboxHost,
     Workspace,
 )
 from memory.models.alerts import Severity
@@ -58,6 +59,7 @@ IMMUTABLE: list[type[Model]] = [
     LogEntry,
     RecordLocation,
     Run,
+    SandboxHost,
 ]
 MODELS: list[type[Model]] = [*IMMUTABLE, ApiKey, MemoryUser, Workspace]
 
@@ -181,6 +183,12 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         fingerprint=sha256(text),
         reference=[1],
     )
+    hosts.beat(
+        f"host of {user_id}",
+        started_at=timezone.now(),
+        threads=2,
+        report={"runner": "docker", "image": text, "virgins": 3, "leases": 1},
+    )
     return {
         Workspace: workspace,
         ApiKey: key,
@@ -194,6 +202,7 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         RecordLocation: location,
         IdempotencyKey: idempotency_key,
         Run: run,
+        SandboxHost: SandboxHost.objects.get(name=f"host of {user_id}"),
         Alert: alert,
         AlertEvent: alert.events.get(),
     }

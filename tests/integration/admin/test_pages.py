@@ -26,6 +26,7 @@ from memory.models import (
     MemoryUser,
     RecordLocation,
     Run,
+    SandboxHost,
     Workspace,
 )
 from memory.models.alerts import AlertState, Severity
@@ -298,6 +299,7 @@ def test_the_filters_keep_what_they_say(
         (RecordLocation, ["ada", "Aspirin", "drugs"]),
         (IdempotencyKey, ["ada", "ada:Aspirin"]),
         (Run, ["ada"]),
+        (SandboxHost, ["host of ada"]),
         (Workspace, ["workspace"]),
     ],
     ids=str,
