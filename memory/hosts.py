@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from django.db import DatabaseError
+from django.db import Error
 from django.db.models.functions import Now
 
 from memory.models import SandboxHost
@@ -43,7 +43,7 @@ def route(user_pk: int) -> str:
     """
     try:
         hosts = live()
-    except DatabaseError:
+    except Error:
         return SHARED_QUEUE
     return queue_of(choose(hosts, user_pk)) if len(hosts) > 1 else SHARED_QUEUE
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, connection, transaction
+from django.db import Error, connection, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
@@ -111,7 +111,7 @@ class _Keeper:
             try:
                 for row in rows:
                     _renew(row)
-            except DatabaseError as error:
+            except Error as error:
                 logger.warning("leases_not_renewed", error=str(error))
             finally:
                 connection.close()

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from memory.models import Lane, MemoryUser, Workspace
@@ -48,6 +49,11 @@ def change_user(
                 locked.constraints_due_at = next_daily_run(locked, timezone.now())
         user.constraints_due_at = locked.constraints_due_at
         locked.save(update_fields=["metadata", "time_zone", "constraints_due_at"])
+
+
+def with_head(users: QuerySet[MemoryUser]) -> QuerySet[MemoryUser]:
+    """Join the heads, without what is large in them and seldom asked for."""
+    return users.select_related("head").defer("head__edits", "head__verdict")
 
 
 def next_daily_run(user: MemoryUser, after: datetime.datetime) -> datetime.datetime:

@@ -35,11 +35,9 @@ class Consuming(bootsteps.StartStopStep):
         super().__init__(parent, **kwargs)
         self._consumer: Any = parent
         self._host: Host | None = None
-        queues, threads = self._consumer.app.amqp.queues, self._consumer.pool.num_processes
+        queues = self._consumer.app.amqp.queues
         if SHARED_QUEUE in queues.consume_from:
-            self._host = Host(
-                self._consumer.hostname, threads, lambda: len(state.reserved_requests) < threads
-            )
+            self._host = Host(self._consumer.hostname)
             own = self._host.queue
             queues.select_add(Queue(own, routing_key=own, no_ack=True))
 
@@ -48,7 +46,8 @@ class Consuming(bootsteps.StartStopStep):
         if isinstance(self._consumer.pool, TaskPool):
             Consuming.hub = self._consumer.hub
         if self._host is not None:
-            self._host.open()
+            threads = self._consumer.pool.num_processes
+            self._host.open(threads, lambda: len(state.reserved_requests) < threads)
 
     def stop(self, parent: Consumer) -> None:
         """Be gone: the worker ends, or has lost its connection."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import Error, connection
 from django.utils import timezone
 
 from memory import hosts
@@ -39,12 +39,10 @@ def name() -> str:
 class Host:
     """This process as a sandbox host, from `open` to `close`; it may be opened again."""
 
-    def __init__(self, node_name: str, threads: int, is_free: Callable[[], bool]) -> None:
+    def __init__(self, node_name: str) -> None:
         """Take the name from UAC_SANDBOX_HOST, else that of the Celery node."""
         chosen = str(settings.UAC_SANDBOX_HOST) or node_name
         self.name = re.sub(r"[^A-Za-z0-9._@-]", "-", chosen)[:100]
-        self._threads = threads
-        self._is_free = is_free
         self._started_at = timezone.now()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -54,12 +52,14 @@ class Host:
         """The queue that it alone takes from."""
         return hosts.queue_of(self.name)
 
-    def open(self) -> None:
-        """Be there from now on."""
+    def open(self, threads: int, is_free: Callable[[], bool]) -> None:
+        """Be there from now on, with so many threads; `is_free` tells whether one has no work."""
         global _current
         _current = self
         self._closing.clear()
-        self._thread = threading.Thread(target=self._run, name="host", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(threads, is_free), name="host", daemon=True
+        )
         self._thread.start()
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class Host:
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self) -> None:
+    def _run(self, threads: int, is_free: Callable[[], bool]) -> None:
         beat_at = 0.0
         known: dict[str, float] = {}  # other hosts, and when they were last listed
         waiting: Waiting = {}
@@ -77,12 +77,12 @@ class Host:
             now = time.monotonic()
             try:
                 if now >= beat_at:
-                    self._beat()
+                    self._beat(threads)
                     beat_at = now + hosts.HEARTBEAT_SECONDS
                 known |= {host: now for host in hosts.live() if host != self.name}
                 # After that, what was sent to a host that is gone is worthless.
                 known = {host: at for host, at in known.items() if now - at < HINT_SECONDS}
-                waiting = take_over(map(hosts.queue_of, known), waiting) if self._is_free() else {}
+                waiting = take_over(map(hosts.queue_of, known), waiting) if is_free() else {}
                 pause = UNCLAIMED_SECONDS if known else hosts.BELIEVED_SECONDS
             except Exception as error:  # whatever it is, it must not end the heartbeat
                 logger.warning("host_out_of_touch", host=self.name, error=str(error))
@@ -90,15 +90,15 @@ class Host:
                 pause = hosts.HEARTBEAT_SECONDS
         try:
             hosts.leave(self.name)
-        except DatabaseError as error:
+        except Error as error:
             logger.warning("host_not_signed_off", host=self.name, error=str(error))
         connection.close()
 
-    def _beat(self) -> None:
+    def _beat(self, threads: int) -> None:
         hosts.beat(
             self.name,
             started_at=self._started_at,
-            threads=self._threads,
+            threads=threads,
             report=runner.report(),
         )
 

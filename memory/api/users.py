@@ -21,12 +21,7 @@ from memory.api.filters import refuse_unknown
 from memory.api.serializers import ObjectField, StrictSerializer
 from memory.models import MemoryUser
 from memory.models.users import USER_ID_PATTERN, USER_ID_RULE, validate_time_zone
-from memory.users import UserExists, change_user, create_user
-
-
-def with_head(users: QuerySet[MemoryUser]) -> QuerySet[MemoryUser]:
-    """Join the heads, without what is large in them and not asked of every request."""
-    return users.select_related("head").defer("head__edits", "head__verdict")
+from memory.users import UserExists, change_user, create_user, with_head
 
 
 class UserScopedView(APIView):

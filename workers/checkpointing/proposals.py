@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db import transaction
 
-from memory import checkpoints, log, runs
+from memory import checkpoints, log, runs, users
 from memory.checkpoints import Candidate, Decision, HeadMoved
 from memory.models import LogEntry, MemoryUser, Run
 from memory.models.checkpoints import Origin
@@ -21,7 +21,7 @@ def execute(run: Run) -> None:
     """Build the proposal on the head, put it through the gate, and commit it or say why not."""
     edits = [edit_from_json(edit) for edit in run.input["edits"]]
     for attempt in range(1, MAX_REBUILDS + 1):
-        user = MemoryUser.objects.select_related("head", "workspace").get(pk=run.user_id)
+        user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=run.user_id)
         refusal, change = _build(user, edits)
         if change is None:
             _refuse(run, refusal)

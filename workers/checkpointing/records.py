@@ -15,7 +15,7 @@ import structlog
 from django.conf import settings
 from django.db import DatabaseError
 
-from memory import checkpoints, lanes, leases
+from memory import checkpoints, lanes, leases, users
 from memory.checkpoints import Candidate, Decision, HeadMoved
 from memory.hints import send_hint
 from memory.models import Lane, LogEntry, MemoryUser
@@ -63,7 +63,7 @@ def checkpoint_pending(user_pk: int) -> None:
 def _settle(lane: Lane, entries: Sequence[LogEntry]) -> None:
     """Give every entry of the batch an outcome, with a new checkpoint where one comes of it."""
     for attempt in range(1, MAX_REBUILDS + 1):
-        user = MemoryUser.objects.select_related("head", "workspace").get(pk=lane.user_id)
+        user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=lane.user_id)
         draft = _best_draft(user, entries)
         decisions = [
             Decision(entry.seq, Outcome.REJECTED, draft.rejected[entry.seq])

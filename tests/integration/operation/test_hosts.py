@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from celery import current_app
-from django.db import DatabaseError
+from django.db import InterfaceError
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
@@ -84,7 +84,7 @@ def test_without_an_answer_of_the_database_the_shared_queue_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail() -> None:
-        raise DatabaseError("gone")
+        raise InterfaceError("gone")
 
     monkeypatch.setattr(hosts, "live", fail)
 
@@ -189,7 +189,7 @@ def test_a_host_is_named_by_the_setting_or_its_node(
 ) -> None:
     settings.UAC_SANDBOX_HOST = chosen
 
-    host = Host(node, 1, lambda: True)
+    host = Host(node)
 
     assert host.name == name
     assert host.queue == f"sandbox.{name}"

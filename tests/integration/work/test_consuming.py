@@ -1,0 +1,76 @@
+"""A worker takes no more hints than it has free threads, and the next one as soon as one is."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from celery.contrib.testing.worker import start_worker
+
+from memory.hints import redis_client
+from uac_site.celery import app
+from workers.consuming import Consuming
+
+QUEUE = "consuming"
+HINTS = 4
+
+_go = threading.Event()
+_done = threading.Semaphore(0)
+
+
+@app.task(name="tests.consuming")
+def task() -> None:
+    _go.wait(30)
+    _done.release()
+
+
+@contextmanager
+def worker() -> Iterator[None]:
+    """A worker with one thread."""
+    _go.clear()
+    redis_client().delete(QUEUE)
+    with start_worker(app, pool="threads", concurrency=1, queues=[QUEUE], perform_ping_check=False):
+        yield
+        _go.set()
+
+
+def send() -> None:
+    for _ in range(HINTS):
+        app.send_task("tests.consuming", queue=QUEUE)
+
+
+def waiting() -> int:
+    return int(redis_client().llen(QUEUE))
+
+
+def test_what_no_thread_is_free_for_is_left_to_others() -> None:
+    with worker():
+        send()
+        deadline = time.monotonic() + 20
+        while waiting() == HINTS and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.5)  # time enough to take more
+
+        assert waiting() == HINTS - 1
+
+
+def test_the_next_hint_is_taken_as_soon_as_a_thread_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    woken = seconds_for_all()
+    monkeypatch.setattr("workers.consuming._when_free", lambda hub, task_id: None)
+    monkeypatch.setattr(Consuming, "start", lambda self, parent: None)
+    monkeypatch.setattr(Consuming, "hub", None)
+
+    assert woken < seconds_for_all() / 3
+
+
+def seconds_for_all() -> float:
+    with worker():
+        send()
+        _go.set()
+        started = time.monotonic()
+        for _ in range(HINTS):
+            assert _done.acquire(timeout=30)
+        return time.monotonic() - started
