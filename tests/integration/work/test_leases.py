@@ -1,11 +1,13 @@
 """Leases: one worker at a time, and no late worker writes over its successor."""
 
 import datetime
+import socket
 
 import pytest
 import time_machine
 from django.db import transaction
 from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
 from memory import lanes, leases, log, runs
@@ -57,6 +59,41 @@ def test_an_expired_lease_is_claimed_by_another_and_the_first_can_write_no_more(
         lanes.release(dead)
     with transaction.atomic():
         leases.check(successor)
+
+
+def test_a_claim_that_a_crash_of_the_database_forgot_does_not_share_its_token_with_the_next(
+    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_record(user)
+    before = DUE.values("token", "attempts", "lease_owner", "lease_expires_at").get()
+    forgotten = leases.claim(DUE)
+    assert forgotten is not None
+    DUE.update(**before)
+
+    monkeypatch.setattr(socket, "gethostname", lambda: "another")
+    successor = leases.claim(DUE)
+
+    assert successor is not None
+    assert successor.token == forgotten.token
+    with pytest.raises(LeaseLost), transaction.atomic():
+        leases.check(forgotten)
+    with transaction.atomic():
+        leases.check(successor)
+
+
+def test_a_run_is_claimed_with_what_its_execution_needs_in_two_statements(
+    user: MemoryUser, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    version = make_checkpoint(user)
+    waiting = make_run(version)
+
+    with django_assert_num_queries(2):
+        run = runs.claim(str(waiting.pk), host="one")
+        assert run is not None
+        assert run.checkpoint is not None
+        assert (run.host, run.token, run.attempts) == ("one", 1, 1)
+        assert (run.checkpoint.tree, run.checkpoint.outline) == (version.tree, version.outline)
+        assert run.user.time_zone == user.time_zone
 
 
 def test_a_failure_is_kept_and_tried_again_later_and_later(user: MemoryUser) -> None:
