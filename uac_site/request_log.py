@@ -15,6 +15,7 @@ class RequestLog(RequestMiddleware):
     def format_request(request: HttpRequest) -> str:
         """Return method and route."""
         try:
-            return f"{request.method} /{resolve(request.path_info).route}"
+            match = request.resolver_match or resolve(request.path_info)
+            return f"{request.method} /{match.route}"
         except Resolver404:
             return f"{request.method} (no such route)"
