@@ -76,7 +76,9 @@ def claim(run_id: str, *, host: str = "") -> Run | None:
     if run is not None and run.checkpoint_id is not None:
         run.checkpoint = (
             Checkpoint.objects.select_related("user__workspace")
-            .only("version", "tree", "outline", "user__user_id", "user__time_zone", "user__workspace")
+            .only(
+                "version", "tree", "outline", "user__user_id", "user__time_zone", "user__workspace"
+            )
             .get(pk=run.checkpoint_id)
         )
         run.user = run.checkpoint.user

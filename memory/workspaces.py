@@ -18,6 +18,8 @@ from memory.models import ApiKey, Workspace
 from memory.models.workspaces import Scope
 
 KEY_PATTERN = re.compile(r"uac_([0-9a-f]+)_([A-Za-z0-9_-]+)")
+# What every request reads of its key.
+NEEDED = ("prefix", "digest", "scopes", "expires_at", "last_used_at", "workspace__name")
 LAST_USED_RESOLUTION = datetime.timedelta(minutes=1)
 
 
@@ -49,8 +51,8 @@ def find_key(text: str) -> ApiKey | None:
         return None
     prefix, secret = match.groups()
     now = timezone.now()
-    keys = ApiKey.objects.select_related("workspace").filter(prefix=prefix, revoked_at=None)
-    key = next(iter(keys), None)
+    keys = ApiKey.objects.select_related("workspace").only(*NEEDED)
+    key = next(iter(keys.filter(prefix=prefix, revoked_at=None)), None)
     if key is None or not hmac.compare_digest(key.digest, _digest(secret)):
         return None
     if key.expires_at is not None and key.expires_at <= now:
