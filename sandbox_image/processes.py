@@ -9,8 +9,16 @@ from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
+PR_GET_SECCOMP = 21
+PR_CAPBSET_READ = 23
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
+PR_GET_NO_NEW_PRIVS = 39
+
+CAPABILITY_VERSION_3 = 0x20080522
+
+# When gVisor's kernel says that it was built, in every release; no Linux was, at that second.
+GVISOR = "#1 SMP Sun Jan 10 15:06:54 PST 2016"
 
 SWEEP_SECONDS = 5.0
 
@@ -31,6 +39,28 @@ def prctl(option: int, value: int) -> None:
     if _libc.prctl(option, value, 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"prctl({option}): {os.strerror(number)}")
+
+
+def confinement() -> dict[str, str | int]:
+    """What the kernel says of itself, and of how it confines this process.
+
+    A seccomp mode of 2 is a filter; `capabilities` are those held and those that could be gained,
+    by their bits. What the kernel does not tell is -1. Asked for by system calls, since there may
+    be no /proc.
+    """
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    held = (ctypes.c_uint32 * 6)()  # twice the effective, permitted and inheritable ones
+    told = _libc.capget(header, held) == 0
+    bounds = [_libc.prctl(PR_CAPBSET_READ, bit, 0, 0, 0) == 1 for bit in range(64)]
+    capabilities = sum(1 << bit for bit, could in enumerate(bounds) if could)
+    for index, bits in enumerate(held):
+        capabilities |= bits << 32 * (index // 3)
+    return {
+        "kernel": "gvisor" if os.uname().version == GVISOR else "linux",
+        "seccomp": _libc.prctl(PR_GET_SECCOMP, 0, 0, 0, 0),
+        "no_new_privileges": _libc.prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0),
+        "capabilities": capabilities if told else -1,
+    }
 
 
 def out_of_memory_kills() -> int:

@@ -23,7 +23,7 @@ from .child import Limits
 from .errors import QUERY, describe
 from .evaluation import Evaluation, Instant
 from .loader import BadRequestError, Project, compile_source, to_bytecode
-from .processes import SCRATCH, kill_descendants, remove_files
+from .processes import SCRATCH, confinement, kill_descendants, remove_files
 from .supervision import HostGoneError, OutOfMemoryError, Report, Supervisor
 from .uac import protocol, testing
 from .values import size
@@ -112,23 +112,6 @@ def serve(requests: int, answers: int) -> None:
             runner.tidy()  # which nobody has to wait for
     except (BrokenPipeError, HostGoneError, OutOfMemoryError, protocol.ProtocolError):
         return
-
-
-def confinement() -> dict[str, int]:
-    """What the kernel says of how this process is confined; nothing where there is no /proc.
-
-    The numbers are those of proc_pid_status(5): a seccomp mode of 2 is a filter.
-    """
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return {}
-    found = dict(line.split(":", 1) for line in lines)
-    return {
-        "seccomp": int(found["Seccomp"]),
-        "no_new_privileges": int(found["NoNewPrivs"]),
-        "capabilities": int(found["CapEff"], 16) | int(found["CapBnd"], 16),
-    }
 
 
 class Runner:

@@ -132,6 +132,9 @@ UAC_SANDBOX_RUNNER = env.str("UAC_SANDBOX_RUNNER", default="auto" if DEVELOPMENT
 # The image of the Docker sandboxes; by default that of this release, which
 # `python -m workers.sandbox.build` makes.
 UAC_SANDBOX_IMAGE = env.str("UAC_SANDBOX_IMAGE", default="")
+# The OCI runtime of the containers, as the engine names it; by default the engine's own ("runc").
+# One whose name contains "runsc" or "gvisor" has to prove that it is gVisor.
+UAC_SANDBOX_RUNTIME = env.str("UAC_SANDBOX_RUNTIME", default="")
 # What runs in a sandbox may use so much, unless its workspace has limits of its own: up to …_MOST.
 # Of a query, a constraint or a file of tests:
 UAC_SANDBOX_WALL_SECONDS = env.float("UAC_SANDBOX_WALL_SECONDS", default=5.0)

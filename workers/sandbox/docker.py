@@ -84,6 +84,13 @@ MASKED_PATHS = [
 
 # What the runner says of itself when all of this is in force.
 CONFINED = {"seccomp": 2, "no_new_privileges": 1, "capabilities": 0}
+# The largest file, which user code gets none of: crun itself writes one of a kilobyte after that.
+CRUN_BYTES = 64 * 1024
+# Of a container's processes and threads: what gVisor itself needs.
+PIDS_OF_GVISOR = 224
+# It masks no paths, tells of the processors, lets a process open what any other one of its user has
+# open, and has a /tmp that can be written to: instead of these there is nothing, read-only.
+HIDDEN_UNDER_GVISOR = dict.fromkeys(("/proc", "/sys", "/tmp"), "ro,size=4k")  # noqa: S108
 
 _thread = threading.local()
 # A forked process that went on with its parent's connection would read answers meant for it.
@@ -110,12 +117,15 @@ def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox
             hash_seed=hash_seed,
             memory_bytes=shape.process_memory_bytes,
         )
-        confinement = {name: sandbox.hello.get(name) for name in CONFINED}
-        if confinement != CONFINED:
+        expected = CONFINED | {"kernel": "gvisor" if is_gvisor() else "linux"}
+        confinement = {name: sandbox.hello.get(name) for name in expected}
+        if confinement != expected:
             raise SandboxError(
                 "killed",
-                f"the container is not confined ({confinement} instead of {CONFINED}), so it"
-                " is not used: the engine or its runtime ignores the seccomp profile",
+                f"the container is not confined ({confinement} instead of {expected}), so it"
+                " is not used: the engine or its runtime ignores the seccomp profile, or is gVisor"
+                " without --oci-seccomp, or is called gVisor (runsc) and is not, or the other way"
+                " round (UAC_SANDBOX_RUNTIME)",
                 infrastructure=True,
             )
     except BaseException as error:
@@ -389,23 +399,28 @@ def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -
         # that is stopped, or restarted, waits ten seconds for that.
         "StopSignal": "SIGKILL",
         "HostConfig": {
+            "Runtime": settings.UAC_SANDBOX_RUNTIME,  # an empty name is the engine's default
             "NetworkMode": "none",
             "IpcMode": "none",
             "ReadonlyRootfs": True,
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges:true", f"seccomp={_profile(scratch)}"],
             "MaskedPaths": MASKED_PATHS,
-            "ReadonlyPaths": [],  # those of the engine's list are masked
-            "Tmpfs": {SCRATCH: f"{SCRATCH_OPTIONS},size={scratch}"} if scratch else {},
+            # Those of the engine's list are masked; this one crun leaves writable.
+            "ReadonlyPaths": ["/sys/fs/cgroup"],
+            "Tmpfs": {
+                **(HIDDEN_UNDER_GVISOR if is_gvisor() else {}),
+                **({SCRATCH: f"{SCRATCH_OPTIONS},size={scratch}"} if scratch else {}),
+            },
             "Memory": memory,
             "MemorySwap": memory,
-            "PidsLimit": shape.pids,
+            "PidsLimit": shape.pids + (PIDS_OF_GVISOR if is_gvisor() else 0),
             "NanoCpus": 1_000_000_000,
             "OomScoreAdj": 500,
             "Ulimits": [
                 Ulimit(name="cpu", soft=LIFETIME_CPU_SECONDS, hard=LIFETIME_CPU_SECONDS),
                 Ulimit(name="core", soft=0, hard=0),
-                Ulimit(name="fsize", soft=scratch, hard=scratch),
+                Ulimit(name="fsize", soft=max(scratch, CRUN_BYTES), hard=max(scratch, CRUN_BYTES)),
                 Ulimit(name="nofile", soft=128, hard=128),
                 Ulimit(name="msgqueue", soft=0, hard=0),
                 Ulimit(name="memlock", soft=0, hard=0),
@@ -424,6 +439,11 @@ def _profile(scratch: int) -> str:
     profile = json.loads(text)
     profile["syscalls"].append({"names": ["unlink", "unlinkat"], "action": "SCMP_ACT_ALLOW"})
     return json.dumps(profile)
+
+
+def is_gvisor() -> bool:
+    """Whether the runtime is gVisor, by its name. A container has to prove it."""
+    return any(name in settings.UAC_SANDBOX_RUNTIME.lower() for name in ("runsc", "gvisor"))
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """Sandboxes of every runner, and a small project to run in them."""
 
 import datetime
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from importlib import import_module
@@ -8,6 +9,7 @@ from typing import Protocol, cast
 
 import pytest
 
+from tests.integration.sandbox.engine import Runtime, missing, running_engine
 from workers.sandbox.build import ensure_image
 from workers.sandbox.interface import Sandbox
 from workers.sandbox.runner import RUNNERS
@@ -114,6 +116,30 @@ class Runner(Protocol):
 def docker_image() -> str:
     """The name of the image of this release, built if need be."""
     return ensure_image()
+
+
+@pytest.fixture(scope="session")
+def other_engine(docker_image: str) -> Iterator[str]:
+    """The DOCKER_HOST of an engine of the tests' own, which has crun and gVisor."""
+    if reason := missing():
+        (pytest.fail if os.environ.get("REQUIRE_DOCKER") else pytest.skip)(reason)
+    with running_engine(docker_image) as host:
+        yield host
+
+
+@pytest.fixture(scope="module", params=["runc", "crun", "runsc"])
+def runtime(request: pytest.FixtureRequest) -> Runtime:
+    """Every OCI runtime in turn: the engine's own, and two that an engine of the tests' own has."""
+    if request.param == "runc":
+        return Runtime("")
+    return Runtime(request.param, request.getfixturevalue("other_engine"))
+
+
+@pytest.fixture
+def chosen(runtime: Runtime) -> Iterator[None]:
+    """Until the end of the test, sandboxes have the runtime."""
+    with runtime.chosen():
+        yield
 
 
 @pytest.fixture(

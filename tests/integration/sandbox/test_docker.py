@@ -13,7 +13,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from docker.errors import APIError
 import workers
 from tests.integration.sandbox.conftest import NOW, PROJECT
 from tests.integration.sandbox.containers import Containers
+from tests.integration.sandbox.engine import Runtime
 from tests.integration.sandbox.processes import eventually, me
 from workers.sandbox import client, docker, runner
 from workers.sandbox.interface import MEBIBYTE, Limits, Sandbox, SandboxError, Shape
@@ -123,12 +124,14 @@ def test_each_limit_has_its_outcome_and_harms_nothing_else(
 
 
 @pytest.fixture(scope="module")
-def small(docker_image: str) -> Iterator[Sandbox]:
+def small(docker_image: str, runtime: Runtime) -> Iterator[Sandbox]:
     """A sandbox with a project and 256 MB, less than what a process of it may be allowed."""
-    with ExitStack() as stack:
-        sandbox = stack.enter_context(docker.open_sandbox(shape=SMALL))
-        sandbox.load(PROJECT)
-        yield sandbox
+    with runtime.chosen():
+        sandbox = docker.start(shape=SMALL)
+    sandbox.load(PROJECT)
+    yield sandbox
+    with runtime.chosen():
+        sandbox.close()
 
 
 def test_a_project_that_outgrows_its_share_is_told_so() -> None:
@@ -597,7 +600,7 @@ WORKER = """
 import datetime, os, sys, threading
 sys.path.insert(0, {root!r})
 from django.conf import settings
-settings.configure(UAC_SANDBOX_IMAGE="")
+settings.configure(UAC_SANDBOX_IMAGE="", UAC_SANDBOX_RUNTIME={runtime!r})
 from workers.sandbox import docker
 from workers.sandbox.interface import Limits
 from workers.sandbox.pool import Pool, PoolLimits
@@ -640,16 +643,22 @@ for act in (load, evaluate, wait, claim):
 """
 
 
-def test_a_killed_worker_leaves_nothing_that_runs(mine: Containers) -> None:
-    """While it loads, evaluates and keeps a lease, and claims, starts and removes others."""
-    code = WORKER.format(root=str(ROOT), label=mine.label)
+@contextmanager
+def worker_at_work(label: str, runtime: str = "") -> Iterator[None]:
+    """It loads, evaluates, keeps a lease, and claims, starts and removes others; then it dies."""
+    code = WORKER.format(root=str(ROOT), label=label, runtime=runtime)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as worker:
         try:
             assert worker.stdout is not None
             assert [worker.stdout.readline() for _ in range(6)] == [b"ready\n"] * 6
-            assert len(mine.running()) >= 3
+            yield
         finally:
             worker.send_signal(signal.SIGKILL)
+
+
+def test_a_killed_worker_leaves_nothing_that_runs(mine: Containers) -> None:
+    with worker_at_work(mine.label):
+        assert len(mine.running()) >= 3
 
     assert eventually(lambda: not mine.running())
 

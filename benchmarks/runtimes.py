@@ -1,0 +1,82 @@
+"""How long a sandbox takes under each OCI runtime of docs/runtimes.md that the engine has.
+
+All take turns in one run: starting a container, loading the project of the benchmark `sandbox` from
+bytecode into one that was kept ready and running its constraints, and a query to it then.
+"""
+
+import datetime
+import os
+import statistics
+import time
+from collections.abc import Iterator
+
+import django
+
+from benchmarks.harness import json_path, p95, report
+from benchmarks.sandbox import PROJECT
+
+RUNTIMES = ("runc", "crun", "runsc")
+ROUNDS = 30
+# What a container still does after it is ready, and after an answer.
+SETTLING_SECONDS = 0.1
+NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
+
+
+def main() -> None:
+    """Measure and report."""
+    path = json_path(__doc__)
+    os.environ |= {
+        "UAC_ENVIRONMENT": "development",
+        "UAC_SANDBOX_RUNNER": "docker",
+        "DJANGO_SETTINGS_MODULE": "uac_site.settings",
+    }
+    django.setup()
+    import docker as engine
+    from django.test import override_settings
+
+    from workers.sandbox import docker
+
+    there = [name for name in RUNTIMES if name in engine.from_env().info()["Runtimes"]]
+    with docker.open_sandbox() as sandbox:
+        bytecode = sandbox.compile(PROJECT)
+
+    def measure() -> Iterator[tuple[str, float]]:
+        before = time.perf_counter()
+        sandbox = docker.start()
+        yield "start", time.perf_counter() - before
+        time.sleep(SETTLING_SECONDS)
+        before = time.perf_counter()
+        sandbox.load(bytecode=bytecode)
+        ran = sandbox.run_constraints(now=NOW, time_zone="UTC")
+        yield "virgin: load, constraints", time.perf_counter() - before
+        assert all(result.error is None for result in ran.results)
+        time.sleep(SETTLING_SECONDS)
+        before = time.perf_counter()
+        sandbox.evaluate("sum(trip.cost for trip in trips)", now=NOW, time_zone="UTC")
+        yield "resident: query", time.perf_counter() - before
+        sandbox.close()
+
+    times: dict[tuple[str, str], list[float]] = {}
+    for number in range(ROUNDS + 1):
+        for name in there:
+            with override_settings(UAC_SANDBOX_RUNTIME=name):
+                for step, seconds in measure():
+                    if number:  # the first round warms up
+                        times.setdefault((step, name), []).append(seconds)
+    rows = [
+        {
+            "step": step,
+            "runtime": name,
+            "n": len(seconds),
+            "p50 ms": round(1000 * statistics.median(seconds), 1),
+            "p95 ms": round(1000 * p95(seconds), 1),
+            "x runc": round(statistics.median(seconds) / statistics.median(times[step, "runc"]), 2),
+        }
+        for (step, name), seconds in sorted(times.items())
+    ]
+    settings = {"rounds": ROUNDS, "runtimes": there}
+    report("runtimes", settings=settings, rows=rows, figures={}, path=path)
+
+
+if __name__ == "__main__":
+    main()
