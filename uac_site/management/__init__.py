@@ -1,0 +1,1 @@
+"""Management commands that need the workers."""

@@ -1,0 +1,37 @@
+"""`manage.py sandbox doctor`: whether sandboxes are as they should be here, and what to fix."""
+
+import json
+from argparse import ArgumentParser
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from workers.sandbox.doctor import Finding, examine
+
+
+class Command(BaseCommand):
+    """Tries every promise of the sandbox on this machine."""
+
+    help = "doctor: try every promise of the Docker sandbox here; exit 1 if one is not kept."
+    # It is asked where something is wrong.
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Take what to do."""
+        parser.add_argument("action", choices=["doctor"])
+        parser.add_argument("--json", action="store_true", help="one JSON object a line")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print each finding as it is made; CommandError if one says FAILED."""
+        failed = 0
+        for finding in examine():
+            failed += finding.state == "FAILED"
+            self.stdout.write(json.dumps(asdict(finding)) if options["json"] else _line(finding))
+        if failed:
+            raise CommandError(f"{failed} failed: sandboxes are not safe to use as they are here")
+
+
+def _line(finding: Finding) -> str:
+    line = f"{finding.state:9}  {finding.check:21}  {finding.found}"
+    return f"{line}\n{'to fix':>22}{'':12}{finding.fix}" if finding.fix else line
