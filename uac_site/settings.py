@@ -169,6 +169,10 @@ UAC_SANDBOX_LEASES = env.int("UAC_SANDBOX_LEASES", default=16)
 # The name of a sandbox worker, by which the staff know it and hints find it; by default that of its
 # Celery node, which no other worker has.
 UAC_SANDBOX_HOST = env.str("UAC_SANDBOX_HOST", default="")
+# Where a sandbox worker answers Prometheus (/metrics); port 0 for nowhere. Several workers on one
+# machine need a port each.
+UAC_METRICS_PORT = env.int("UAC_METRICS_PORT", default=0)
+UAC_METRICS_ADDRESS = env.str("UAC_METRICS_ADDRESS", default="127.0.0.1")
 # Requests that may wait for a result at one time, per web process; past it they answer 202.
 UAC_WAITING_REQUESTS = env.int("UAC_WAITING_REQUESTS", default=12)
 UAC_MAX_WAIT_SECONDS = env.float("UAC_MAX_WAIT_SECONDS", default=30.0)

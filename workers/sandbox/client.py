@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sandbox_image.uac import protocol
 from sandbox_image.uac.protocol import ProtocolError
+from workers.metrics import measured
 from workers.sandbox.interface import (
     COMPILE_LIMITS,
     DEFAULT_LIMITS,
@@ -117,6 +118,7 @@ class ChannelSandbox:
         """Destroy it; may be called again."""
         self._break()
 
+    @measured("compile")
     def compile(
         self, files: Mapping[str, str], *, limits: Limits = COMPILE_LIMITS
     ) -> dict[str, str]:
@@ -130,6 +132,7 @@ class ChannelSandbox:
                 raise ProtocolError("bytecode of other files than asked for")
             return {path: _take(bytecode, path, str) for path in bytecode}
 
+    @measured("load")
     def load(
         self,
         sources: Mapping[str, str] | None = None,
@@ -155,6 +158,7 @@ class ChannelSandbox:
                 usage=_usage(answer),
             )
 
+    @measured("evaluate")
     def evaluate(
         self,
         code: str,
@@ -180,6 +184,7 @@ class ChannelSandbox:
                 value=result["value"], type=_take(result, "type", str), usage=_usage(answer)
             )
 
+    @measured("constraints")
     def run_constraints(
         self,
         paths: Sequence[str] | None = None,
@@ -203,6 +208,7 @@ class ChannelSandbox:
                 raise ProtocolError("results of other constraints than asked for")
             return ConstraintRun(results=results, usage=_usage(answer))
 
+    @measured("tests")
     def run_tests(
         self, paths: Sequence[str] | None = None, *, limits: Limits = DEFAULT_LIMITS
     ) -> TestRun:
@@ -224,6 +230,7 @@ class ChannelSandbox:
                 raise ProtocolError("results of other tests than asked for")
             return TestRun(results=results, usage=_usage(answer))
 
+    @measured("dump")
     def dump(self, paths: Sequence[str] | None = None, *, limits: Limits = DUMP_LIMITS) -> Dump:
         """See Sandbox."""
         answer = self._request(

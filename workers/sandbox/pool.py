@@ -12,14 +12,16 @@ another, which some workspace has chosen, while somebody asks for them.
 import math
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import structlog
 
+from workers import metrics
 from workers.sandbox.interface import DEFAULT_SHAPE, Runner, Sandbox, SandboxError, Shape
 
 logger = structlog.get_logger(__name__)
@@ -132,7 +134,8 @@ class Pool:
     @contextmanager
     def virgin(self, *, hash_seed: int = 0, shape: Shape | None = None) -> Iterator[Sandbox]:
         """A sandbox that was never used, destroyed afterwards. Raises SandboxError."""
-        lease = self._claim(Kind(hash_seed, shape or self.shape))
+        with metrics.CLAIM_SECONDS.time():
+            lease = self._claim(Kind(hash_seed, shape or self.shape))
         try:
             yield lease.sandbox
         finally:
@@ -155,8 +158,9 @@ class Pool:
         was kept in another shape is not used. Raises SandboxError.
         """
         kind = Kind(0, shape or self.shape)
-        kept = None if fresh and not single_use else self._resident(user, kind, single_use)
-        lease = kept or self._claim(kind)
+        with metrics.CLAIM_SECONDS.time():
+            kept = None if fresh and not single_use else self._resident(user, kind, single_use)
+            lease = kept or self._claim(kind)
         try:
             yield lease
         except SandboxError:
@@ -177,9 +181,9 @@ class Pool:
         """Destroy all that is kept, and keep nothing from now on; may be called again."""
         with self._changed:
             self._closed = True
-            for stock in self._stocks.values():
-                self._doomed.extend(stock.virgins)
-            self._doomed.extend(self._leases.values())
+            virgins = chain.from_iterable(stock.virgins for stock in self._stocks.values())
+            for lease in (*virgins, *self._leases.values()):
+                self._doom(lease, "closed")
             self._stocks.clear()
             self._leases.clear()
             self._changed.notify_all()
@@ -201,6 +205,19 @@ class Pool:
                 "virgins": sum(len(stock.virgins) for stock in self._stocks.values()),
                 "leases": len(self._leases),
             }
+
+    def census(self) -> dict[tuple[str, str], int]:
+        """How many sandboxes there are, by state ("virgin", "idle", "used") and hash seed.
+
+        The hash seed is "" where it does not matter any more.
+        """
+        with self._changed:
+            virgins = Counter[tuple[str, str]]()
+            for kind, stock in self._stocks.items():
+                virgins["virgin", str(kind.hash_seed)] += len(stock.virgins)
+            left = self.counts.started - sum(self.counts.destroyed.values())
+            used = left - virgins.total() - len(self._leases)
+            return {**virgins, ("idle", ""): len(self._leases), ("used", ""): used}
 
     @property
     def settled(self) -> bool:
@@ -227,7 +244,8 @@ class Pool:
         if reason := _unusable(lease, digest) or ("" if lease.reusable else "ended"):
             self._destroy(lease, reason)
             return None
-        self.counts.resident += 1
+        with self._changed:
+            self.counts.resident += 1
         return lease
 
     def _claim(self, kind: Kind) -> Lease:
@@ -266,9 +284,14 @@ class Pool:
         return None
 
     def _new(self, kind: Kind) -> Lease:
-        sandbox = self._runner.start(hash_seed=kind.hash_seed, shape=kind.shape)
-        self.counts.started += 1
-        return Lease(sandbox, kind, time.monotonic())
+        before = time.monotonic()
+        with metrics.START_FAILURES.count_exceptions():
+            sandbox = self._runner.start(hash_seed=kind.hash_seed, shape=kind.shape)
+        lease = Lease(sandbox, kind, time.monotonic())
+        metrics.START_SECONDS.observe(lease.born - before)
+        with self._changed:
+            self.counts.started += 1
+        return lease
 
     def _give_back(self, user: Hashable, lease: Lease, single_use: bool) -> None:
         now = time.monotonic()
@@ -362,7 +385,10 @@ class Pool:
             said = ""
             with self._changed:  # meanwhile the pool may have been closed, or the kind forgotten
                 stock = self._stocks.get(kind)
-                (self._doomed if stock is None else stock.virgins).append(lease)
+                if stock is None:
+                    self._doom(lease, "forgotten")
+                else:
+                    stock.virgins.append(lease)
                 self._changed.notify_all()
 
     def _reap(self) -> None:

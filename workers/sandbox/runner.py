@@ -73,6 +73,12 @@ def report() -> dict[str, Any]:
     return {"runner": runner_name(), "image": image, **pool.size, **asdict(pool.counts)}
 
 
+def pools() -> list[Pool]:
+    """Return the pools of this process."""
+    with _opening:
+        return list(_pools.values())
+
+
 def image_digest() -> str:
     """Return the digest of what the configured runner's sandboxes are made of.
 
