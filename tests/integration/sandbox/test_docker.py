@@ -55,6 +55,8 @@ def forgetful() -> Iterator[None]:
         docker._thread.__dict__.clear()
         docker._image.cache_clear()
         runner._found_runner.cache_clear()
+        runner.close_pool()  # or its threads would be there in the tests of all that follow
+        runner._pools.clear()
 
     forget()
     yield
