@@ -2,6 +2,7 @@
 
 import base64
 import marshal
+import zlib
 
 import pytest
 
@@ -184,7 +185,9 @@ def test_a_module_can_start_no_process(sandbox: Sandbox) -> None:
         "",
         "!",
         base64.b64encode(b"garbage").decode(),
-        base64.b64encode(marshal.dumps("no code")).decode(),
+        base64.b64encode(marshal.dumps("not packed")).decode(),
+        base64.b64encode(zlib.compress(b"no marshal")).decode(),
+        base64.b64encode(zlib.compress(marshal.dumps("no code"))).decode(),
     ],
 )
 def test_damaged_bytecode_is_refused(loaded: Sandbox, bytecode: str) -> None:
