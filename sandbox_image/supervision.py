@@ -218,7 +218,7 @@ class Supervisor:
         failed: dict[str, Any] | None = None
 
         produced = 0
-        bytes_before = report.result_bytes
+        before = report.stdout, report.result_bytes
         allowed = min(limits.wall_seconds, limits.total_seconds)
         stop_at = min(deadline, time.monotonic() + limits.wall_seconds)
         ended = False
@@ -267,8 +267,10 @@ class Supervisor:
         killed = failed is None and os.WIFSIGNALED(status)
         if killed and out_of_memory_kills() > self._out_of_memory_kills:
             raise OutOfMemoryError
-        if failed is not None and failed["outcome"] == "protocol_error" and len(works) > 1:
-            report.result_bytes = bytes_before
+        # An answer may be forged, and what was read of the output may be that of several.
+        doubtful = ("protocol_error", "output_limit")
+        if failed is not None and failed["outcome"] in doubtful and len(works) > 1:
+            report.stdout, report.result_bytes = before
             return None
         if len(answers) == len(works):
             answers.pop()  # it is in doubt

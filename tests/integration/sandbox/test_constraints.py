@@ -372,3 +372,22 @@ def test_tests_run_and_fail_one_by_one(sandbox: Sandbox) -> None:
         "tests/test_today.py::test_speaks",
         "tests/test_today.py::test_is_silent",
     ]
+
+
+def test_who_prints_too_much_is_named_and_nobody_else(sandbox: Sandbox) -> None:
+    """However little it is, and however soon the next one answers."""
+    prints = "def check(today):\n    print('x' * {})\n    return []"
+    sources = {
+        "a": prints.format(700),
+        "b": prints.format(3000),
+        "c": prints.format(700),
+        "d": "def check(today):\n    return []",
+        "e": prints.format(3000),
+    }
+    for _ in range(5):  # it is a matter of when what is read
+        found = run(sandbox, sources, limits=Limits(stdout_produced_bytes=1024))
+        assert {name for name, result in found.items() if result.error} == {"b", "e"}
+        for name in ("b", "e"):
+            error = found[name].error
+            assert error is not None
+            assert error.type == "output_limit"
