@@ -4,7 +4,8 @@
 
 Users with a lease and users without ask queries, run constraints and load new versions; some of
 their code runs for ever, takes all memory, floods its output or ends its sandbox. At the end there
-must be no container, descriptor or thread that was not there at the beginning.
+must be no container, descriptor or thread that was not there at the beginning. What the engine
+holds is only told: others may use it, too.
 """
 
 import gc
@@ -17,7 +18,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -158,6 +159,8 @@ def soak(seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any], list[str
     from workers.sandbox.pool import Pool, PoolLimits
 
     ensure_image()
+    with docker.open_sandbox():  # what this thread opens once, it keeps
+        pass
     limits = PoolLimits(least=2, most=4, lease_seconds=2, leases=4, recycle_seconds=20)
     with _counter() as count:
         at_first = count()
@@ -168,7 +171,8 @@ def soak(seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any], list[str
             _run(work, seconds * 2 / 3)
             late, requests = count(), work.requests - done
             counts = pool.counts
-        until(lambda: count().containers == 0)
+        with suppress(TimeoutError):  # which the figure tells
+            until(lambda: count().containers == at_first.containers, 20)
         at_last = count()
     rows = [
         {
@@ -187,7 +191,7 @@ def soak(seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any], list[str
         "leaked_descriptors": at_last.descriptors - at_first.descriptors,
         "leaked_threads": at_last.threads - at_first.threads,
         "rss_mib_per_1000": round(1000 * (late.mib - warm.mib) / max(requests, 1), 2),
-        "engine_leaked_descriptors": at_last.engine_descriptors - at_first.engine_descriptors,
+        "engine_descriptors": at_last.engine_descriptors - at_first.engine_descriptors,
         "engine_rss_mib_per_1000": round(
             1000 * (late.engine_mib - warm.engine_mib) / max(requests, 1), 2
         ),
