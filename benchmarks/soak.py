@@ -89,8 +89,9 @@ class Work:
     def run(self, number: int, until: float) -> None:
         """Do one thing after the other, until a moment of the monotonic clock."""
         chance = random.Random(number)
-        while time.monotonic() < until:
-            (what,) = chance.choices(list(SHARES), list(SHARES.values()))
+        first = list(SHARES)[number::THREADS]  # so that everything happens, in a short time, too
+        while first or time.monotonic() < until:
+            what = first.pop() if first else chance.choices(*zip(*SHARES.items(), strict=True))[0]
             user = chance.choice(LEASED + STRICT)
             started = time.perf_counter()
             try:
@@ -159,18 +160,23 @@ def soak(seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any], list[str
     from workers.sandbox.pool import Pool, PoolLimits
 
     ensure_image()
-    with docker.open_sandbox():  # what this thread opens once, it keeps
-        pass
     limits = PoolLimits(least=2, most=4, lease_seconds=2, leases=4, recycle_seconds=20)
-    with _counter() as count:
-        at_first = count()
+
+    def run() -> tuple[Work, int, float, float]:
         with closing(Pool(docker, limits)) as pool:
             work = Work(pool)
             _run(work, seconds / 3)
             warm, done = count(), work.requests
             _run(work, seconds * 2 / 3)
-            late, requests = count(), work.requests - done
-            counts = pool.counts
+            late, thousands = count(), max(work.requests - done, 1) / 1000
+        growth = (late.mib - warm.mib) / thousands
+        return work, pool.counts.started, growth, (late.engine_mib - warm.engine_mib) / thousands
+
+    with _counter() as count:
+        at_first = count()
+        # In a thread, which takes along what a thread keeps, such as a connection to the engine.
+        with ThreadPoolExecutor(1) as executor:
+            work, started, growth, engine_growth = executor.submit(run).result()
         with suppress(TimeoutError):  # which the figure tells
             until(lambda: count().containers == at_first.containers, 20)
         at_last = count()
@@ -186,15 +192,13 @@ def soak(seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any], list[str
     figures = {
         "requests": work.requests,
         "problems": len(work.problems),
-        "containers": counts.started,
+        "containers": started,
         "leaked_containers": at_last.containers - at_first.containers,
         "leaked_descriptors": at_last.descriptors - at_first.descriptors,
         "leaked_threads": at_last.threads - at_first.threads,
-        "rss_mib_per_1000": round(1000 * (late.mib - warm.mib) / max(requests, 1), 2),
+        "rss_mib_per_1000": round(growth, 2),
         "engine_descriptors": at_last.engine_descriptors - at_first.engine_descriptors,
-        "engine_rss_mib_per_1000": round(
-            1000 * (late.engine_mib - warm.engine_mib) / max(requests, 1), 2
-        ),
+        "engine_rss_mib_per_1000": round(engine_growth, 2),
     }
     return rows, figures, work.problems
 
