@@ -409,7 +409,7 @@ def send(message):
     data = json.dumps(message).encode()
     os.write(1, struct.pack(">I", len(data)) + data)
 send({{"hello": {version}, "hash_seed": "0", "seccomp": 2, "no_new_privileges": 1,
-      "capabilities": 0}})
+      "capabilities": 0, "kernel": "linux"}})
 """
 ANSWER = """
 answer = {"outcome": "ok", "message": "", "error": None, "stdout": "", "seconds": 0,
