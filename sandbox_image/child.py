@@ -151,8 +151,10 @@ def _serve(performer: Performer) -> None:
     _limit(resource.RLIMIT_AS, limits.memory_bytes, limits.memory_bytes)
     _limit(resource.RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS)
     for work in request["works"]:
-        # At the soft limit comes SIGXCPU, which tells what happened.
-        _limit(resource.RLIMIT_CPU, math.ceil(time.process_time()) + limits.cpu_seconds)
+        # At the soft limit comes SIGXCPU, which tells what happened. The kernel counts in seconds:
+        # what was used before is rounded, so that at most a tenth of one is missing.
+        used = max(0, math.ceil(time.process_time() - 0.1))
+        _limit(resource.RLIMIT_CPU, used + limits.cpu_seconds)
         answer = _answer(work, performer, limits)
         with suppress(Exception):  # user code may have closed or replaced it
             sys.stdout.flush()
