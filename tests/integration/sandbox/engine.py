@@ -4,9 +4,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import docker as engine
 import pytest
 from django.test import override_settings
 
+from tests.integration.sandbox.processes import with_argument
 from uac_site.embedded.process import ManagedProcess
 from workers.sandbox import docker
 
@@ -81,6 +83,11 @@ def running_engine(image: str) -> Iterator[str]:
         yield host
     finally:
         process.stop()
+        # Those who watch over containers that did not start well outlive their engine.
+        for shim in with_argument(f"{folder}/exec/containerd/containerd.sock"):
+            for one in [*shim.descendants(), shim]:
+                with suppress(ProcessLookupError):
+                    one.send(signal.SIGKILL)
         shutil.rmtree(folder, ignore_errors=True)
 
 

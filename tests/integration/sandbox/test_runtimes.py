@@ -109,8 +109,8 @@ def test_a_runtime_that_is_not_what_it_should_be_is_refused(
     other_engine: str, name: str, message: str
 ) -> None:
     with Runtime(name, other_engine).chosen(), Containers() as mine:
-        with pytest.raises(SandboxError) as raised:
-            docker.open_sandbox().__enter__()
+        with pytest.raises(SandboxError) as raised:  # with tasks enough for any to start
+            docker.open_sandbox(shape=Shape(pids=256)).__enter__()
         assert message in raised.value.message.partition("instead of")[0]
         assert raised.value.infrastructure
         assert mine.all() == []
