@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from benchmarks.harness import Client
+from uac_site.embedded.process import free_port
 from uac_site.embedded.system import System, running_system
 
 T = TypeVar("T")
@@ -28,9 +29,15 @@ def polled(look: Callable[[], T], enough: Callable[[T], object], seconds: float 
 
 
 @pytest.fixture(scope="session")
-def system() -> Iterator[System]:
+def metrics_port() -> int:
+    """Where the sandbox worker of that server answers Prometheus."""
+    return free_port()
+
+
+@pytest.fixture(scope="session")
+def system(metrics_port: int) -> Iterator[System]:
     """A running server, for tests that leave its processes alone."""
-    with running_system() as system:
+    with running_system(environment={"UAC_METRICS_PORT": str(metrics_port)}) as system:
         yield system
         system.check()
 

@@ -2,121 +2,110 @@
 
 import re
 import urllib.request
-from collections.abc import Iterator
+from collections import Counter
 from pathlib import Path
 
-import pytest
-from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.acceptance.conftest import Person, new_client, polled, record
-from uac_site.embedded.process import free_port
-from uac_site.embedded.system import running_system
+from tests.acceptance.conftest import Person, polled, record
 
-PORT = free_port()
+DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
-@pytest.fixture(scope="module")
-def ada() -> Iterator[Person]:
-    """A user of a server whose sandbox worker has a port for Prometheus."""
-    with running_system(environment={"UAC_METRICS_PORT": str(PORT)}) as system:
-        person = Person(new_client(system, "acceptance"), "ada")
-        assert person.client.post("users/", {"user_id": "ada"})[0] == 201
-        yield person
+class Metrics:
+    """The samples of one look, by name."""
 
+    def __init__(self, port: int) -> None:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        self.samples = [
+            sample for family in text_string_to_metric_families(text) for sample in family.samples
+        ]
 
-def scraped() -> dict[str, Metric]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    return {metric.name: metric for metric in text_string_to_metric_families(text)}
-
-
-def total(name: str, sample: str = "", **labels: str) -> float:
-    """The sum of a metric's samples that have these labels."""
-    metric = scraped().get(name)
-    return sum(
-        one.value
-        for one in (metric.samples if metric else ())
-        if one.name == (sample or name) and labels.items() <= one.labels.items()
-    )
-
-
-def requests(operation: str, outcome: str) -> float:
-    return total(
-        "uac_sandbox_requests",
-        "uac_sandbox_requests_total",
-        operation=operation,
-        outcome=outcome,
-        infrastructure="false",
-    )
-
-
-def test_they_move_with_the_work(ada: Person) -> None:
-    (about,) = scraped()["uac_sandbox_info"].samples
-    assert about.labels["runtime"] == "default"
-    assert about.labels["image"].startswith("uac-sandbox:")
-    assert requests("evaluate", "ok") == requests("evaluate", "user_error") == 0
-
-    ada.log(record("Trip", "a", domain="travel", to="Rome"))
-    claims = total("uac_sandbox_claims", "uac_sandbox_claims_total")
-    for _ in range(3):
-        answer = ada.post("query/?wait=30", {"code": "len(trips)"}, status=200)
-        assert answer["value"] == 1
-    ada.post("query/?wait=30", {"code": "1 / 0"}, status=422)
-
-    assert requests("evaluate", "ok") == 3
-    assert requests("evaluate", "user_error") == 1
-    assert requests("compile", "ok") == 1
-    assert requests("load", "ok") >= 1
-    seconds = "uac_sandbox_request_seconds"
-    assert total(seconds, f"{seconds}_count", operation="evaluate") == 4
-    assert total(seconds, f"{seconds}_bucket", operation="evaluate", le="+Inf") == 4
-    assert 0 < total(seconds, f"{seconds}_sum", operation="evaluate") < 4 * 30
-    asked = total("uac_sandbox_claims", "uac_sandbox_claims_total")
-    assert asked == claims + 4
-    assert total("uac_sandbox_claim_seconds", "uac_sandbox_claim_seconds_count") == asked
-
-
-def test_every_sandbox_is_accounted_for(ada: Person) -> None:
-    ada.log(record("Trip", "b", domain="travel", to="Rome"))
-
-    def accounts() -> tuple[float, float]:
-        metrics = scraped()
-        there = sum(one.value for one in metrics["uac_sandbox_pool_sandboxes"].samples)
-        (started,) = (
-            one.value
-            for one in metrics["uac_sandbox_start_seconds"].samples
-            if one.name.endswith("_count")
+    def total(self, name: str, **labels: str) -> float:
+        """The sum of the samples that have these labels."""
+        return sum(
+            sample.value
+            for sample in self.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
         )
-        destroyed = sum(one.value for one in metrics["uac_sandbox_destroyed"].samples)
-        return there, started - destroyed
 
-    there, left = polled(accounts, lambda both: both[0] == both[1])
-    assert there == left
-    states = {one.labels["state"] for one in scraped()["uac_sandbox_pool_sandboxes"].samples}
-    assert states >= {"idle", "used"}
-    assert total("uac_sandbox_pool_sandboxes", state="used") == 0  # nobody is at work
+    def labels(self, name: str) -> list[dict[str, str]]:
+        return [sample.labels for sample in self.samples if sample.name == name]
 
 
-def test_what_the_document_names_is_there(ada: Person) -> None:
-    ada.log(record("Trip", "d", domain="travel", to="Rome"))
-    document = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
-    named = set(re.findall(r"uac_sandbox_[a-z_]+", document))
-    served = {name + suffix for name, metric in scraped().items() for suffix in suffixes(metric)}
-    assert len(named) >= 9
-    assert named <= served
+def moved(before: Metrics, after: Metrics, name: str, **labels: str) -> float:
+    return after.total(name, **labels) - before.total(name, **labels)
 
 
-def suffixes(metric: Metric) -> set[str]:
-    return {one.name.removeprefix(metric.name) for one in metric.samples} | {""}
+def test_they_move_with_the_work(person: Person, metrics_port: int) -> None:
+    before = Metrics(metrics_port)
+    person.log(record("Trip", "a", domain="travel", to="Rome"))
+    for _ in range(3):
+        answer = person.post("query/?wait=30", {"code": "len(trips)"}, status=200)
+        assert answer["value"] == 1
+    person.post("query/?wait=30", {"code": "1 / 0"}, status=422)
+    after = Metrics(metrics_port)
+
+    requests = "uac_sandbox_requests_total"
+    evaluated = Counter(
+        {
+            outcome: moved(before, after, requests, operation="evaluate", outcome=outcome)
+            for outcome in ("ok", "user_error", "timeout", "killed")
+        }
+    )
+    assert evaluated == {"ok": 3, "user_error": 1, "timeout": 0, "killed": 0}
+    assert moved(before, after, requests, operation="compile", outcome="ok") == 1
+    assert moved(before, after, requests, operation="load", outcome="ok") >= 1
+    assert moved(before, after, requests, infrastructure="true") == 0
+    seconds = "uac_sandbox_request_seconds"
+    assert moved(before, after, f"{seconds}_count", operation="evaluate") == 4
+    assert moved(before, after, f"{seconds}_bucket", operation="evaluate", le="+Inf") == 4
+    assert 0 < moved(before, after, f"{seconds}_sum", operation="evaluate") < 4 * 30
+    # One for the checkpoint at least, and one for each query.
+    claims = moved(before, after, "uac_sandbox_claims_total")
+    assert claims >= 5
+    assert moved(before, after, "uac_sandbox_claim_seconds_count") == claims
 
 
-def test_no_label_names_a_person(ada: Person) -> None:
-    ada.log(record("Trip", "c", domain="travel", to="Rome"))
-    names = {
-        label for metric in scraped().values() for one in metric.samples for label in one.labels
+def test_every_sandbox_is_accounted_for(person: Person, metrics_port: int) -> None:
+    person.log(record("Trip", "a", domain="travel", to="Rome"))
+
+    def balanced(metrics: Metrics) -> bool:
+        there = metrics.total("uac_sandbox_pool_sandboxes")
+        started = metrics.total("uac_sandbox_start_seconds_count")
+        used = metrics.total("uac_sandbox_pool_sandboxes", state="used")
+        return there == started - metrics.total("uac_sandbox_destroyed_total") and used == 0
+
+    settled = polled(lambda: Metrics(metrics_port), balanced)
+    assert settled.total("uac_sandbox_start_seconds_count") > 0
+    assert settled.total("uac_sandbox_start_failures_total") == 0
+
+
+def test_what_the_document_names_is_there_and_nothing_else_nor_a_persons_name(
+    person: Person, metrics_port: int
+) -> None:
+    person.log(record("Trip", "a", domain="travel", to="Rome"))
+    metrics = polled(  # a user's sandbox is kept for some seconds before one is destroyed
+        lambda: Metrics(metrics_port), lambda seen: seen.total("uac_sandbox_destroyed_total")
+    )
+    documented = set(re.findall(r"^\| `(uac_sandbox_[a-z_]+)`", DOCUMENT.read_text(), re.MULTILINE))
+    served = {
+        re.sub("_(bucket|count|sum)$", "", sample.name)
+        for sample in metrics.samples
+        if sample.name.startswith("uac_")
     }
-    ours = {"operation", "outcome", "infrastructure", "state", "hash_seed", "found", "reason"}
-    assert names <= ours | {"le", "runner", "runtime", "image"} | {
-        *("generation", "implementation", "major", "minor", "patchlevel", "version")
+    assert documented == served
+    (about,) = metrics.labels("uac_sandbox_info")
+    assert about["image"].startswith("uac-sandbox:")
+    assert about["runtime"] == "default"
+    labels = {
+        label
+        for sample in metrics.samples
+        if sample.name.startswith("uac_")
+        for label in sample.labels
+    }
+    of_requests = {"operation", "outcome", "infrastructure", "le"}
+    assert labels == of_requests | {"state", "hash_seed", "found", "reason"} | {
+        *("runner", "runtime", "image")
     }
