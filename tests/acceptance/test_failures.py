@@ -76,7 +76,8 @@ def test_the_proof_notices_a_loss(system: System, traffic: Traffic) -> None:
     with flowing(system, traffic):
         pass
     user = traffic.users[0]
-    seq, entry = user.acknowledged.popitem()
+    seq = max(user.acknowledged)  # not the one acknowledged last: the next number has to be free
+    entry = user.acknowledged.pop(seq)
 
     user.acknowledged[seq + 1] = entry
 
