@@ -78,6 +78,8 @@ class WorkspaceAdmin(MemoryAdmin[Workspace]):
     @admin.display(description="in effect")
     def in_effect(self, workspace: Workspace) -> str:
         """Show every limit as it holds, where it is from, and how far it may be raised."""
+        # A form that is refused has put into this one what does not hold.
+        workspace = Workspace.objects.filter(pk=workspace.pk).first() or Workspace()
         holding, everywhere = asdict(workspace.limits), asdict(effective({}))
         labels = {field.name: field.verbose_name for field in Workspace._meta.concrete_fields}
         kept = settings.UAC_SANDBOX_LEASE_SECONDS

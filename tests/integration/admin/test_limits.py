@@ -66,6 +66,8 @@ def test_what_cannot_be_given_is_refused_beside_its_field(
     response = change(admin_client, workspace, **chosen)
 
     assert told in shown(response)
+    for holds in ("Wall seconds: 5 s", "Container memory (MiB): 1024 MiB", "Processes: 32"):
+        assert holds in shown(response)
     assert list(response.context["adminform"].form.errors) == [list(chosen)[-1]]
     workspace.refresh_from_db()
     assert set(workspace.chosen_limits.values()) == {None}
