@@ -143,7 +143,8 @@ class Runner:
     """The requests that the protocol knows, one method each."""
 
     def __init__(self, host_descriptor: int) -> None:
-        self.host_descriptor = host_descriptor
+        self.requests = select.poll()
+        self.requests.register(host_descriptor, select.POLLIN)
         self.project = Project()
         self.evaluation = Evaluation(self.project)
         self.supervisor = Supervisor(host_descriptor, self)
@@ -173,7 +174,7 @@ class Runner:
         if self.project.files:
             self.evaluation.prepare()
             self.supervisor.make_ready()
-            if not select.select([self.host_descriptor], [], [], 0)[0]:
+            if not self.requests.poll(0):
                 rehearse()
 
     def compile(self, request: dict[str, Any]) -> dict[str, Any]:
