@@ -445,10 +445,10 @@ def main() -> None:
     """Measure for a minute and report."""
     path = json_path(__doc__)
     rows, figures, problems = measure(SECONDS)
-    for problem in problems[:50]:
-        print(f"PROBLEM: {problem}")
     settings = {"seconds": SECONDS, "writers": WRITERS, "sandbox_workers": WORKERS}
-    report("concurrency", settings=settings, rows=rows, figures=figures, path=path)
+    report(
+        "concurrency", settings=settings, rows=rows, figures=figures, path=path, problems=problems
+    )
 
 
 if __name__ == "__main__":

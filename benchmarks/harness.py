@@ -51,8 +51,11 @@ def report(
     rows: Sequence[Mapping[str, Any]],
     figures: Mapping[str, Any],
     path: Path | None,
+    problems: Sequence[str] = (),
 ) -> None:
-    """Print the rows as a table and the figures below it; write both to `path` if given."""
+    """Print problems, the rows as a table and the figures; write these two to `path` if given."""
+    for problem in problems[:50]:
+        print(f"PROBLEM: {problem}")
     _print_table(rows)
     for key, value in figures.items():
         print(f"{key} = {value}")

@@ -267,10 +267,8 @@ def main() -> None:
         os.environ["DJANGO_SETTINGS_MODULE"] = "uac_site.settings"
         django.setup()
         rows, figures, problems = soak(SECONDS)
-    for problem in problems[:50]:
-        print(f"PROBLEM: {problem}")
     settings = {"seconds": SECONDS, "threads": THREADS, "shares": SHARES}
-    report("soak", settings=settings, rows=rows, figures=figures, path=path)
+    report("soak", settings=settings, rows=rows, figures=figures, path=path, problems=problems)
 
 
 if __name__ == "__main__":

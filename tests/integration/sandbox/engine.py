@@ -83,12 +83,19 @@ def running_engine(image: str) -> Iterator[str]:
         yield host
     finally:
         process.stop()
-        # Those who watch over containers that did not start well outlive their engine.
-        for shim in with_argument(f"{folder}/exec/containerd/containerd.sock"):
-            for one in [*shim.descendants(), shim]:
-                with suppress(ProcessLookupError):
-                    one.send(signal.SIGKILL)
+        end_shims(f"{folder}/exec/containerd/containerd.sock")
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def end_shims(address: str) -> None:
+    """End those who watched over the containers of an engine, by its containerd's address.
+
+    They outlive it where containers did not start well, or where it was killed.
+    """
+    for shim in with_argument(address):
+        for process in [*shim.descendants(), shim]:
+            with suppress(ProcessLookupError):
+                process.send(signal.SIGKILL)
 
 
 @contextmanager
@@ -102,8 +109,10 @@ def engine_at(host: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DOCKER_HOST", host)
         forget()
-        yield
-    forget()
+        try:
+            yield
+        finally:
+            forget()
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ import pytest
 from docker.errors import DockerException
 
 from tests.integration.sandbox.conftest import NOW
-from tests.integration.sandbox.processes import Process, eventually, gone, me, with_argument
+from tests.integration.sandbox.engine import end_shims, engine_at
+from tests.integration.sandbox.processes import Process, eventually, gone, me
 from workers.sandbox import docker
 from workers.sandbox import pool as pools
 from workers.sandbox.client import ChannelSandbox
@@ -63,11 +64,7 @@ class Engine:
         self.end(signal.SIGTERM)
         self.containerd.terminate()
         self.containerd.wait(60)
-        # Where it was not started again, those who watch over its containers are still there.
-        for shim in with_argument(f"{self.folder}/containerd.sock"):
-            for process in [*shim.descendants(), shim]:
-                with suppress(ProcessLookupError):
-                    process.send(signal.SIGKILL)
+        end_shims(f"{self.folder}/containerd.sock")
         for line in reversed(Path("/proc/mounts").read_text().splitlines()):
             if f" {self.folder}/" in line:
                 subprocess.run(["umount", "--lazy", line.split()[1]], check=False)
@@ -102,23 +99,16 @@ class Engine:
 def own_engine(docker_image: str) -> Iterator[Engine]:
     """An engine with the image, which sandboxes are started on."""
     if os.geteuid() != 0:
-        pytest.skip("needs root, to start an engine")
+        reason = "needs root, to start an engine"
+        (pytest.fail if os.environ.get("REQUIRE_DOCKER") else pytest.skip)(reason)
     own = Engine(Path(tempfile.mkdtemp(prefix="uac-engine-")))  # the path of a socket is short
     try:
         with closing(engine.from_env()) as theirs, closing(engine.DockerClient(own.url)) as ours:
             ours.images.load(b"".join(theirs.images.get(docker_image).save(named=True)))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("DOCKER_HOST", own.url)
-            forget()
+        with engine_at(own.url):
             yield own
     finally:
-        forget()
         own.remove()
-
-
-def forget() -> None:
-    docker._thread.__dict__.clear()
-    docker._image.cache_clear()
 
 
 def held() -> tuple[int, int]:
