@@ -9,10 +9,15 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import django
+
+from uac_site.embedded.services import running_services
 
 
 def data_file(name: str) -> Path | None:
@@ -28,6 +33,16 @@ def json_path(description: str | None) -> Path | None:
     parser.add_argument("--json", type=Path, help="also write the report to this file")
     path: Path | None = parser.parse_args().json
     return path
+
+
+@contextmanager
+def docker_sandboxes() -> Iterator[None]:
+    """Have the server's settings here, with services of their own and Docker for the sandboxes."""
+    with running_services() as services:
+        os.environ.update(services.environment, UAC_SANDBOX_RUNNER="docker")
+        os.environ["DJANGO_SETTINGS_MODULE"] = "uac_site.settings"
+        django.setup()
+        yield
 
 
 def until(true: Callable[[], bool], seconds: float = 60) -> None:

@@ -14,7 +14,6 @@ All variants take turns in one run on one machine, so that the ratios of their t
 
 import json
 import logging
-import os
 import re
 import statistics
 import subprocess
@@ -26,11 +25,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import django
-
-from benchmarks.harness import Client, json_path, p95, report, until
+from benchmarks.harness import Client, docker_sandboxes, json_path, p95, report, until
 from sandbox_image.uac import protocol
-from uac_site.embedded.services import running_services
 from uac_site.embedded.system import running_system
 
 if TYPE_CHECKING:
@@ -83,10 +79,7 @@ PROJECT = {
 def main() -> None:
     """Measure and report."""
     path = json_path(__doc__)
-    with running_services() as services:
-        os.environ.update(services.environment, UAC_SANDBOX_RUNNER="docker")
-        os.environ["DJANGO_SETTINGS_MODULE"] = "uac_site.settings"
-        django.setup()
+    with docker_sandboxes():
         times, figures = measure()
     figures |= whole_path()
     rows = [

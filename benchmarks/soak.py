@@ -23,12 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import django
 import docker as engine
 
-from benchmarks.harness import json_path, p95, report, until
+from benchmarks.harness import docker_sandboxes, json_path, p95, report, until
 from benchmarks.sandbox import NOW, PROJECT, ZONE
-from uac_site.embedded.services import running_services
 
 if TYPE_CHECKING:
     from workers.sandbox.interface import Sandbox
@@ -262,10 +260,7 @@ def _resident_mib(pid: int) -> float:
 def main() -> None:
     """Work, and report."""
     path = json_path(__doc__)
-    with running_services() as services:
-        os.environ.update(services.environment, UAC_SANDBOX_RUNNER="docker")
-        os.environ["DJANGO_SETTINGS_MODULE"] = "uac_site.settings"
-        django.setup()
+    with docker_sandboxes():
         rows, figures, problems = soak(SECONDS)
     settings = {"seconds": SECONDS, "threads": THREADS, "shares": SHARES}
     report("soak", settings=settings, rows=rows, figures=figures, path=path, problems=problems)
