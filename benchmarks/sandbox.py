@@ -145,7 +145,7 @@ def measure() -> tuple[dict[str, list[float]], dict[str, Any]]:
         def virgin(**files: Any) -> float:
             started = time.perf_counter()
             with pool.virgin() as sandbox:
-                sandbox.load(**files)
+                sandbox.prepare(**files)
                 constraints(sandbox)
                 return time.perf_counter() - started
 

@@ -6,10 +6,11 @@ import json
 import math
 import os
 import resource
+import select
 import signal
 import sys
 import time
-from collections.abc import Container
+from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
@@ -19,9 +20,13 @@ from .processes import PR_SET_PDEATHSIG, prctl
 from .uac import protocol
 from .values import ResultLimitError, size
 
+LOAD = "<load>"  # the item of the work that loads files, which is no item of the user's
 RESULT_DESCRIPTOR = 3
-WORK_DESCRIPTOR = 4  # gone before user code runs
-FIRST_FREE = 5
+# These are gone before user code runs.
+WORK_DESCRIPTOR = 4
+HOST_DESCRIPTOR = 5
+REQUEST_DESCRIPTOR = 6
+FIRST_FREE = 7
 DESCRIPTORS = 64
 RESULT_SLACK = 64 * 1024  # for what surrounds the value
 CHILD_FAILED = 70
@@ -67,17 +72,28 @@ class Child:
 
     pid: int
     work: int
+    requests: int
     results: int
     stdout: int
 
     def close(self) -> None:
         """Close these ends of its pipes."""
-        for descriptor in (self.work, self.results, self.stdout):
+        self.close_inputs()
+        for descriptor in (self.results, self.stdout):
+            os.close(descriptor)
+
+    def close_inputs(self) -> None:
+        """Close those that it needs no more once it has begun."""
+        for descriptor in (self.work, self.requests):
             os.close(descriptor)
 
 
 class Performer(Protocol):
     """What a child does."""
+
+    def begin(self, request: dict[str, Any]) -> tuple[list[dict[str, Any]], Limits]:
+        """What the first child does of a request of the host's; an exception if nothing."""
+        ...
 
     def make_ready(self) -> None:
         """Do ahead of the work what does not depend on it."""
@@ -87,8 +103,8 @@ class Performer(Protocol):
         """The result of the work; what user code raises, raises."""
         ...
 
-    def is_as_before(self) -> bool:
-        """Whether the next work would find here what the first one did."""
+    def is_as_before(self, done: dict[str, Any]) -> bool:
+        """Whether the next work would find here what it should, after this one was done."""
         ...
 
     def user_files(self, item: str) -> Container[str]:
@@ -96,19 +112,21 @@ class Performer(Protocol):
         ...
 
 
-def fork(performer: Performer) -> Child:
+def fork(performer: Performer, host: int) -> Child:
     """Start a child that makes itself ready, waits for works and answers each of them with a line.
 
-    What it waits for is a frame {"works", "limits"}; each work has its "item", which names it in
-    errors. It stops early when a work changed what the next one would find.
+    What it waits for is the next request of the host, which it passes on as it came before it
+    begins, or a frame {"works", "limits", "rehearsal"} from here. Each work has its "item", which
+    names it in errors. It stops early when a work changed what the next one would find.
     """
-    pipes = [os.pipe() for _ in range(3)]
-    (work, work_write), (results_read, results), (stdout_read, stdout) = pipes
+    pipes = [os.pipe() for _ in range(4)]
+    (work, work_write), (requests_read, requests), (results_read, results), *_ = pipes
+    stdout_read, stdout = pipes[-1]
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         try:
-            _confine(parent, work, results, stdout)
+            _confine(parent, stdout, stdout, results, work, host, requests)
             performer.make_ready()
             _serve(performer)
             os._exit(0)
@@ -116,13 +134,13 @@ def fork(performer: Performer) -> Child:
             os._exit(CHILD_OUT_OF_MEMORY)
         finally:
             os._exit(CHILD_FAILED)
-    for descriptor in (work, results, stdout):
+    for descriptor in (work, requests, results, stdout):
         os.close(descriptor)
-    return Child(pid, work_write, results_read, stdout_read)
+    return Child(pid, work_write, requests_read, results_read, stdout_read)
 
 
-def _confine(parent: int, work: int, results: int, stdout: int) -> None:
-    """Make this child what user code may run in: it holds its three pipes and nothing else."""
+def _confine(parent: int, *descriptors: int) -> None:
+    """Make this child what user code may run in: it holds these, from 1 on, and nothing else."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if parent != 1:  # with the first process of a container, all others end
@@ -130,8 +148,8 @@ def _confine(parent: int, work: int, results: int, stdout: int) -> None:
         if os.getppid() != parent:
             os._exit(CHILD_FAILED)
     # To their places by way of descriptors that are none: one may be in another's place.
-    high = [fcntl.fcntl(one, fcntl.F_DUPFD, FIRST_FREE) for one in (stdout, stdout, results, work)]
-    for descriptor, place in zip(high, (1, 2, RESULT_DESCRIPTOR, WORK_DESCRIPTOR), strict=True):
+    high = [fcntl.fcntl(one, fcntl.F_DUPFD, FIRST_FREE) for one in descriptors]
+    for place, descriptor in enumerate(high, 1):
         os.dup2(descriptor, place)
     os.closerange(FIRST_FREE, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     # No process and no thread: none is needed, and what cannot fork leaves nothing behind.
@@ -142,15 +160,12 @@ def _confine(parent: int, work: int, results: int, stdout: int) -> None:
 
 
 def _serve(performer: Performer) -> None:
-    """Wait for the works, perform one after the other and answer each with a line."""
-    with open(WORK_DESCRIPTOR, "rb") as stream:
-        request = protocol.read_frame(stream.read)
-    if request is None:  # it was not needed
-        os._exit(0)
-    limits = Limits.of(request["limits"])
+    """Wait for works, perform one after the other and answer each with a line."""
+    works, limits = _wait(performer)
+    os.closerange(WORK_DESCRIPTOR, FIRST_FREE)
     _limit(resource.RLIMIT_AS, limits.memory_bytes, limits.memory_bytes)
     _limit(resource.RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS)
-    for work in request["works"]:
+    for work in works:
         # At the soft limit comes SIGXCPU, which tells what happened. The kernel counts in seconds:
         # what was used before is rounded, so that at most a tenth of one is missing.
         used = max(0, math.ceil(time.process_time() - 0.1))
@@ -159,9 +174,34 @@ def _serve(performer: Performer) -> None:
         with suppress(Exception):  # user code may have closed or replaced it
             sys.stdout.flush()
         write(RESULT_DESCRIPTOR, answer)
-        if work is not request["works"][-1] and not performer.is_as_before():
+        if work is not works[-1] and not performer.is_as_before(work):
             break  # another child does the rest
-    os.close(RESULT_DESCRIPTOR)  # which tells that it is all; to end takes longer
+    else:
+        os.close(RESULT_DESCRIPTOR)  # which tells that it is all
+        signal.pause()  # to end takes the processor from the answer, so it is ended later
+
+
+def _wait(performer: Performer) -> tuple[list[dict[str, Any]], Limits]:
+    """The works to do; until they come, some may be rehearsed."""
+    poller = select.poll()
+    for descriptor in (WORK_DESCRIPTOR, HOST_DESCRIPTOR):
+        poller.register(descriptor, select.POLLIN)
+    while True:
+        if WORK_DESCRIPTOR in dict(poller.poll()):
+            message = protocol.read_frame(reader(WORK_DESCRIPTOR))
+            if message is None:  # it was not needed
+                os._exit(0)
+            limits = Limits.of(message["limits"])
+            if not message["rehearsal"]:
+                return message["works"], limits
+            lines = [_answer(work, performer, limits).decode() for work in message["works"]]
+            write(REQUEST_DESCRIPTOR, protocol.encode_frame({"rehearsed": lines}))
+        else:
+            body = protocol.read_body(reader(HOST_DESCRIPTOR))
+            if body is None:
+                os._exit(0)
+            write(REQUEST_DESCRIPTOR, protocol.frame(body))
+            return performer.begin(protocol.decode(body))
 
 
 def _limit(kind: int, soft: int, hard: int | None = None) -> None:
@@ -211,6 +251,18 @@ def write(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def reader(descriptor: int) -> Callable[[int], bytes]:
+    """A function that reads so many bytes from it and none more, fewer only at its end."""
+
+    def read(count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count and (part := os.read(descriptor, count - len(data))):
+            data += part
+        return bytes(data)
+
+    return read
 
 
 def failure(outcome: str, message: str) -> dict[str, Any]:

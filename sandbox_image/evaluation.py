@@ -9,13 +9,15 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import gc
 import inspect
 import itertools
 import math
 import re
 import statistics
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -26,7 +28,7 @@ from .errors import QUERY, describe
 from .loader import Project, collections_of, remember_source
 from .traces import Traces
 from .uac import PartialDate, Record, protocol, records
-from .uac.alerts import Alert
+from .uac.alerts import Alert, info
 from .uac.testing import call_check
 from .values import NotAValueError, encode
 
@@ -43,6 +45,10 @@ HELPERS = {
     "itertools": itertools,
     "PartialDate": PartialDate,
 }
+
+
+# So many records are touched in a rehearsal: more would take longer than they save.
+REHEARSED_RECORDS = 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,22 +80,26 @@ class Evaluation:
         self._by_key: dict[str, list[Record]] | None = None
         self._names: dict[str, Any] | None = None
         self._traces: Traces | None = None
-        self._places: dict[int, tuple[str, str]] = {}
+        self._placed: dict[int, tuple[str, str]] | None = None
         records.resolve_references_with(self._records_with_key)
 
-    def prepare(self) -> bool:
-        """Build, before processes are forked, what each of them would else build for itself.
+    def prepare(self) -> None:
+        """Build, before processes are forked, what each of them would else build for itself."""
+        # What is wrong with the state, those find out and tell that use it.
+        with suppress(Exception):
+            self._index()
+            self._namespace()
+            self._places()
+            self.shares_processes()
 
-        Returns whether constraints may share a process: what they leave behind is noticed.
-        """
-        try:
-            if self._traces is None:
-                self._index()
-                self._namespace()
+    def shares_processes(self) -> bool:
+        """Whether constraints may share a process: what they leave behind is noticed."""
+        if self._traces is None:
+            try:
                 modules = [self.project.module(file.path) for file in self.project.in_domains()]
                 self._traces = Traces(modules)
-        except Exception:  # what is wrong with the state, those find out and tell that use it
-            return False
+            except Exception:
+                return False
         return self._traces.complete
 
     def make_ready(self) -> None:
@@ -98,8 +108,18 @@ class Evaluation:
             self._traces.watch()
 
     def is_as_before(self) -> bool:
-        """Whether what ran in this process changed nothing that others read."""
-        return self._traces is None or not self._traces.left()
+        """Whether what ran in this process is known to have changed nothing that others read."""
+        return self._traces is not None and self._traces.complete and not self._traces.left()
+
+    def rehearse(self, instant: Instant, limits: Limits) -> list[Any]:
+        """Do what most evaluations do, with the records for which this is done."""
+        found = list(itertools.islice(itertools.chain(*self._index().values()), REHEARSED_RECORDS))
+        gc.get_referents(*found)
+        # Where an alert without evidence says the same, this has one.
+        check = ModuleType("rehearsal")
+        vars(check)["check"] = _rehearsed(found[:1])
+        alerts = [self._alert(alert) for alert in call_check(check, today=None, now=instant.now)]
+        return [self.evaluate("[date(2026, 1, 1), 1.5, 'text']", instant, limits), alerts]
 
     def evaluate(self, code: str, instant: Instant, limits: Limits) -> dict[str, Any]:
         """The value of an expression, or of the last statement of a block if it is one."""
@@ -231,19 +251,27 @@ class Evaluation:
     def _index(self) -> dict[str, list[Record]]:
         if self._by_key is None:
             self._by_key = {}
-            for domain, module in self._state_modules():
-                for collection, found in self._state(module).items():
+            for _, module in self._state_modules():
+                for found in self._state(module).values():
                     for record in found:
                         if isinstance(record, Record):
                             self._by_key.setdefault(record.key, []).append(record)
-                            self._places[id(record)] = (domain, collection)
         return self._by_key
 
+    def _places(self) -> dict[int, tuple[str, str]]:
+        """The domain and the collection of every record, by its id."""
+        if self._placed is None:
+            self._placed = {}
+            for domain, module in self._state_modules():
+                for collection, found in self._state(module).items():
+                    place = (domain, collection)
+                    self._placed |= {id(one): place for one in found if isinstance(one, Record)}
+        return self._placed
+
     def _alert(self, alert: Alert) -> dict[str, Any]:
-        self._index()
         evidence = []
         for record in alert.evidence:
-            if id(record) not in self._places:
+            if (place := self._places().get(id(record))) is None:
                 raise NotAValueError(
                     f"the evidence {type(record).__name__} {record.key!r} is no record of the"
                     " state: name the records themselves, not copies of them"
@@ -253,7 +281,7 @@ class Evaluation:
                     f"the evidence {type(record).__name__} {record.key!r} has sources that are no"
                     " entries' numbers, or a key that is no text: leave both as they are"
                 )
-            domain, collection = self._places[id(record)]
+            domain, collection = place
             evidence.append(
                 {
                     "class": type(record).__name__,
@@ -269,6 +297,13 @@ class Evaluation:
             "key": alert.key if alert.key is None else protocol.storable(alert.key),
             "evidence": evidence,
         }
+
+
+def _rehearsed(evidence: list[Record]) -> Callable[[datetime.date], Iterator[Alert]]:
+    def check(today: datetime.date) -> Iterator[Alert]:
+        yield info(f"rehearsal of {today}", key="rehearsal", evidence=evidence)
+
+    return check
 
 
 class _DomainAndCollection(list[Any]):

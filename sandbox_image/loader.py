@@ -8,7 +8,7 @@ import marshal
 import re
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -58,11 +58,13 @@ class Project(InspectLoader, MetaPathFinder):
         sources: Mapping[str, str],
         bytecode: Mapping[str, str],
         removed: Sequence[str],
+        *,
+        collect: bool = True,
     ) -> int:
         """Put files in and take files out, and load again what that concerns.
 
-        Returns the number of modules executed. When one of them raises, that exception goes
-        through and the project is as it was before.
+        Returns the number of modules executed; what is unloaded is freed only with `collect`. When
+        one of them raises, that exception goes through and the project is as it was before.
         """
         before = self.files
         changed = {path: self._from_source(path, text) for path, text in sources.items()}
@@ -95,14 +97,14 @@ class Project(InspectLoader, MetaPathFinder):
             raise
         finally:
             self._bind_to_packages(unloaded)
-            if unloaded:
+            if unloaded and collect:
                 gc.collect()
             gc.freeze()
             gc.enable()
 
     def _import_constraints(self) -> None:
         """Import those that can be: what forbids it to the others, they tell when they run."""
-        for path in self.select("constraints", None):
+        for path in selected(self.files, "constraints", None):
             try:
                 self.module(path)
             except BaseException:
@@ -111,19 +113,6 @@ class Project(InspectLoader, MetaPathFinder):
     def in_domains(self) -> Iterator[File]:
         """The files of all domains, by path."""
         return (self.files[path] for path in sorted(self.files) if path.startswith("domains/"))
-
-    def select(self, folder: str, paths: Sequence[str] | None) -> list[str]:
-        """The paths of the files to run in a folder, all of them when none are named."""
-        if paths is None:
-            return [
-                path
-                for path in sorted(self.files)
-                if path.startswith(f"{folder}/") and not path.endswith("__init__.py")
-            ]
-        for path in paths:
-            if path not in self.files or not path.startswith(f"{folder}/"):
-                raise BadRequestError(f"{path[:200]!r} is not among the files in {folder}/")
-        return list(paths)
 
     def module(self, path: str) -> ModuleType:
         """The module of a file, imported when it is not yet; what its import raises, raises."""
@@ -196,6 +185,20 @@ class Project(InspectLoader, MetaPathFinder):
             parent, _, child = name.rpartition(".")
             if parent in sys.modules:
                 setattr(sys.modules[parent], child, sys.modules[name])
+
+
+def selected(files: Collection[str], folder: str, paths: Sequence[str] | None) -> list[str]:
+    """The paths of the files to run in a folder, all of them when none are named."""
+    if paths is None:
+        return [
+            path
+            for path in sorted(files)
+            if path.startswith(f"{folder}/") and not path.endswith("__init__.py")
+        ]
+    for path in paths:
+        if path not in files or not path.startswith(f"{folder}/"):
+            raise BadRequestError(f"{path[:200]!r} is not among the files in {folder}/")
+    return list(paths)
 
 
 def compile_source(path: str, text: str) -> CodeType:

@@ -15,17 +15,16 @@ import sys
 import time
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from . import determinism
-from .answers import anything, check_constraint, check_evaluation, check_tests
+from . import determinism, rehearsal
 from .child import Limits
 from .errors import QUERY, describe
 from .evaluation import Evaluation, Instant
-from .loader import BadRequestError, Project, compile_source, to_bytecode
-from .processes import SCRATCH, confinement, kill_descendants, remove_files
+from .loader import BadRequestError, Project, compile_source, selected, to_bytecode
+from .processes import confinement, kill_descendants, remove_files
+from .requests import Files, Plan, instant, moment, plan
 from .supervision import HostGoneError, OutOfMemoryError, Report, Supervisor
 from .uac import protocol, testing
 from .values import size
@@ -58,28 +57,8 @@ PRELOADED = (
     "zoneinfo",
 )
 
-# What a request and the result of a constraint look like.
-REHEARSED = {
-    "id": 0,
-    "op": "constraints",
-    "paths": None,
-    "now": "2026-01-01T00:00:00+00:00",
-    "time_zone": "UTC",
-    "limits": {field.name: 1 for field in fields(Limits)},
-}
-REHEARSED_RESULT = {
-    "seconds": 0.1,
-    "alerts": [
-        {
-            "severity": "info",
-            "message": "message",
-            "key": "key",
-            "evidence": [
-                {"class": "C", "domain": "d", "collection": "c", "key": "k", "sources": [1, 2]}
-            ],
-        }
-    ],
-}
+# All processors are for the answer to get where it is awaited, until the next request or so long.
+LINGER_SECONDS = 0.002
 
 # Above the descriptors that a child uses, so that it cannot keep them by accident.
 PRIVATE_DESCRIPTORS = 10
@@ -122,7 +101,6 @@ def silence() -> None:
 def serve(requests: int, answers: int) -> None:
     """Answer requests until the stream of them ends or breaks."""
     runner = Runner(requests)
-    stream = os.fdopen(requests, "rb", closefd=False)
     hello = {
         "hello": protocol.VERSION,
         "python": platform.python_version(),
@@ -132,11 +110,20 @@ def serve(requests: int, answers: int) -> None:
     silence()  # until here, what goes wrong can be read there
     try:
         send(answers, hello)
-        while (request := protocol.read_frame(stream.read)) is not None:
+        runner.tidy()
+        while (request := runner.supervisor.receive()) is not None:
             send(answers, {**runner.answer(request), "id": request.get("id")})
             runner.tidy()  # which nobody has to wait for
     except (BrokenPipeError, HostGoneError, OutOfMemoryError, protocol.ProtocolError):
         return
+
+
+class LoadFailedError(Exception):
+    """What came with a request could not be loaded."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        super().__init__(answer["message"])
+        self.answer = answer
 
 
 class Runner:
@@ -146,130 +133,113 @@ class Runner:
         self.requests = select.poll()
         self.requests.register(host_descriptor, select.POLLIN)
         self.project = Project()
+        self.rehearsed = rehearsal.files()
+        self.coming: Files | None = None  # what came with a request and is not loaded here yet
         self.evaluation = Evaluation(self.project)
         self.supervisor = Supervisor(host_descriptor, self)
-        self.operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-            "compile": self.compile,
-            "load": self.load,
-            "evaluate": self.evaluate,
-            "constraints": self.constraints,
-            "tests": self.tests,
-            "dump": self.dump,
-        }
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The answer to a request, without its id."""
-        operation = self.operations.get(str(request.get("op")))
         try:
-            if operation is None:
-                raise BadRequestError("unknown op")
-            return operation(request)
+            if request.get("op") == "load":
+                return self.load(Files.of(request))
+            plan = self._plan(request)
+            answer = ANSWERS[request["op"]](self._run(plan))
+        except LoadFailedError as error:
+            return {**error.answer, "loaded": False}
         except (BadRequestError, KeyError, TypeError, ValueError) as error:
             message = protocol.storable(f"bad request: {type(error).__name__}: {error}"[:1000])
             return {"outcome": "protocol_error", "message": message}
+        return answer if plan.files is None else {**answer, "loaded": True}
 
     def tidy(self) -> None:
         """End what the last request left, and have a child ready for the next."""
+        self.requests.poll(LINGER_SECONDS * 1000)
         self.supervisor.sweep()
-        if self.project.files:
-            self.evaluation.prepare()
-            self.supervisor.make_ready()
-            if not self.requests.poll(0):
-                rehearse()
+        if self.coming is not None and self.load(self.coming)["outcome"] != "ok":
+            raise HostGoneError  # for whom the files are loaded: it may start another runner
+        self.evaluation.prepare()
+        self.supervisor.make_ready()
+        if not self.requests.poll(0):
+            self.rehearse()
 
-    def compile(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Turn sources into bytecode, in children: a compiler can be made to exhaust the memory."""
-        files = _texts(request["files"])
-        works = [{"op": "compile", "item": path, "source": files[path]} for path in sorted(files)]
-        limits = Limits.of(request["limits"])
-        report = self.supervisor.run(works, limits, anything, together=True)
-        bytecode = {result["item"]: result.get("result") for result in report.results}
-        failed = [result for result in report.results if result["outcome"] != "ok"]
-        return _answer(report, failed[0] if failed else {"result": {"bytecode": bytecode}})
+    def rehearse(self) -> None:
+        """Do in vain what every request needs; see Supervisor.rehearse."""
+        sent = {**rehearsal.REQUEST, "load": self.rehearsed}
+        request = protocol.decode(protocol.encode_frame(sent)[protocol.HEADER_BYTES :])
+        files = Files.of(request["load"])
+        paths = selected(files.on(self.project), "constraints", None)
+        work = {"op": "rehearse", "item": paths[0], **moment(request), **files.request}
+        results = self.supervisor.rehearse([work], Limits.of(request["limits"]))
+        protocol.encode_frame(_answer(Report(), {"result": results}))
 
-    def load(self, request: dict[str, Any]) -> dict[str, Any]:
+    def load(self, files: Files) -> dict[str, Any]:
         """Load files into this process; the host watches the time that it takes."""
-        limits = Limits.of(request["limits"])
-        sources, bytecode = _texts(request["sources"]), _texts(request["bytecode"])
-        removed = _paths(request["removed"])
         self.supervisor.forget()
         self.evaluation = Evaluation(self.project)
+        self.coming = None
         started, cpu = time.monotonic(), time.process_time()
         outcome: dict[str, Any]
         try:
-            with _limited_load(limits.memory_bytes):
-                executed = self.project.update(sources, bytecode, removed)
-            modules = sum(1 for _ in self.project.in_domains())
-            outcome = {"result": {"modules": modules, "executed": executed}}
+            with _limited_load(files.limits.memory_bytes):
+                outcome = {"result": files.load_into(self.project)}
         except BadRequestError:
             raise
         except MemoryError:
-            message = f"the project needs more than {size(limits.memory_bytes)} of memory"
+            message = f"the project needs more than {size(files.limits.memory_bytes)} of memory"
             outcome = {"outcome": "out_of_memory", "message": message}
         except BaseException as error:
-            told = describe(error, {*self.project.files, *sources, *bytecode})
+            told = describe(error, {*self.project.files, *files.sources, *files.bytecode})
             outcome = {"outcome": "user_error", "message": told["message"], "error": told}
         finally:
             kill_descendants()
             remove_files()
         report = Report(
+            load_seconds=time.monotonic() - started,
             seconds=time.monotonic() - started,
             cpu_seconds=time.process_time() - cpu,
             memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         )
         return _answer(report, outcome)
 
-    def evaluate(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Run a query."""
-        work = {"op": "evaluate", "item": QUERY, "code": str(request["code"]), **_moment(request)}
-        report = self.supervisor.run([work], Limits.of(request["limits"]), check_evaluation)
-        return _answer(report, report.results[0])
+    def _plan(self, request: dict[str, Any]) -> Plan:
+        return plan(request, self.project, self.evaluation)
 
-    def constraints(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Run constraints; an error of one is in its own result."""
-        moment = _moment(request)
-        works = [
-            {"op": "constraint", "item": path, **moment}
-            for path in self._selected("constraints", request)
-        ]
-        limits = Limits.of(request["limits"])
-        # What one writes to a folder, the next one would find.
-        together = self.evaluation.prepare() and SCRATCH is None
-        report = self.supervisor.run(works, limits, check_constraint, together=together)
-        results = [
-            {
-                **(result.get("result") or {"alerts": [], "seconds": 0.0}),
-                "path": result["item"],
-                "error": _error(result),
-            }
-            for result in report.results
-        ]
-        return _answer(report, {"result": results})
+    def _run(self, plan: Plan) -> Report:
+        """The outcomes of a plan's works."""
+        report = Report(plan.check)
+        together = plan.together
+        if plan.files is not None:
+            report = self._load_and_run(plan, plan.files)
+            together = together and self.evaluation.shares_processes()
+        return self.supervisor.run(plan.works, plan.limits, report, together=together)
 
-    def tests(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Run tests; an error of one is in its own result."""
-        works = [{"op": "tests", "item": path} for path in self._selected("tests", request)]
-        report = self.supervisor.run(works, Limits.of(request["limits"]), check_tests)
-        results = []
-        for result in report.results:
-            if result["outcome"] == "ok":
-                results.extend(result["result"])
-            else:
-                results.append({"name": result["item"], "error": _error(result)})
-        return _answer(report, {"result": results})
+    def _load_and_run(self, plan: Plan, files: Files) -> Report:
+        """Have files loaded and works done in the first child; this process loads them later.
 
-    def dump(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Tell what is loaded."""
-        paths = None if request["paths"] is None else self._selected("domains", request)
-        works = [{"op": "dump", "item": "dump", "paths": paths}]
-        report = self.supervisor.run(works, Limits.of(request["limits"]), anything)
-        return _answer(report, report.results[0])
-
-    def _selected(self, folder: str, request: dict[str, Any]) -> list[str]:
-        paths = request["paths"]
-        return self.project.select(folder, None if paths is None else _paths(paths))
+        That saves to fork a child after the load, while somebody waits. Where not all goes well
+        there, the files are loaded here at once: LoadFailedError if they cannot be.
+        """
+        self.coming = files
+        report = Report(plan.check)
+        self.supervisor.run(plan.first, plan.limits, report, together=True, once=True)
+        if report.results and report.results[0]["outcome"] == "ok":
+            report.load_seconds = report.results.pop(0)["result"]
+        else:
+            report = Report(plan.check)
+        if len(report.results) < len(plan.works):
+            answer = self.load(files)
+            if answer["outcome"] != "ok":
+                raise LoadFailedError(answer)
+            report.load_seconds += answer["load_seconds"]
+        return report
 
     # -- In a child -------------------------------------------------------------------------------
+
+    def begin(self, request: dict[str, Any]) -> tuple[list[dict[str, Any]], Limits]:
+        """See Performer."""
+        plan = self._plan(request)
+        return plan.first, plan.limits
 
     def make_ready(self) -> None:
         """See Performer."""
@@ -281,37 +251,49 @@ class Runner:
         match work["op"]:
             case "compile":
                 return to_bytecode(compile_source(item, work["source"]))
+            case "load":
+                return self._load_here(Files.of(work), more=work["more"])
+            case "rehearse":
+                return self._rehearse(instant(work), limits)
             case "evaluate":
-                return evaluation.evaluate(work["code"], _instant(work), limits)
-            case "constraint":
-                return evaluation.run_constraint(item, _instant(work))
+                return evaluation.evaluate(work["code"], instant(work), limits)
+            case "constraints":
+                return evaluation.run_constraint(item, instant(work))
             case "tests":
                 return evaluation.run_test_file(item)
             case "dump":
                 return evaluation.dump(work["paths"], limits)
 
-    def is_as_before(self) -> bool:
+    def is_as_before(self, done: dict[str, Any]) -> bool:
         """See Performer."""
-        return self.evaluation.is_as_before()
+        return done["op"] in ("compile", "load") or self.evaluation.is_as_before()
+
+    def _load_here(self, files: Files, *, more: bool) -> float:
+        """Load files for what else is done in this process; the seconds that it took."""
+        started = time.monotonic()
+        self.evaluation = Evaluation(self.project)
+        files.load_into(self.project)
+        if more and self.evaluation.shares_processes():
+            self.evaluation.make_ready()
+        return time.monotonic() - started
+
+    def _rehearse(self, instant: Instant, limits: Limits) -> list[Any]:
+        if self.project.files:
+            return self.evaluation.rehearse(instant, limits)
+        # What comes next is a project, so one is loaded and forgotten.
+        self.evaluation = Evaluation(self.project)
+        Files.of(self.rehearsed).load_into(self.project)
+        self.evaluation.prepare()
+        (path,) = selected(self.project.files, "constraints", None)
+        alerts = self.evaluation.run_constraint(path, instant)
+        results = [alerts, *self.evaluation.rehearse(instant, limits)]
+        self.project.update({}, {}, list(self.project.files), collect=False)
+        self.evaluation = Evaluation(self.project)
+        return results
 
     def user_files(self, item: str) -> Container[str]:
         """See Performer."""
         return {QUERY, item, *self.project.files}
-
-
-def rehearse() -> None:
-    """Do in vain what every request needs.
-
-    After a fork, whichever process first touches a page that both have waits for a copy of it: so
-    it is done now, while nobody waits.
-    """
-    request = protocol.decode(protocol.encode_frame(REHEARSED)[protocol.HEADER_BYTES :])
-    limits, moment = Limits.of(request["limits"]), _moment(request)
-    protocol.encode_frame({"works": [moment], "limits": asdict(limits)})
-    report = Report(check_constraint)
-    line = protocol.encode_frame({"outcome": "ok", "result": REHEARSED_RESULT})
-    taken = report.take("", line[protocol.HEADER_BYTES :], limits)
-    protocol.encode_frame(_answer(report, {"result": [{**taken, "error": _error(taken)}]}))
 
 
 def _answer(report: Report, outcome: dict[str, Any]) -> dict[str, Any]:
@@ -337,26 +319,50 @@ def _error(result: dict[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def _instant(work: dict[str, Any]) -> Instant:
-    return Instant.of(work["now"], work["time_zone"])
+# From the outcomes of all works, in order, to the answer.
 
 
-def _moment(request: dict[str, Any]) -> dict[str, Any]:
-    """What a request says of the instant, which is found to be one."""
-    _instant(request)
-    return {name: request[name] for name in ("now", "time_zone")}
+def _the_only_one(report: Report) -> dict[str, Any]:
+    return _answer(report, report.results[0])
 
 
-def _texts(value: object) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise BadRequestError("files are an object of texts")
-    return value
+def _compiled(report: Report) -> dict[str, Any]:
+    bytecode = {result["item"]: result.get("result") for result in report.results}
+    failed = [result for result in report.results if result["outcome"] != "ok"]
+    return _answer(report, failed[0] if failed else {"result": {"bytecode": bytecode}})
 
 
-def _paths(value: object) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(path, str) for path in value):
-        raise BadRequestError("paths are a list of texts")
-    return value
+def _constraints(report: Report) -> dict[str, Any]:
+    """An error of one is in its own result."""
+    results = [
+        {
+            **(result.get("result") or {"alerts": [], "seconds": 0.0}),
+            "path": result["item"],
+            "error": _error(result),
+        }
+        for result in report.results
+    ]
+    return _answer(report, {"result": results})
+
+
+def _tests(report: Report) -> dict[str, Any]:
+    """An error of a file is in its own result."""
+    results = []
+    for result in report.results:
+        if result["outcome"] == "ok":
+            results.extend(result["result"])
+        else:
+            results.append({"name": result["item"], "error": _error(result)})
+    return _answer(report, {"result": results})
+
+
+ANSWERS: dict[str, Callable[[Report], dict[str, Any]]] = {
+    "compile": _compiled,
+    "evaluate": _the_only_one,
+    "constraints": _constraints,
+    "tests": _tests,
+    "dump": _the_only_one,
+}
 
 
 @contextmanager

@@ -5,12 +5,14 @@ import select
 import signal
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .answers import Check, anything, check_answer
 from .child import (
     CHILD_OUT_OF_MEMORY,
+    LOAD,
     RESULT_SLACK,
     Child,
     Limits,
@@ -18,6 +20,7 @@ from .child import (
     failure,
     fork,
     out_of_memory,
+    reader,
     too_large,
     write,
 )
@@ -50,9 +53,11 @@ class Report:
     """What came of a request's items, in their order, and what they consumed together."""
 
     check: Check = anything
+    started: float = field(default_factory=time.monotonic)
     results: list[dict[str, Any]] = field(default_factory=list)
     stdout: bytes = b""
     result_bytes: int = 0
+    load_seconds: float = 0.0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     memory_bytes: int = 0
@@ -63,7 +68,7 @@ class Report:
         ProtocolError if the line is no answer to the item.
         """
         answer = protocol.decode(line)
-        check_answer(item, answer, self.check)
+        check_answer(item, answer, anything if item == LOAD else self.check)
         if self.result_bytes + len(line) > limits.result_bytes + RESULT_SLACK:
             usage = {name: answer.get(name, 0) for name in ("cpu_seconds", "memory_bytes")}
             return failure("result_limit", too_large(limits)) | usage
@@ -79,6 +84,7 @@ class Report:
         """The part of an answer that tells what was printed and consumed."""
         return {
             "stdout": protocol.storable(self.stdout.decode(errors="replace")),
+            "load_seconds": self.load_seconds,
             "seconds": self.seconds,
             "cpu_seconds": self.cpu_seconds,
             "memory_bytes": self.memory_bytes,
@@ -99,7 +105,9 @@ class Supervisor:
         self._host = host_descriptor
         self._performer = performer
         self._next: Child | None = None
-        self._ending: list[int] = []  # children that have answered and were told to end
+        self._request: dict[str, Any] | None = None  # one that the host sent, and nobody took yet
+        self._began = False  # the next one, with what the host asked for
+        self._done: list[int] = []  # children that have answered and are still to be ended
         self._out_of_memory_kills = out_of_memory_kills()
         self._wakeup, write = os.pipe()
         os.set_blocking(self._wakeup, False)
@@ -114,20 +122,20 @@ class Supervisor:
         self,
         works: Sequence[dict[str, Any]],
         limits: Limits,
-        check: Check,
+        report: Report,
         *,
         together: bool = False,
+        once: bool = False,
     ) -> Report:
-        """The outcome of every piece of work, in order: {"item", "outcome", …}.
+        """Add the outcome of every piece of work to the report, in order: {"item", "outcome", …}.
 
-        An item that takes its child along has the outcome of that. A result that does not pass
-        the check is no answer. With `together`, one child does as many as it can. Raises
+        Those that it has already are not done again. An item that takes its child along has the
+        outcome of that. A result that does not pass the report's check is no answer. With
+        `together`, one child does as many as it can; with `once`, what it leaves is left. Raises
         HostGoneError when the host left meanwhile, and OutOfMemoryError when the kernel took a
         child for its memory.
         """
-        report = Report(check)
-        started = time.monotonic()
-        deadline = started + limits.total_seconds
+        deadline = report.started + report.load_seconds + limits.total_seconds
         while len(report.results) < len(works):
             pending = works[len(report.results) :]
             if time.monotonic() >= deadline:
@@ -136,9 +144,7 @@ class Supervisor:
                 )
                 report.results += [{**over, "item": work["item"]} for work in pending]
                 break
-            # What has ended counts against the limit of processes until somebody asks for it.
-            while len(self._ending) > 1:
-                os.waitpid(self._ending.pop(0), 0)
+            self._end_done()
             batch = pending if together else pending[:1]
             child = self._begin(batch, limits)
             results, stdout = _Pipe(child.results), _Pipe(child.stdout)
@@ -154,20 +160,66 @@ class Supervisor:
                 together = False
             else:
                 report.results += answers
-        report.seconds = time.monotonic() - started
+            if once:
+                break
+        report.seconds = time.monotonic() - report.started
         return report
 
     def make_ready(self) -> None:
         """Have a child wait for the next piece of work, unless one does already."""
         if self._next is None:
-            self._next = fork(self._performer)
+            self._next = fork(self._performer, self._host)
+
+    def receive(self) -> dict[str, Any] | None:
+        """The host's next request, with which a child has already begun; None when it left.
+
+        ProtocolError if it is none, and OutOfMemoryError when the kernel took the child.
+        """
+        while True:
+            if self._request is not None:
+                request, self._request = self._request, None
+                self._began = True
+                return request
+            self.make_ready()
+            assert self._next is not None
+            poller = select.poll()
+            poller.register(self._host, 0)  # tells only that it hung up
+            poller.register(self._next.requests, select.POLLIN)
+            ready = dict(poller.poll())
+            if ready.get(self._next.requests, 0) & select.POLLIN:
+                self._request = protocol.read_frame(reader(self._next.requests))
+                continue
+            if self._host in ready:
+                return None
+            self._next.close()  # something killed it while it waited
+            self._next = None
+            if out_of_memory_kills() > self._out_of_memory_kills:
+                raise OutOfMemoryError
+
+    def rehearse(self, works: Sequence[dict[str, Any]], limits: Limits) -> list[dict[str, Any]]:
+        """Have the child that waits do these works as if they were needed, and wait again.
+
+        After a fork, whichever process first touches a page that both have waits for a copy of it:
+        so that is done now, while nobody waits.
+        """
+        child = self._next
+        assert child is not None
+        with suppress(BrokenPipeError):  # the host was quicker
+            write(child.work, _frame(works, limits, rehearsal=True))
+        message = protocol.read_frame(reader(child.requests))
+        if message is None:
+            self.forget()
+            return []
+        if "rehearsed" not in message:
+            self._request = message
+            return []
+        report = Report()
+        return [report.take("", line.encode(), limits) for line in message["rehearsed"]]
 
     def sweep(self) -> None:
         """End all that runs here, but for the child that waits for the next piece of work."""
-        for pid in self._ending:
-            os.waitpid(pid, 0)
-        self._ending.clear()
-        if count_children() != (0 if self._next is None else 1):
+        self._end_done()
+        if self._began or count_children() != (0 if self._next is None else 1):
             self.forget()
 
     def forget(self) -> None:
@@ -175,12 +227,28 @@ class Supervisor:
         if self._next is not None:
             self._next.close()
             self._next = None
-        self._ending.clear()
+        self._began = False
+        self._done.clear()
         kill_descendants()
 
+    def _end_done(self) -> None:
+        for pid in self._done:
+            os.kill(
+                pid, signal.SIGKILL
+            )  # it may be a zombie, and is nobody else before it is reaped
+        for pid in self._done:
+            os.waitpid(pid, 0)
+        self._done.clear()
+
     def _begin(self, works: Sequence[dict[str, Any]], limits: Limits) -> Child:
-        """Give works to the child that waits for them, or to a new one."""
-        frame = protocol.encode_frame({"works": works, "limits": asdict(limits)})
+        """The child that has begun with works, or one that is given them."""
+        if self._began:
+            child, self._next = self._next, None
+            self._began = False
+            assert child is not None
+            child.close_inputs()
+            return child
+        frame = _frame(works, limits, rehearsal=False)
         for _ in range(2):
             self.make_ready()
             child, self._next = self._next, None
@@ -192,7 +260,7 @@ class Supervisor:
                 if out_of_memory_kills() > self._out_of_memory_kills:
                     raise OutOfMemoryError from None
                 continue
-            os.close(child.work)
+            child.close_inputs()
             return child
         raise ChildProcessError("children end before they begin")
 
@@ -257,11 +325,11 @@ class Supervisor:
                 break  # it closed its end, so that this is all: its own end is not waited for
         if failed is None and len(answers) == len(works) and results.rest:
             failed = failure("protocol_error", "the child's answer: it wrote more than that")
-        os.kill(pid, signal.SIGKILL)  # it may be a zombie, and is nobody else before it is reaped
         if failed is None and len(answers) == len(works):
-            self._ending.append(pid)
+            self._done.append(pid)
             report.use(answers[-1].get("cpu_seconds", 0.0), answers[-1].get("memory_bytes", 0))
             return answers
+        os.kill(pid, signal.SIGKILL)
         _, status, used = os.wait4(pid, 0)
         report.use(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
         killed = failed is None and os.WIFSIGNALED(status)
@@ -278,6 +346,10 @@ class Supervisor:
             return answers  # what ended the child may be the doing of the last one, or the next
         failed = failed or _ended_early(status, limits)
         return [*answers, {**failed, "item": works[len(answers)]["item"]}]
+
+
+def _frame(works: Sequence[dict[str, Any]], limits: Limits, *, rehearsal: bool) -> bytes:
+    return protocol.encode_frame({"works": works, "limits": asdict(limits), "rehearsal": rehearsal})
 
 
 class _Pipe:
@@ -308,6 +380,8 @@ class _Pipe:
     def read_lines(self) -> list[bytes]:
         """The lines that what is there completes; the incomplete one stays in `rest`."""
         data = self.read()
+        if data.endswith(b"\n"):
+            data += self.read()  # mostly it is the last one, and the end can be seen already
         self.rest += data
         if b"\n" not in data:  # a long line must not be searched again with every piece
             return []

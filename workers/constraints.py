@@ -69,8 +69,8 @@ def execute(run: Run) -> None:
             stdout=ran.usage.stdout,
             runner=runner,
             timings={
-                "load": ready - started,
-                "constraints": ran.usage.seconds,
+                "load": ready - started + ran.usage.load_seconds,
+                "constraints": ran.usage.seconds - ran.usage.load_seconds,
                 "total": time.monotonic() - started,
             },
             memory_bytes=ran.usage.memory_bytes,

@@ -19,9 +19,9 @@ def allowance_of(user: MemoryUser) -> Allowance:
 
 @contextmanager
 def loaded(checkpoint: Checkpoint, allowance: Allowance) -> Iterator[Sandbox]:
-    """Have a sandbox of the user's with this version resident in it; raises SandboxError.
+    """Have a sandbox of the user's whose next request runs on this version; raises SandboxError.
 
-    Only what it does not hold yet is sent.
+    Only what it does not hold yet is sent, with that request.
     """
     with runner.lease(checkpoint.user_id, allowance) as lease:
         same = {path for path, hash_ in checkpoint.tree.items() if lease.tree.get(path) == hash_}
@@ -31,9 +31,16 @@ def loaded(checkpoint: Checkpoint, allowance: Allowance) -> Iterator[Sandbox]:
                 checkpoint, lease.sandbox.image_digest, allowance.shape, without=same
             )
             lease.tree = {}  # a load that fails leaves what nobody may go on with
-            load(lease.sandbox, checkpoint, bytecode, removed=removed)
-            lease.tree = checkpoint.tree
-        yield lease.sandbox
+            lease.sandbox.prepare(bytecode=bytecode, removed=removed)
+        try:
+            yield lease.sandbox
+        except SandboxError as error:
+            if lease.sandbox.prepared:
+                _forget_nonsense(checkpoint, lease.sandbox, error)
+            raise
+        finally:
+            if not lease.sandbox.prepared:
+                lease.tree = checkpoint.tree
 
 
 def load(
@@ -50,9 +57,14 @@ def load(
     try:
         sandbox.load(bytecode=bytecode, removed=removed)
     except SandboxError as error:
-        if checkpoint is not None and error.outcome == "protocol_error":
-            checkpoints.forget_bytecode(checkpoint, sandbox.image_digest)
+        if checkpoint is not None:
+            _forget_nonsense(checkpoint, sandbox, error)
         raise
+
+
+def _forget_nonsense(checkpoint: Checkpoint, sandbox: Sandbox, error: SandboxError) -> None:
+    if error.outcome == "protocol_error":
+        checkpoints.forget_bytecode(checkpoint, sandbox.image_digest)
 
 
 def bytecode_of(

@@ -59,8 +59,8 @@ def execute(run: Run) -> None:
             stdout=evaluation.usage.stdout,
             runner=runner,
             timings={
-                "load": ready - started,
-                "evaluate": evaluation.usage.seconds,
+                "load": ready - started + evaluation.usage.load_seconds,
+                "evaluate": evaluation.usage.seconds - evaluation.usage.load_seconds,
                 "total": time.monotonic() - started,
             },
             memory_bytes=evaluation.usage.memory_bytes,

@@ -67,6 +67,11 @@ def encode_frame(message: Mapping[str, Any]) -> bytes:
         body = text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"not a message: {error}") from None
+    return frame(body)
+
+
+def frame(body: bytes) -> bytes:
+    """A frame with this body; FrameTooLargeError."""
     if len(body) > MAX_FRAME_BYTES:
         raise FrameTooLargeError(len(body), MAX_FRAME_BYTES)
     return struct.pack(">I", len(body)) + body
@@ -81,6 +86,16 @@ def read_frame(
     checked before anything of that length is read, and the number of values, which take far more
     memory than the three bytes that one needs in JSON, before any is made.
     """
+    body = read_body(read, max_bytes)
+    if body is None:
+        return None
+    if max_values is not None and _has_more_values(body, max_values):
+        raise TooManyValuesError(f"more than {max_values} values")
+    return decode(body)
+
+
+def read_body(read: Callable[[int], bytes], max_bytes: int = MAX_FRAME_BYTES) -> bytes | None:
+    """The next frame's body, as `read_frame` reads it."""
     header = read(HEADER_BYTES)
     if not header:
         return None
@@ -92,9 +107,7 @@ def read_frame(
     body = read(length)
     if len(body) < length:
         raise ProtocolError("the stream ended within a frame")
-    if max_values is not None and _has_more_values(body, max_values):
-        raise TooManyValuesError(f"more than {max_values} values")
-    return decode(body)
+    return body
 
 
 def _has_more_values(body: bytes, number: int) -> bool:

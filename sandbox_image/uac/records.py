@@ -15,6 +15,11 @@ class Record:
     key: str
     sources: tuple[int, ...] = ()
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__doc__ is None:  # else `dataclass` writes one, which takes it as long as all else
+            cls.__doc__ = cls.__name__
+
 
 RecordType = TypeVar("RecordType", bound=Record)
 

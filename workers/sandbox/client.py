@@ -94,6 +94,7 @@ class ChannelSandbox:
         self._alive = True
         self._spent = False
         self._id = 0
+        self._coming: dict[str, Any] | None = None
         self.hello = self._exchange(None, START_SECONDS, HELLO_BYTES)
         if self.hello.get("hello") != protocol.VERSION or self.hello.get("hash_seed") != str(
             hash_seed
@@ -142,6 +143,7 @@ class ChannelSandbox:
         limits: Limits = LOAD_LIMITS,
     ) -> Loaded:
         """See Sandbox."""
+        self._coming = None
         answer = self._request(
             "load",
             limits,
@@ -157,6 +159,26 @@ class ChannelSandbox:
                 executed=_integer(result, "executed"),
                 usage=_usage(answer),
             )
+
+    def prepare(
+        self,
+        sources: Mapping[str, str] | None = None,
+        *,
+        bytecode: Mapping[str, str] | None = None,
+        removed: Sequence[str] = (),
+    ) -> None:
+        """See Sandbox."""
+        self._coming = {
+            "sources": dict(sources or {}),
+            "bytecode": dict(bytecode or {}),
+            "removed": list(removed),
+            "limits": self._json(LOAD_LIMITS),
+        }
+
+    @property
+    def prepared(self) -> bool:
+        """See Sandbox."""
+        return self._coming is not None
 
     @measured("evaluate")
     def evaluate(
@@ -259,15 +281,12 @@ class ChannelSandbox:
     ) -> dict[str, Any]:
         """Ask, and return the answer if its outcome is ok; else SandboxError."""
         self._id += 1
-        if self._memory_bytes is not None and limits.memory_bytes > self._memory_bytes:
-            limits = dataclasses.replace(limits, memory_bytes=self._memory_bytes)
+        loads = operation in ("compile", "load")
+        if self._coming is not None and not loads:
+            parameters["load"] = self._coming
+            seconds += LOAD_LIMITS.wall_seconds
         answer = self._exchange(
-            {
-                "id": self._id,
-                "op": operation,
-                "limits": dataclasses.asdict(limits),
-                **parameters,
-            },
+            {"id": self._id, "op": operation, "limits": self._json(limits), **parameters},
             seconds,
             limits.result_bytes + ANSWER_OVERHEAD_BYTES,
         )
@@ -275,6 +294,12 @@ class ChannelSandbox:
             if type(answer.get("id")) is not int or answer["id"] != self._id:
                 raise ProtocolError("not the id of the request")
             outcome, message = _take(answer, "outcome", str), _take(answer, "message", str)
+            if "load" in parameters:
+                loads = answer.get("loaded") is not True
+                if not loads:
+                    self._coming = None
+                elif outcome == "ok":
+                    raise ProtocolError("an answer without what it needs")
             if outcome == "ok":
                 return answer
             if outcome not in protocol.OUTCOMES:
@@ -284,8 +309,14 @@ class ChannelSandbox:
         self._spent |= outcome in STOPPED
         # No user code loops while it is compiled or loaded: the machine is slow. And what makes no
         # sense to the runner before any user code had a say was not written by one.
-        ours = operation in ("compile", "load") and outcome in ("timeout", "protocol_error")
+        ours = loads and outcome in ("timeout", "protocol_error")
         raise SandboxError(outcome, message, error, usage, infrastructure=ours)
+
+    def _json(self, limits: Limits) -> dict[str, Any]:
+        """These limits, or what the sandbox has."""
+        if self._memory_bytes is not None and limits.memory_bytes > self._memory_bytes:
+            limits = dataclasses.replace(limits, memory_bytes=self._memory_bytes)
+        return dataclasses.asdict(limits)
 
     def _note(self, errors: Iterable[UserError | None]) -> None:
         self._spent |= any(error is not None and error.type in STOPPED for error in errors)
@@ -393,6 +424,7 @@ def _integer(value: dict[str, Any], name: str) -> int:
 def _usage(answer: dict[str, Any]) -> Usage:
     return Usage(
         stdout=_take(answer, "stdout", str),
+        load_seconds=_number(answer, "load_seconds"),
         seconds=_number(answer, "seconds"),
         cpu_seconds=_number(answer, "cpu_seconds"),
         memory_bytes=_integer(answer, "memory_bytes"),

@@ -95,6 +95,7 @@ class Usage:
     """What a request printed and consumed."""
 
     stdout: str = ""  # its tail
+    load_seconds: float = 0.0  # of these, what loading took
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     memory_bytes: int = 0  # resident, at the peak
@@ -281,6 +282,25 @@ class Sandbox(Protocol):
         fails, "user_error" is raised and what was loaded before stays. Constraints and tests run
         only when asked for, so that their errors are found in the results of those calls.
         """
+        ...
+
+    def prepare(
+        self,
+        sources: Mapping[str, str] | None = None,
+        *,
+        bytecode: Mapping[str, str] | None = None,
+        removed: Sequence[str] = (),
+    ) -> None:
+        """Have this loaded by the next request that runs something, as `load` does.
+
+        In one go it takes half the time of two. A request that cannot load it raises the error,
+        and the next one tries again.
+        """
+        ...
+
+    @property
+    def prepared(self) -> bool:
+        """Whether what was prepared is not known to be loaded."""
         ...
 
     def evaluate(

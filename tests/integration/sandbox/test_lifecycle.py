@@ -30,10 +30,12 @@ ROOT = Path(workers.__file__).parent.parent
 
 @contextmanager
 def watched() -> Iterator[tuple[Sandbox, Process, Process]]:
-    """A sandbox with its two processes, the watcher and the runner."""
+    """A sandbox with the watcher and the runner; the third process is the child that waits."""
     before = me().descendants()
     with process.open_sandbox() as sandbox:
-        watcher, runner = (one for one in me().descendants() if one not in before)
+        watcher = next(one for one in me().descendants() if one not in before)
+        assert eventually(lambda: len(watcher.descendants()) == 2)
+        (runner,) = (one for one in watcher.descendants() if one.descendants())
         yield sandbox, watcher, runner
 
 
@@ -55,7 +57,7 @@ def test_the_setting_names_the_runner() -> None:
 def test_a_closed_sandbox_leaves_no_process_and_answers_nobody() -> None:
     channel = ProcessChannel(0)
     watcher = Process.of(channel.pid)
-    assert eventually(lambda: len(watcher.descendants()) == 1)
+    assert eventually(lambda: len(watcher.descendants()) == 2)  # the runner, and its child
     processes = [watcher, *watcher.descendants()]
     channel.close()
     channel.close()
@@ -271,13 +273,14 @@ def test_a_killed_worker_leaves_no_process(forked: bool, first: str) -> None:
     sibling = None
     try:
         mine = Process.of(worker.pid)
-        expected = 7 + forked  # three watchers, three runners, one child that evaluates
+        # Three watchers, three runners, a child that evaluates and one that waits.
+        expected = 8 + forked
         assert eventually(lambda: len(mine.descendants()) >= expected)
         if forked:
             assert worker.stdout is not None
             sibling = int(worker.stdout.readline())
         processes = [one for one in mine.descendants() if one.pid != sibling]
-        assert len(processes) == 7
+        assert len(processes) == 8
 
         worker.send_signal(signal.SIGKILL)
         worker.wait()

@@ -20,21 +20,26 @@ pytestmark = pytest.mark.django_db
 
 
 class Loads(list[tuple[list[str], list[str]]]):
-    """The files sent and removed by each load of a sandbox."""
+    """The files sent and removed by each load of a sandbox, at once or with the next request."""
 
 
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
     seen = Loads()
-    load = ChannelSandbox.load
 
-    def watched(
-        self: ChannelSandbox, *arguments: Any, removed: Sequence[str] = (), **options: Any
-    ) -> Any:
-        seen.append((sorted(options["bytecode"]), list(removed)))
-        return load(self, *arguments, removed=removed, **options)
+    def watch(name: str) -> None:
+        method = getattr(ChannelSandbox, name)
 
-    monkeypatch.setattr(ChannelSandbox, "load", watched)
+        def watched(
+            self: ChannelSandbox, *arguments: Any, removed: Sequence[str] = (), **options: Any
+        ) -> Any:
+            seen.append((sorted(options["bytecode"]), list(removed)))
+            return method(self, *arguments, removed=removed, **options)
+
+        monkeypatch.setattr(ChannelSandbox, name, watched)
+
+    watch("load")
+    watch("prepare")
     return seen
 
 

@@ -22,6 +22,7 @@ ANSWER = {
     "error": None,
     "result": {"value": 2, "type": "int"},
     "stdout": "",
+    "load_seconds": 0.0,
     "seconds": 0.1,
     "cpu_seconds": 0,
     "memory_bytes": 10,

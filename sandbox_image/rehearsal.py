@@ -1,0 +1,66 @@
+"""What is done in vain while nobody waits, so that it is quick when somebody does.
+
+After a fork, whichever process first touches a page that both have waits for a copy of it, and what
+is done for the first time takes longer in any case. So the runner and the child that waits for work
+go through a request of which nothing is wanted.
+"""
+
+from dataclasses import fields
+from typing import Any
+
+from .child import Limits
+from .loader import compile_source, to_bytecode
+
+REQUEST = {
+    "id": 0,
+    "op": "rehearse",
+    "paths": None,
+    "now": "2026-01-01T00:00:00+00:00",
+    "time_zone": "UTC",
+    "limits": {field.name: 10_000 for field in fields(Limits)},
+}
+
+# Where nothing is loaded yet, what comes next is a project.
+PROJECT = {
+    "domains/rehearsal/schema.py": """\
+from dataclasses import dataclass
+from datetime import date
+from uac import Record
+
+@dataclass(kw_only=True)
+class Rehearsal(Record):
+    name: str
+    on: date | None = None
+    number: int = 0
+""",
+    "domains/rehearsal/state.py": """\
+from domains.rehearsal.schema import Rehearsal
+
+rehearsals: list[Rehearsal] = [
+    Rehearsal(key=f"r-{n}", name=f"number {n}", number=1000 + n, sources=(n + 1,))
+    for n in range(500)
+]
+""",
+    "constraints/rehearsal.py": """\
+import datetime
+from collections.abc import Iterator
+from uac import Alert, warning
+from domains.rehearsal.state import rehearsals
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    for rehearsal in rehearsals[:10]:
+        yield warning(f"{rehearsal.name} {today}", evidence=[rehearsal])
+""",
+}
+
+
+def files() -> dict[str, Any]:
+    """The project as a host sends one."""
+    return {
+        "sources": {},
+        "bytecode": {
+            path: to_bytecode(compile_source(path, text)) for path, text in PROJECT.items()
+        },
+        "removed": [],
+        "limits": REQUEST["limits"],
+    }

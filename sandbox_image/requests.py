@@ -1,0 +1,140 @@
+"""What a host asks for, taken apart.
+
+The child that waits hears a request first and begins; the runner, which hears it from the child,
+comes to the same plan and watches.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from .answers import Check, anything, check_constraint, check_evaluation, check_tests
+from .child import LOAD, Limits
+from .errors import QUERY
+from .evaluation import Evaluation, Instant
+from .loader import BadRequestError, Project, selected
+from .processes import SCRATCH
+
+
+@dataclass(frozen=True)
+class Files:
+    """What a host wants to have loaded, and the limits for that."""
+
+    request: dict[str, Any]
+    sources: dict[str, str]
+    bytecode: dict[str, str]
+    removed: list[str]
+    limits: Limits
+
+    @classmethod
+    def of(cls, request: object) -> "Files":
+        """From a request, or a part of one; BadRequestError, KeyError or ValueError if not."""
+        if not isinstance(request, dict):
+            raise BadRequestError("files are an object")
+        return cls(
+            request={name: request[name] for name in ("sources", "bytecode", "removed", "limits")},
+            sources=_texts(request["sources"]),
+            bytecode=_texts(request["bytecode"]),
+            removed=_paths(request["removed"]),
+            limits=Limits.of(request["limits"]),
+        )
+
+    def on(self, project: Project) -> set[str]:
+        """The paths that there are when this is loaded."""
+        return (project.files.keys() - self.removed) | self.sources.keys() | self.bytecode.keys()
+
+    def load_into(self, project: Project) -> dict[str, int]:
+        """Load them; tell how many modules of domains there are and were executed now."""
+        executed = project.update(self.sources, self.bytecode, self.removed)
+        return {"modules": sum(1 for _ in project.in_domains()), "executed": executed}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The pieces of work that a request consists of, each with its item, and what they may use.
+
+    `together` tells that they may share a process if nothing changes there. With `files`, these are
+    loaded before.
+    """
+
+    works: list[dict[str, Any]]
+    limits: Limits
+    check: Check
+    together: bool
+    files: Files | None
+
+    @property
+    def first(self) -> list[dict[str, Any]]:
+        """What the first child does, or as much of it as it can."""
+        works = self.works if self.together else self.works[:1]
+        if self.files is None:
+            return works
+        return [{"op": "load", "item": LOAD, **self.files.request, "more": len(works) > 1}, *works]
+
+
+def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> Plan:
+    """What there is to do for a request that needs children.
+
+    BadRequestError, KeyError, TypeError or ValueError if it makes no sense.
+    """
+    files = Files.of(request["load"]) if "load" in request else None
+    paths = project.files.keys() if files is None else files.on(project)
+    works: list[dict[str, Any]]
+    check: Check
+    together = False
+    match operation := request.get("op"):
+        case "compile":  # in children: a compiler can be made to exhaust the memory
+            texts = _texts(request["files"])
+            works = [
+                {"op": operation, "item": path, "source": texts[path]} for path in sorted(texts)
+            ]
+            check, together = anything, True
+        case "evaluate":
+            code = str(request["code"])
+            works = [{"op": operation, "item": QUERY, "code": code, **moment(request)}]
+            check = check_evaluation
+        case "constraints":
+            now = moment(request)
+            found = _selected(paths, "constraints", request)
+            works = [{"op": operation, "item": path, **now} for path in found]
+            # What one writes to a folder, the next one would find.
+            together = SCRATCH is None and (files is not None or evaluation.shares_processes())
+            check = check_constraint
+        case "tests":
+            works = [{"op": operation, "item": path} for path in _selected(paths, "tests", request)]
+            check = check_tests
+        case "dump":
+            asked = None if request["paths"] is None else _selected(paths, "domains", request)
+            works = [{"op": operation, "item": operation, "paths": asked}]
+            check = anything
+        case _:
+            raise BadRequestError("unknown op")
+    return Plan(works, Limits.of(request["limits"]), check, together, files)
+
+
+def moment(request: dict[str, Any]) -> dict[str, Any]:
+    """What a request says of the instant, which is found to be one."""
+    instant(request)
+    return {name: request[name] for name in ("now", "time_zone")}
+
+
+def instant(work: dict[str, Any]) -> Instant:
+    """The instant that a request or a piece of work names."""
+    return Instant.of(work["now"], work["time_zone"])
+
+
+def _selected(files: Collection[str], folder: str, request: dict[str, Any]) -> list[str]:
+    paths = request["paths"]
+    return selected(files, folder, None if paths is None else _paths(paths))
+
+
+def _texts(value: object) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise BadRequestError("files are an object of texts")
+    return value
+
+
+def _paths(value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(path, str) for path in value):
+        raise BadRequestError("paths are a list of texts")
+    return value

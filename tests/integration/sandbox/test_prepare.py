@@ -1,0 +1,151 @@
+"""Loading a project together with the first question to it."""
+
+from collections.abc import Callable, Sized
+
+import pytest
+
+from tests.integration.sandbox.conftest import NOW, PROJECT, Runner
+from workers.sandbox.interface import ConstraintRun, Limits, Sandbox, SandboxError
+
+STATE = PROJECT["domains/travel/state.py"]
+SPEAKS = """
+from uac import warning
+from domains.travel.state import trips
+def check(today):
+    {first}
+    yield warning(f"{{len(trips)}} trips, {{trips[0].name}}", evidence=[trips[0]])
+"""
+
+
+def value(sandbox: Sandbox, code: str) -> object:
+    return sandbox.evaluate(code, now=NOW, time_zone="UTC").value
+
+
+def run(sandbox: Sandbox, limits: Limits | None = None) -> ConstraintRun:
+    return sandbox.run_constraints(now=NOW, time_zone="UTC", limits=limits or Limits())
+
+
+def speaking(**first: str) -> dict[str, str]:
+    """The project with a constraint for each of these that does something before it speaks."""
+    constraints = {
+        f"constraints/{name}.py": SPEAKS.format(first=text) for name, text in first.items()
+    }
+    others = {path: text for path, text in PROJECT.items() if not path.startswith("constraints/")}
+    return {**others, "constraints/__init__.py": "", **constraints}
+
+
+def said(ran: ConstraintRun) -> list[str]:
+    return [alert.message for result in ran.results for alert in result.alerts]
+
+
+def test_the_first_question_finds_what_was_prepared_and_so_does_the_next(sandbox: Sandbox) -> None:
+    sandbox.prepare(PROJECT)
+    found = sandbox.evaluate("[t.name for t in trips]", now=NOW, time_zone="UTC")
+    assert found.value == ["Rome", "Oslo", "Bonn"]
+    assert 0 < found.usage.load_seconds < found.usage.seconds
+    assert not sandbox.prepared
+
+    again = sandbox.evaluate("len(trips)", now=NOW, time_zone="UTC")
+    assert (again.value, again.usage.load_seconds) == (3, 0)
+
+
+def test_bytecode_can_be_prepared_and_only_what_differs(runner: Runner, sandbox: Sandbox) -> None:
+    other = STATE.replace("Oslo", "Lima")
+    bytecode = sandbox.compile({**PROJECT, "domains/travel/other.py": other})
+    changed = sandbox.compile({"domains/travel/state.py": other})
+    with runner.open_sandbox() as fresh:
+        fresh.prepare(bytecode={path: bytecode[path] for path in PROJECT})
+        assert value(fresh, "trips[1].name") == "Oslo"
+        fresh.prepare(bytecode=changed, removed=["domains/notes/state.py"])
+        assert value(fresh, "trips[1].name") == "Lima"
+        assert value(fresh, "trips[1].name") == "Lima"
+        assert "domains/notes/state.py" not in fresh.dump().records
+
+
+ASKED: list[Callable[[Sandbox], Sized]] = [
+    lambda sandbox: run(sandbox).results,
+    lambda sandbox: sandbox.run_tests().results,
+    lambda sandbox: sandbox.dump().counts,
+]
+
+
+@pytest.mark.parametrize("ask", ASKED, ids=["constraints", "tests", "dump"])
+def test_whatever_is_asked_for_loads_it(ask: Callable[[Sandbox], Sized], sandbox: Sandbox) -> None:
+    sandbox.prepare(PROJECT)
+    found = ask(sandbox)
+    assert not sandbox.prepared
+    assert len(found) == len(ask(sandbox)) > 0
+
+
+def test_constraints_run_on_it_and_each_finds_it_as_it_was_loaded(sandbox: Sandbox) -> None:
+    sandbox.prepare(speaking(a="pass", b="trips.clear()", c="trips.pop()", d="pass"))
+    ran = run(sandbox)
+    assert [result.error and result.error.type for result in ran.results] == [
+        None, "IndexError", None, None,
+    ]  # fmt: skip
+    assert said(ran) == ["3 trips, Rome", "2 trips, Rome", "3 trips, Rome"]
+    assert value(sandbox, "len(trips)") == 3
+
+
+@pytest.mark.parametrize(
+    ("first", "error"),
+    [
+        ("while True: pass", "timeout"),
+        ("import os; os._exit(3)", "killed"),
+        ("x = 'x' * 10 ** 10", "out_of_memory"),
+        ("print('x' * 3_000_000)", "output_limit"),
+        ("import os; os.write(3, b'nonsense\\n')", "protocol_error"),
+        ("import os; os.write(3, b'{}\\n' * 9)", "protocol_error"),
+    ],
+)
+def test_a_constraint_that_is_stopped_silences_no_other(
+    first: str, error: str, sandbox: Sandbox
+) -> None:
+    sandbox.prepare(speaking(a="pass", b=first, c="pass"))
+    ran = run(sandbox, Limits(wall_seconds=1))
+    assert [result.error and result.error.type for result in ran.results] == [None, error, None]
+    assert said(ran) == ["3 trips, Rome"] * 2
+    assert value(sandbox, "len(trips)") == 3
+
+
+def test_what_cannot_be_loaded_raises_and_leaves_what_was(sandbox: Sandbox) -> None:
+    sandbox.load(PROJECT)
+    broken = {"domains/travel/state.py": STATE.replace('name="Oslo"', "name=1 / 0")}
+    sandbox.prepare(broken)
+    for _ in range(2):  # it stays what the next request would load
+        with pytest.raises(SandboxError) as raised:
+            value(sandbox, "len(trips)")
+        assert raised.value.outcome == "user_error"
+        assert raised.value.error is not None
+        assert raised.value.error.path == "domains/travel/state.py"
+        assert not raised.value.infrastructure
+        assert sandbox.prepared
+    sandbox.load({})
+    assert not sandbox.prepared
+    assert value(sandbox, "len(trips)") == 3
+
+
+def test_an_error_of_the_question_is_none_of_the_load(sandbox: Sandbox) -> None:
+    sandbox.prepare(PROJECT)
+    with pytest.raises(SandboxError) as raised:
+        value(sandbox, "1 / 0")
+    assert raised.value.error is not None
+    assert raised.value.error.type == "ZeroDivisionError"
+    assert not sandbox.prepared
+    assert value(sandbox, "len(trips)") == 3
+
+
+def test_damaged_bytecode_is_nobodys_fault_and_leaves_the_sandbox(sandbox: Sandbox) -> None:
+    sandbox.prepare(bytecode={"domains/a.py": "AAAA"})
+    with pytest.raises(SandboxError, match="damaged") as raised:
+        value(sandbox, "1")
+    assert raised.value.outcome == "protocol_error"
+    assert raised.value.infrastructure
+    assert sandbox.prepared
+    assert sandbox.alive
+
+
+def test_to_load_it_may_take_more_memory_than_a_question(sandbox: Sandbox) -> None:
+    sandbox.prepare({"domains/big/state.py": "x: list[int] = [len('x' * 400_000_000)]"})
+    assert value(sandbox, "x") == [400_000_000]
+    assert not sandbox.prepared
