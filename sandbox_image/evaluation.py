@@ -15,6 +15,7 @@ import itertools
 import math
 import re
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -25,7 +26,7 @@ from zoneinfo import ZoneInfo
 from . import determinism
 from .child import Limits
 from .errors import QUERY, describe
-from .loader import Project, collections_of, remember_source
+from .loader import Project, collections_of, remember_source, selected
 from .traces import Traces
 from .uac import PartialDate, Record, protocol, records
 from .uac.alerts import Alert, info
@@ -115,6 +116,10 @@ class Evaluation:
         """Do what most evaluations do, with the records for which this is done."""
         found = list(itertools.islice(itertools.chain(*self._index().values()), REHEARSED_RECORDS))
         gc.get_referents(*found)
+        for path in selected(self.project.files, "constraints", None):
+            if (module := sys.modules.get(self.project.files[path].module)) is not None:
+                functions = [one for one in vars(module).values() if inspect.isfunction(one)]
+                gc.get_referents(*functions, *(one.__code__ for one in functions))
         # Where an alert without evidence says the same, this has one.
         check = ModuleType("rehearsal")
         vars(check)["check"] = _rehearsed(found[:1])

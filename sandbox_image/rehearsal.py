@@ -38,7 +38,7 @@ from domains.rehearsal.schema import Rehearsal
 
 rehearsals: list[Rehearsal] = [
     Rehearsal(key=f"r-{n}", name=f"number {n}", number=1000 + n, sources=(n + 1,))
-    for n in range(500)
+    for n in range(100)
 ]
 """,
     "constraints/rehearsal.py": """\

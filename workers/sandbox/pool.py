@@ -256,8 +256,9 @@ class Pool:
             stock.asked_at = time.monotonic()
             stock.arrivals.append(stock.asked_at)
             self._run_threads()
-            self._changed.notify_all()
             lease = self._virgin(kind, digest)
+            if len(stock.virgins) < self._target(kind) / 2:  # else the keeper looks soon enough
+                self._changed.notify_all()
             while lease is None and self._starting >= STARTERS:
                 self._changed.wait(RETRY_SECONDS)
                 lease = self._virgin(kind, digest)
