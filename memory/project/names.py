@@ -178,8 +178,7 @@ def _looks_plural(word: str) -> bool:
     return bool(found) and len(str(found)) > 2 and _inflect().plural_noun(found) == word
 
 
-@lru_cache(maxsize=1)
 def _inflect() -> Any:
-    import inflect  # takes a second to import, and most runs need no new name
+    from memory.project.english import ENGINE  # most runs need no new name
 
-    return inflect.engine()
+    return ENGINE

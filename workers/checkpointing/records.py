@@ -8,9 +8,6 @@ with the reason; the others go through.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# `memory.project` names collections with it. It takes seconds to import: better at the worker's
-# start than at a person's first entry.
-import inflect  # noqa: F401
 import structlog
 from django.conf import settings
 from django.db import DatabaseError
