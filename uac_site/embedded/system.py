@@ -181,6 +181,8 @@ def _worker(name: str, queue: str, pool: str, concurrency: int) -> list[str]:
         *("--pool", pool),
         *("--concurrency", str(concurrency)),
         *("--hostname", f"{name}@%h"),
+        # Workers have nothing to tell each other, and would wait a second to hear it.
+        *("--without-gossip", "--without-mingle"),
         *("--loglevel", "INFO"),
     ]
 
