@@ -13,6 +13,8 @@ from django.test.utils import override_settings, setup_databases, teardown_datab
 from psycopg import sql
 from pytest_django.plugin import DjangoDbBlocker
 from rest_framework.test import APIClient
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from memory.models import Lane, MemoryUser, Run, Workspace
 from memory.models.runs import RunStatus
@@ -21,6 +23,27 @@ from memory.users import create_user
 from memory.workspaces import create_key
 from tests.services import SERVICES
 from workers import tasks
+
+# Whole servers have the machine to themselves but for one other test; an engine of the tests' own
+# is started once.
+TOGETHER = ("tests/acceptance/", "tests/integration/sandbox/")
+
+
+class InOrder(LoadScopeScheduling):  # type: ignore[misc]
+    """Several processes (`pytest -n`) take file after file, or folder, as each gets done."""
+
+    def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False  # what comes last is quick: they end together
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, _ = nodeid.partition("::")
+        return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> InOrder:
+    """Have the tests distributed like that."""
+    return InOrder(config, log)
 
 
 @pytest.fixture(scope="session")
