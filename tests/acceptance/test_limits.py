@@ -12,7 +12,7 @@ BUSY = {"code": "sum(range(2 * 10 ** 7))"}
 
 @pytest.mark.parametrize("single_use", [False, True])
 def test_a_workspaces_own_limit_holds_from_the_next_question_on(
-    system: System, single_use: bool
+    system: System, person: Person, single_use: bool
 ) -> None:
     def choose(value: float | None) -> None:
         system.manage(
@@ -24,16 +24,11 @@ def test_a_workspaces_own_limit_holds_from_the_next_question_on(
             "workspace.full_clean()\nworkspace.save()",
         )
 
-    people = []
-    for workspace in (f"limited {single_use}", "ordinary"):
-        client = new_client(system, workspace)
-        user_id = f"person-{single_use}"
-        assert client.post("users/", {"user_id": user_id})[0] == 201
-        people.append(Person(client, user_id))
-    limited, ordinary = people
+    ordinary, limited = person, Person(new_client(system, f"limited {single_use}"), "ada")
+    assert limited.client.post("users/", {"user_id": limited.user_id})[0] == 201
     choose(0.1)
-    for person in people:
-        person.log(record("Trip", "a", domain="travel", to="Rome"))
+    for one in (limited, ordinary):
+        one.log(record("Trip", "a", domain="travel", to="Rome"))
 
     answer = limited.post("query/?wait=30", BUSY, status=422)
     assert answer["outcome"] == "timeout"
