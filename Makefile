@@ -28,7 +28,7 @@ test: $(STAMP) lint types
 		fi; \
 		docker_note=yes; \
 	fi; \
-	if [ -n "$$docker_note" ]; then $(BIN)/python -m pytest -n 2 -m 'not docker'; else $(BIN)/python -m pytest -n 2; fi; \
+	$(BIN)/python -m pytest -n 2 $${docker_note:+-m 'not docker'}; \
 	status=$$?; \
 	if [ -n "$$docker_note" ]; then \
 		echo; \
