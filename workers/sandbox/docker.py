@@ -38,8 +38,8 @@ ENGINE_SECONDS = 30
 # Long enough for a virgin to wait for its user and for the longest series of requests after that,
 # each of which has a deadline.
 LONGEST_LIFE_SECONDS = 30 * 60
-# What was created elsewhere and is not running after this is the leftover of a worker that was
-# killed.
+# What was created and not started after this is a leftover: nobody knows of it, or its worker was
+# killed. So is what was created elsewhere and is not running any more.
 LONGEST_START_SECONDS = 30
 # Of the runner itself, which only loading makes work. A loop in what is loaded ends by it even if
 # its worker was killed; what user code is forked for counts anew, and has less.
@@ -206,12 +206,13 @@ def _started(pid: int) -> str:
 def _is_leftover(container: dict[str, Any], *, now: float) -> bool:
     """Whether its worker is known to be done with it, or not known at all and it is too old."""
     namespace, pid, started = container["Labels"][LABEL].rsplit("/", 2)
-    if namespace == _namespace():
-        return container["Id"] in _abandoned or not _lives(int(pid), started)
     running = container["State"] == "running"
-    return bool(
-        now - container["Created"] > (LONGEST_LIFE_SECONDS if running else LONGEST_START_SECONDS)
-    )
+    old = now - container["Created"] > (LONGEST_LIFE_SECONDS if running else LONGEST_START_SECONDS)
+    if namespace == _namespace():
+        # Of one that the engine created and could not tell of any more, nobody knows.
+        unknown = container["State"] == "created" and old
+        return unknown or container["Id"] in _abandoned or not _lives(int(pid), started)
+    return bool(old)
 
 
 def _lives(pid: int, started: str) -> bool:

@@ -692,13 +692,16 @@ def test_what_is_at_work_is_reaped_only_when_it_is_too_old(
     channel.close()
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
 def test_one_that_was_created_and_never_started_is_reaped(
-    mine: Containers, monkeypatch: pytest.MonkeyPatch
+    elsewhere: bool, mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Its worker was killed, or the engine was before it could tell its worker."""
     api = mine.client.api
     api.create_container_from_config(docker.container_config(docker._image(), 0))  # type: ignore[no-untyped-call]
     foreign = mine.client.containers.create(docker._image(), labels={"other": mine.label})
-    of_another_machine(monkeypatch)
+    if elsewhere:
+        of_another_machine(monkeypatch)
     try:
         assert docker.reap() == 0
         monkeypatch.setattr(docker, "LONGEST_START_SECONDS", -1)
