@@ -224,7 +224,13 @@ class Supervisor:
         if self._began or count_children() != expected:
             self.forget()
         elif SCRATCH is not None:
-            self._reap()  # it may be writing
+            self.reap()  # it may be writing
+
+    def reap(self) -> None:
+        """Wait for those that were ended: until then they count against the limit of processes."""
+        for pid in self._killed:
+            os.waitpid(pid, 0)
+        self._killed.clear()
 
     def forget(self) -> None:
         """End all that runs here: what was made ready knows nothing of what is loaded now."""
@@ -237,16 +243,10 @@ class Supervisor:
         kill_descendants()
 
     def _end_done(self) -> None:
-        self._reap()
+        self.reap()
         for pid in self._done:
             os.kill(pid, signal.SIGKILL)  # one that is over is still this one until it is reaped
         self._killed, self._done = self._done, []
-
-    def _reap(self) -> None:
-        """Wait for those that were ended: until then they count against the limit of processes."""
-        for pid in self._killed:
-            os.waitpid(pid, 0)
-        self._killed.clear()
 
     def _begin(self, works: Sequence[dict[str, Any]], limits: Limits) -> Child:
         """The child that has begun with works, or one that is given them."""
