@@ -160,7 +160,6 @@ class Runner:
             raise HostGoneError  # for whom the files are loaded: it may start another runner
         self.evaluation.prepare()
         self.supervisor.make_ready()
-        self.supervisor.reap()
         if not self.requests.poll(0):
             self.rehearse()
 

@@ -108,7 +108,6 @@ class Supervisor:
         self._request: dict[str, Any] | None = None  # one that the host sent, and nobody took yet
         self._began = False  # the next one, with what the host asked for
         self._done: list[int] = []  # children that have answered and are still to be ended
-        self._killed: list[int] = []  # those that were ended, which takes a while
         self._out_of_memory_kills = out_of_memory_kills()
         self._wakeup, write = os.pipe()
         os.set_blocking(self._wakeup, False)
@@ -220,17 +219,8 @@ class Supervisor:
     def sweep(self) -> None:
         """End all that runs here, but for the child that waits for the next piece of work."""
         self._end_done()
-        expected = len(self._killed) + (0 if self._next is None else 1)
-        if self._began or count_children() != expected:
+        if self._began or count_children() != (0 if self._next is None else 1):
             self.forget()
-        elif SCRATCH is not None:
-            self.reap()  # it may be writing
-
-    def reap(self) -> None:
-        """Wait for those that were ended: until then they count against the limit of processes."""
-        for pid in self._killed:
-            os.waitpid(pid, 0)
-        self._killed.clear()
 
     def forget(self) -> None:
         """End all that runs here: what was made ready knows nothing of what is loaded now."""
@@ -239,14 +229,14 @@ class Supervisor:
             self._next = None
         self._began = False
         self._done.clear()
-        self._killed.clear()
         kill_descendants()
 
     def _end_done(self) -> None:
-        self.reap()
         for pid in self._done:
             os.kill(pid, signal.SIGKILL)  # one that is over is still this one until it is reaped
-        self._killed, self._done = self._done, []
+        for pid in self._done:
+            os.waitpid(pid, 0)
+        self._done.clear()
 
     def _begin(self, works: Sequence[dict[str, Any]], limits: Limits) -> Child:
         """The child that has begun with works, or one that is given them."""
