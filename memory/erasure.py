@@ -19,6 +19,7 @@ from memory.models import (
     EntryOutcome,
     IdempotencyKey,
     Lane,
+    LlmCall,
     LogEntry,
     MemoryUser,
     RecordLocation,
@@ -29,7 +30,7 @@ from memory.models import (
 class Method(StrEnum):
     """How a row's content goes."""
 
-    REDACT = "redact"  # empty the content, keep the row: the chain of hashes must still verify
+    REDACT = "redact"  # empty the content, keep the row: hashes and accounts must still add up
     DELETE = "delete"  # the row goes with the person
     PSEUDONYMISE = "pseudonymise"  # the row stays as a tombstone without a name
 
@@ -153,6 +154,37 @@ REGISTRY: dict[type[models.Model], Erasure] = {
         Method.DELETE,
         content=("detail", "actor"),
         kept=("id", "alert", "kind", "at", "run"),
+    ),
+    LlmCall: Erasure(
+        Method.REDACT,
+        # Of a short prompt a plain hash can be guessed; errors quote what was sent.
+        content=("prompt", "answer", "prompt_hash", "error"),
+        kept=(
+            "id",
+            "workspace",
+            "user",
+            "purpose",
+            "work",
+            "turn",
+            "attempt",
+            "lane",
+            "run",
+            "checkpoint",
+            "model",
+            "answered_by",
+            "outcome",
+            "input_tokens",
+            "output_tokens",
+            "cache_read_tokens",
+            "cache_write_tokens",
+            "cost",
+            "reserved_tokens",
+            "reserved_cost",
+            "started_at",
+            "expires_at",
+            "finished_at",
+            "seconds",
+        ),
     ),
     IdempotencyKey: Erasure(
         Method.DELETE,

@@ -11,6 +11,7 @@ SECTIONS = {
     "People": ["Alert", "MemoryUser", "LogEntry", "EntryOutcome"],
     "Projects": ["Checkpoint", "Run"],
     "Access": ["Workspace", "ApiKey"],
+    "Language models": ["LlmCall", "LlmSpending"],
     "Machinery": [
         *("SandboxHost", "Lane", "AlertEvent", "RecordLocation", "Blob", "Bytecode"),
         "IdempotencyKey",

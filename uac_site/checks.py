@@ -12,7 +12,7 @@ from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.management import call_command
 from django.db import OperationalError, connections
 
-from memory import limits
+from memory import language_models, limits
 
 ENVIRONMENTS = ("development", "production")
 TAG = "uac"
@@ -63,6 +63,8 @@ def _always() -> Iterator[CheckMessage]:
         )
     for name, problem in limits.wrong_settings().items():
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E005")
+    for name, problem in language_models.wrong_settings().items():
+        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E006")
 
 
 def _production() -> Iterator[CheckMessage]:

@@ -169,6 +169,35 @@ UAC_SANDBOX_LEASES = env.int("UAC_SANDBOX_LEASES", default=16)
 # The name of a sandbox worker, by which the staff know it and hints find it; by default that of its
 # Celery node, which no other worker has.
 UAC_SANDBOX_HOST = env.str("UAC_SANDBOX_HOST", default="")
+# The language model: provider and model, such as "openai:gpt-5-mini"; empty for none. Workspaces
+# may have their own. The key is sent to this provider, at this base URL, and nowhere else.
+UAC_LLM_MODEL = env.str("UAC_LLM_MODEL", default="")
+UAC_LLM_BASE_URL = env.str("UAC_LLM_BASE_URL", default="")
+UAC_LLM_API_KEY = env.str("UAC_LLM_API_KEY", default="")
+# One attempt is given up after so long, all told.
+UAC_LLM_TIMEOUT_SECONDS = env.float("UAC_LLM_TIMEOUT_SECONDS", default=120.0)
+# So often a question is asked where the failure may pass; between two attempts it waits: at first
+# about so long, then twice as long each time, or as long as the provider says, but never longer
+# than the most.
+UAC_LLM_ATTEMPTS = env.int("UAC_LLM_ATTEMPTS", default=3)
+UAC_LLM_BACKOFF_SECONDS = env.float("UAC_LLM_BACKOFF_SECONDS", default=1.0)
+UAC_LLM_BACKOFF_SECONDS_MOST = env.float("UAC_LLM_BACKOFF_SECONDS_MOST", default=30.0)
+# Tokens that one answer may have.
+UAC_LLM_OUTPUT_TOKENS = env.int("UAC_LLM_OUTPUT_TOKENS", default=8192)
+# Calls of one workspace at a time, on all workers together, and how long one waits for its turn.
+UAC_LLM_CONCURRENCY = env.int("UAC_LLM_CONCURRENCY", default=4)
+UAC_LLM_TURN_SECONDS = env.float("UAC_LLM_TURN_SECONDS", default=30.0)
+# What each workspace may spend in a day and a month of UTC; without a value, there is no end.
+UAC_LLM_TOKENS_PER_DAY = env.int("UAC_LLM_TOKENS_PER_DAY", default=None)
+UAC_LLM_TOKENS_PER_MONTH = env.int("UAC_LLM_TOKENS_PER_MONTH", default=None)
+UAC_LLM_COST_PER_DAY = env.float("UAC_LLM_COST_PER_DAY", default=None)
+UAC_LLM_COST_PER_MONTH = env.float("UAC_LLM_COST_PER_MONTH", default=None)
+# The price list, of a million tokens each: {"openai:gpt-5-mini": {"input": 0.25, "output": 2}}.
+UAC_LLM_PRICES = env.str("UAC_LLM_PRICES", default="")
+# Whether prompts and answers are kept, encrypted, beside what every call has cost.
+UAC_LLM_KEEP_CONTENT = env.bool("UAC_LLM_KEEP_CONTENT", default=False)
+# What the database keeps encrypted: the newest key first, each of 32 bytes in URL-safe base64.
+UAC_ENCRYPTION_KEYS = env.list("UAC_ENCRYPTION_KEYS", default=[])
 # Where a sandbox worker answers Prometheus (/metrics); port 0 for nowhere. Several workers on one
 # machine need a port each.
 UAC_METRICS_PORT = env.int("UAC_METRICS_PORT", default=0)

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from memory import checkpoints, idempotency, leases, runs
+from memory import checkpoints, idempotency, leases, llm_calls, runs
 from memory.hints import HINT_SECONDS, send_hint
 from memory.models import Lane, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
@@ -33,7 +33,8 @@ Hinted = TypeVar("Hinted", Lane, Run)
 def dispatch() -> dict[str, int]:
     """Queue what the clock demands, give up what cannot be done, hint what waits.
 
-    Also forgets the keys of old requests. Returns how many rows of each kind were found.
+    Also closes the calls of language models whose workers are gone, and forgets the keys of old
+    requests. Returns how many rows of each kind were found.
     """
     return {
         "daily": queue_daily_runs(),
@@ -46,6 +47,7 @@ def dispatch() -> dict[str, int]:
             "workers.tasks.checkpoint_records",
             "user_id",
         ),
+        "interrupted": llm_calls.close_interrupted(BATCH),
         "forgotten": idempotency.purge(BATCH),
     }
 

@@ -11,21 +11,70 @@ from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
+from memory import encryption, language_models, llm_calls
 from memory.admin.base import MemoryAdmin, PresenceFilter, link_to_list
 from memory.admin.display import NOTHING, badge, counted, lines
+from memory.admin.llm import money
+from memory.language_models import Budget
 from memory.limits import BY_NAME, LIMITS, Limit, effective
-from memory.models import ApiKey, MemoryUser, Workspace
+from memory.llm_calls import Spent
+from memory.models import ApiKey, LlmCall, MemoryUser, Workspace
 from memory.models.workspaces import Scope
 from memory.workspaces import create_key
+
+LLM_FIELDS = (
+    *("llm_model", "llm_base_url", "llm_concurrency"),
+    *("llm_tokens_per_day", "llm_tokens_per_month", "llm_cost_per_day", "llm_cost_per_month"),
+)
+KEY_FIELDS = ("new_llm_api_key", "forget_llm_api_key")
+
+
+class WorkspaceForm(forms.ModelForm[Workspace]):
+    """A workspace. The key of its language model goes in and never comes out."""
+
+    new_llm_api_key = forms.CharField(
+        label="New API key",
+        required=False,
+        strip=True,
+        max_length=500,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text="Replaces the key that is stored. It is kept encrypted and cannot be shown.",
+    )
+    forget_llm_api_key = forms.BooleanField(
+        label="Forget the API key",
+        required=False,
+        help_text="Remove the key that is stored.",
+    )
+
+    class Meta:
+        model = Workspace
+        fields = ["name", "single_use", *BY_NAME, *LLM_FIELDS]
+
+    def clean(self) -> dict[str, Any]:
+        """Put the key where it is judged with the rest."""
+        cleaned = super().clean() or {}
+        new = cleaned.get("new_llm_api_key")
+        if cleaned.get("forget_llm_api_key"):
+            self.instance.llm_api_key = None
+        if new:
+            if not new.isascii() or not new.isprintable():
+                self.add_error("new_llm_api_key", "A key has no such characters.")
+            try:
+                self.instance.llm_api_key = encryption.encrypt(new.encode())
+            except encryption.EncryptionError as error:
+                self.add_error("new_llm_api_key", f"It cannot be stored. {error}")
+        return cleaned
 
 
 @admin.register(Workspace)
 class WorkspaceAdmin(MemoryAdmin[Workspace]):
     """Tenants."""
 
-    list_display = ["name", "users", "keys", "own_limits", "created_at"]
+    form = WorkspaceForm
+    list_display = ["name", "users", "keys", "own_model", "own_limits", "created_at"]
     fieldsets = [
         (None, {"fields": ["name", "users", "keys", "public_id", "created_at"]}),
         (
@@ -36,8 +85,19 @@ class WorkspaceAdmin(MemoryAdmin[Workspace]):
                 " holds from the next run on.",
             },
         ),
+        (
+            "Language model",
+            {
+                "fields": ["llm_in_effect", "llm_spent", *LLM_FIELDS, *KEY_FIELDS],
+                "description": "Left empty, a setting is the server's. What is changed here holds"
+                " from the next call on.",
+            },
+        ),
     ]
-    readonly_fields = ["users", "keys", "in_effect", "public_id", "created_at"]
+    readonly_fields = [
+        *("users", "keys", "in_effect", "public_id", "created_at"),
+        *("llm_in_effect", "llm_spent"),
+    ]
     search_fields = ["name", "=public_id"]
     search_help_text = "By name or public id."
     when_empty = "There is no workspace yet: add one, and a key for its backend."
@@ -69,6 +129,47 @@ class WorkspaceAdmin(MemoryAdmin[Workspace]):
         text = counted(getattr(workspace, "key_count", 0), "API key")
         return link_to_list(ApiKey, text, workspace__id__exact=workspace.pk)
 
+    @admin.display(description="own model", ordering="llm_model")
+    def own_model(self, workspace: Workspace) -> str:
+        """Name the language model, if it is not the server's."""
+        return workspace.llm_model or NOTHING
+
+    @admin.display(description="in effect")
+    def llm_in_effect(self, workspace: Workspace) -> str:
+        """Show which model works, how it is reached, and why it does not, if it does not."""
+        workspace = _stored(workspace)
+        chosen = workspace.chosen_llm
+        stopped = None if workspace._state.adding else llm_calls.why_stopped(workspace)
+        try:
+            connection = language_models.connection(chosen)
+        except language_models.LanguageModelError as error:
+            return lines([format_html("{} {}", badge("bad", "no calls"), str(error))])
+        key = "no key" if not connection.api_key else "the server's key"
+        if chosen.api_key is not None:
+            key = "a key of its own"
+        return lines(
+            [
+                format_html("{} {}", badge("failing", "calls stop"), stopped)
+                if stopped
+                else badge("valid", "calls are made"),
+                format_html("<b>{}</b> at {}, with {}", connection.name, connection.base_url, key),
+                *_budget_lines(language_models.budget(chosen)),
+            ]
+        )
+
+    @admin.display(description="spent")
+    def llm_spent(self, workspace: Workspace) -> str:
+        """Show what calls have taken today and this month."""
+        if workspace._state.adding:
+            return NOTHING
+        day, month = llm_calls.spent(workspace, timezone.now())
+        return lines(
+            [
+                *(_spent_line(name, spent) for name, spent in (("Today", day), ("Month", month))),
+                link_to_list(LlmCall, "all calls", workspace__id__exact=workspace.pk),
+            ]
+        )
+
     @admin.display(description="own limits")
     def own_limits(self, workspace: Workspace) -> str:
         """Name the limits that are not the server's."""
@@ -78,8 +179,7 @@ class WorkspaceAdmin(MemoryAdmin[Workspace]):
     @admin.display(description="in effect")
     def in_effect(self, workspace: Workspace) -> str:
         """Show every limit as it holds, where it is from, and how far it may be raised."""
-        # A form that is refused has put into this one what does not hold.
-        workspace = Workspace.objects.filter(pk=workspace.pk).first() or Workspace()
+        workspace = _stored(workspace)
         holding, everywhere = asdict(workspace.limits), asdict(effective({}))
         labels = {field.name: field.verbose_name for field in Workspace._meta.concrete_fields}
         kept = settings.UAC_SANDBOX_LEASE_SECONDS
@@ -104,6 +204,40 @@ class WorkspaceAdmin(MemoryAdmin[Workspace]):
                 for limit in LIMITS
             ]
         )
+
+
+def _stored(workspace: Workspace) -> Workspace:
+    """Return what holds: a form that is refused has put into this one what does not."""
+    return Workspace.objects.filter(pk=workspace.pk).first() or Workspace()
+
+
+def _budget_lines(budget: Budget) -> list[str]:
+    limits = [
+        (budget.tokens_per_day, "tokens a day"),
+        (budget.tokens_per_month, "tokens a month"),
+        (budget.cost_per_day, "cost a day"),
+        (budget.cost_per_month, "cost a month"),
+    ]
+    told = [f"{amount:,} {what}" for amount, what in limits if amount is not None]
+    return [
+        f"{counted(budget.concurrency, 'call')} at one time",
+        "at most " + ", ".join(told) if told else "without a budget",
+    ]
+
+
+def _spent_line(name: str, spent: Spent) -> SafeString:
+    reserved = spent.reserved_tokens
+    return format_html(
+        "{}: <b>{}</b> in {}, cost {}{}{}",
+        name,
+        counted(spent.tokens, "token"),
+        counted(spent.calls, "call"),
+        money(spent.cost),
+        f"; presumed for calls without an answer: {counted(spent.presumed_tokens, 'token')}"
+        if spent.presumed_tokens
+        else "",
+        f"; reserved for calls under way: {counted(reserved, 'token')}" if reserved else "",
+    )
 
 
 def _origin(limit: Limit, chosen: float | None, holds: float, everywhere: float) -> str:

@@ -4,6 +4,7 @@ from memory.models.alerts import Alert, AlertEvent
 from memory.models.checkpoints import Blob, Bytecode, Checkpoint, RecordLocation
 from memory.models.hosts import SandboxHost
 from memory.models.idempotency import IdempotencyKey
+from memory.models.llm import LlmCall, LlmSpending
 from memory.models.log import EntryOutcome, LogEntry
 from memory.models.runs import Run
 from memory.models.users import Lane, MemoryUser
@@ -19,6 +20,8 @@ __all__ = [
     "EntryOutcome",
     "IdempotencyKey",
     "Lane",
+    "LlmCall",
+    "LlmSpending",
     "LogEntry",
     "MemoryUser",
     "RecordLocation",

@@ -6,10 +6,11 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from memory.models.limits import SandboxSettings
+from memory.models.llm_settings import LlmSettings
 
 
-class Workspace(SandboxSettings):
-    """A tenant: owns API keys, users and limits."""
+class Workspace(SandboxSettings, LlmSettings):
+    """A tenant: owns API keys, users, limits and the settings of its language model."""
 
     public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
     name = models.CharField(max_length=100, unique=True)

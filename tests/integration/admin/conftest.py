@@ -12,9 +12,11 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from memory import alerts, hosts, log
+from memory import alerts, hosts, llm_calls, log
 from memory.alerts import Finding
 from memory.canonical import sha256
+from memory.language_models import Usage
+from memory.llm_calls import Attempt, Ending, Work
 from memory.log import Draft
 from memory.models import (
     Alert,
@@ -26,6 +28,8 @@ from memory.models import (
     EntryOutcome,
     IdempotencyKey,
     Lane,
+    LlmCall,
+    LlmSpending,
     LogEntry,
     MemoryUser,
     RecordLocation,
@@ -35,6 +39,7 @@ from memory.models import (
 )
 from memory.models.alerts import Severity
 from memory.models.checkpoints import Origin
+from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.log import EntryKind, Outcome
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.models.users import LaneName
@@ -56,6 +61,8 @@ IMMUTABLE: list[type[Model]] = [
     EntryOutcome,
     IdempotencyKey,
     Lane,
+    LlmCall,
+    LlmSpending,
     LogEntry,
     RecordLocation,
     Run,
@@ -183,6 +190,7 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         fingerprint=sha256(text),
         reference=[1],
     )
+    call = _call(user, run, text)
     hosts.beat(
         f"host of {user_id}",
         started_at=timezone.now(),
@@ -202,6 +210,8 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         RecordLocation: location,
         IdempotencyKey: idempotency_key,
         Run: run,
+        LlmCall: call,
+        LlmSpending: LlmSpending.objects.get(workspace=workspace, model=call.model),
         SandboxHost: SandboxHost.objects.get(name=f"host of {user_id}"),
         Alert: alert,
         AlertEvent: alert.events.get(),
@@ -322,6 +332,37 @@ def _run(checkpoint: Checkpoint, text: str) -> Run:
         memory_bytes=20_000_000,
         last_error=text,
     )
+
+
+def _call(user: MemoryUser, run: Run, text: str) -> LlmCall:
+    work = Work(
+        workspace=user.workspace,
+        purpose=LlmPurpose.STRUCTURE,
+        user=user,
+        lane=user.lanes.get(name=LaneName.STRUCTURE),
+        run=run,
+    )
+    attempt = Attempt(
+        model=f"openai:model-of-{user.user_id}",
+        turn=1,
+        attempt=1,
+        prompt={"messages": [text]},
+        most=Usage(input_tokens=200, output_tokens=1000),
+        seconds=60,
+    )
+    call = llm_calls.start(work, attempt, keep_content=False)
+    ending = Ending(
+        outcome=LlmOutcome.REFUSED,
+        seconds=1.5,
+        usage=Usage(input_tokens=120, output_tokens=30),
+        error=text,
+        answered_by=text,
+    )
+    llm_calls.finish(call, ending, keep_content=False)
+    assert run.checkpoint is not None
+    llm_calls.credit(work, run.checkpoint)
+    call.refresh_from_db()
+    return call
 
 
 def _evidence(text: str) -> dict[str, Any]:

@@ -18,7 +18,9 @@ def test_the_lists_stand_in_the_order_of_daily_work(admin_client: Client) -> Non
         for section in admin_client.get("/admin/").context["app_list"]
     }
 
-    assert list(sections) == ["People", "Projects", "Access", "Machinery", "Staff"]
+    assert list(sections) == [
+        *("People", "Projects", "Access", "Language models", "Machinery", "Staff")
+    ]
     assert sections["People"][0] == "Alert"
     ours = [name for title, names in sections.items() if title != "Staff" for name in names]
     assert sorted(ours) == sorted(model.__name__ for model in MODELS)

@@ -22,6 +22,8 @@ from memory.models import (
     EntryOutcome,
     IdempotencyKey,
     Lane,
+    LlmCall,
+    LlmSpending,
     LogEntry,
     MemoryUser,
     RecordLocation,
@@ -294,6 +296,8 @@ def test_the_filters_keep_what_they_say(
         (Checkpoint, ["ada"]),
         (EntryOutcome, ["ada", "Aspirin"]),
         (Lane, ["ada"]),
+        (LlmCall, ["ada"]),
+        (LlmSpending, ["model-of-ada"]),
         (LogEntry, ["ada", "Aspirin"]),
         (MemoryUser, ["ada"]),
         (RecordLocation, ["ada", "Aspirin", "drugs"]),
@@ -315,7 +319,7 @@ def test_searching_finds_what_fits_and_nothing_else(
     assert "Nothing matches." in text_of(response)
 
 
-@pytest.mark.parametrize("model", [LogEntry, Run], ids=name_of)
+@pytest.mark.parametrize("model", [LlmCall, LogEntry, Run], ids=name_of)
 def test_a_whole_id_finds_its_row(admin_client: Client, rows: Rows, model: type[Model]) -> None:
     response = admin_client.get(list_url(model), {"q": str(rows[model].pk)})
 

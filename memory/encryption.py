@@ -1,0 +1,70 @@
+"""What the database keeps encrypted: keys of language models, prompts and answers.
+
+`UAC_ENCRYPTION_KEYS` names the keys, the newest first: the first encrypts, each decrypts. So a key
+is replaced by putting a new one before it; `manage.py reencrypt` then frees the old one.
+"""
+
+import functools
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from django.conf import settings
+
+
+class EncryptionError(Exception):
+    """There is no key to encrypt with, or none that decrypts."""
+
+
+def available() -> bool:
+    """Tell whether there is a key."""
+    return bool(settings.UAC_ENCRYPTION_KEYS)
+
+
+def encrypt(content: bytes) -> bytes:
+    """Return the content encrypted with the first key; raises EncryptionError if there is none."""
+    return _keys().encrypt(content)
+
+
+def decrypt(token: bytes) -> bytes:
+    """Return the content; raises EncryptionError if none of the keys has encrypted it."""
+    try:
+        return _keys().decrypt(bytes(token))
+    except InvalidToken:
+        raise _undecipherable() from None
+
+
+def reencrypt(token: bytes) -> bytes:
+    """Return the same content encrypted with the first key; raises EncryptionError as `decrypt`."""
+    try:
+        return _keys().rotate(bytes(token))
+    except InvalidToken:
+        raise _undecipherable() from None
+
+
+def wrong_settings() -> dict[str, str]:
+    """Return what is wrong with the keys, by the setting's name."""
+    for number, key in enumerate(settings.UAC_ENCRYPTION_KEYS, 1):
+        try:
+            Fernet(key)
+        except ValueError:
+            return {
+                "UAC_ENCRYPTION_KEYS": f"The key number {number} is none: each is 32 random bytes"
+                " in URL-safe base64, as `openssl rand -base64 32 | tr +/ -_` prints them."
+            }
+    return {}
+
+
+def _undecipherable() -> EncryptionError:
+    return EncryptionError(
+        "None of UAC_ENCRYPTION_KEYS decrypts what is stored: add the key that it was stored with."
+    )
+
+
+def _keys() -> MultiFernet:
+    if not available():
+        raise EncryptionError("There is no key to encrypt with: set UAC_ENCRYPTION_KEYS.")
+    return _multi_fernet(tuple(settings.UAC_ENCRYPTION_KEYS))
+
+
+@functools.lru_cache(maxsize=4)
+def _multi_fernet(keys: tuple[str, ...]) -> MultiFernet:
+    return MultiFernet([Fernet(key) for key in keys])

@@ -1,0 +1,375 @@
+"""Calls of language models: who may make one now, what came of each, and what all have spent.
+
+A row is written before the request leaves and finished afterwards, so that a call is on record even
+if its process is killed. The rows under way are what concurrency is counted by, and what they may
+spend at most is held against the budget until they end: it is never exceeded by calls that run side
+by side. What has ended is in a ledger (`LlmSpending`), which is short to add up.
+"""
+
+import datetime
+import json
+import uuid
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import structlog
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import Q, Sum
+from django.utils import timezone
+
+from memory import encryption, language_models
+from memory.canonical import canonical_json, sha256
+from memory.language_models import Budget, LanguageModelError, Usage
+from memory.models import Checkpoint, Lane, LlmCall, LlmSpending, MemoryUser, Run, Workspace
+from memory.models.llm import LlmOutcome, LlmPurpose
+
+logger = structlog.get_logger(__name__)
+
+# So long after an attempt must have ended its caller counts as gone.
+GRACE = datetime.timedelta(seconds=30)
+ERROR_CHARACTERS = 4000
+
+# Of these no provider takes anything. After any other the provider may have worked for us, also
+# where it has not told what it took.
+FREE = (
+    LlmOutcome.RATE_LIMITED,
+    LlmOutcome.UNAVAILABLE,
+    LlmOutcome.WRONG_KEY,
+    LlmOutcome.NO_CREDIT,
+    LlmOutcome.UNKNOWN_MODEL,
+    LlmOutcome.TOO_LONG,
+    LlmOutcome.REJECTED,
+)
+
+
+class BudgetExhausted(LanguageModelError):
+    """The workspace may spend no more before `until`; None: before somebody raises the budget."""
+
+    def __init__(self, message: str, until: datetime.datetime | None) -> None:
+        super().__init__(message)
+        self.until = until
+
+
+class TooManyCalls(LanguageModelError):
+    """As many calls as the workspace may make at one time are under way."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What calls are made for; those of one piece of work share its id."""
+
+    workspace: Workspace
+    purpose: LlmPurpose
+    user: MemoryUser | None = None
+    lane: Lane | None = None
+    run: Run | None = None
+    id: uuid.UUID = field(default_factory=uuid.uuid4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """An attempt about to be made. `prompt` is all that is sent, `most` what it may take."""
+
+    model: str
+    turn: int
+    attempt: int
+    prompt: Mapping[str, Any]
+    most: Usage
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """What came of an attempt. `answer` is what was answered, as JSON."""
+
+    outcome: LlmOutcome
+    seconds: float
+    usage: Usage | None = None
+    error: str = ""
+    answered_by: str = ""
+    answer: Mapping[str, Any] | None = None
+    # Whether the request is known not to have left.
+    unsent: bool = False
+
+
+def start(work: Work, attempt: Attempt, *, keep_content: bool) -> LlmCall:
+    """Write the row of an attempt that may be made now.
+
+    Raises BudgetExhausted or TooManyCalls if it may not, NotConfigured if money is limited and the
+    model has no price; then nothing is written.
+    """
+    now = timezone.now()
+    with transaction.atomic():
+        workspace = Workspace.objects.select_for_update(no_key=True).get(pk=work.workspace.pk)
+        budget = language_models.budget(workspace.chosen_llm)
+        cost = _most_cost(attempt.model, budget, attempt.most)
+        _check_budget(workspace, budget, attempt.most.tokens, cost or Decimal(0), now)
+        under_way = LlmCall.objects.filter(
+            workspace=workspace, outcome=LlmOutcome.STARTED, expires_at__gt=now
+        ).count()
+        if under_way >= budget.concurrency:
+            raise TooManyCalls(
+                f"{under_way} calls of this workspace are under way, and it may make no more at one"
+                " time (llm_concurrency)."
+            )
+        return LlmCall.objects.create(
+            workspace=workspace,
+            user=work.user,
+            purpose=work.purpose,
+            work=work.id,
+            lane=work.lane,
+            run=work.run,
+            turn=attempt.turn,
+            attempt=attempt.attempt,
+            model=attempt.model,
+            prompt_hash=sha256(canonical_json(attempt.prompt)),
+            reserved_tokens=attempt.most.tokens,
+            reserved_cost=cost,
+            started_at=now,
+            expires_at=now + datetime.timedelta(seconds=attempt.seconds) + GRACE,
+            prompt=_sealed(attempt.prompt) if keep_content else None,
+        )
+
+
+def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
+    """Write what came of the attempt, and add it to the ledger, both or neither.
+
+    Returns False, and changes nothing, if the call was taken for interrupted meanwhile.
+    """
+    usage = ending.usage
+    price = language_models.price(call.model)
+    cost = price.of(usage) if usage and price else None
+    with transaction.atomic():
+        finished = LlmCall.objects.filter(pk=call.pk, outcome=LlmOutcome.STARTED).update(
+            outcome=ending.outcome,
+            error=ending.error[:ERROR_CHARACTERS],
+            answered_by=ending.answered_by[:200],
+            input_tokens=usage and usage.input_tokens,
+            output_tokens=usage and usage.output_tokens,
+            cache_read_tokens=usage and usage.cache_read_tokens,
+            cache_write_tokens=usage and usage.cache_write_tokens,
+            cost=cost,
+            finished_at=timezone.now(),
+            seconds=ending.seconds,
+            answer=_sealed(ending.answer) if keep_content and ending.answer else None,
+        )
+        if not finished:
+            logger.warning("llm_call_ended_late", call=str(call.pk), outcome=ending.outcome)
+            return False
+        presumed = usage is None and not ending.unsent and ending.outcome not in FREE
+        _add_to_ledger(call, ending, cost, presumed=presumed)
+    return True
+
+
+def close_interrupted(limit: int) -> int:
+    """Close the oldest calls whose callers are gone, `limit` at most; return how many."""
+    gone = LlmCall.objects.filter(outcome=LlmOutcome.STARTED, expires_at__lte=timezone.now())
+    calls = list(gone.defer("prompt", "answer").order_by("expires_at")[:limit])
+    ending = Ending(
+        outcome=LlmOutcome.INTERRUPTED,
+        seconds=0,
+        error="The worker ended during the call; what it has taken is not known.",
+    )
+    return sum(finish(call, ending, keep_content=False) for call in calls)
+
+
+def credit(work: Work, checkpoint: Checkpoint) -> None:
+    """Note which version came of the calls of a piece of work."""
+    LlmCall.objects.filter(work=work.id).update(checkpoint=checkpoint)
+
+
+def content(call: LlmCall) -> tuple[Any, Any]:
+    """Return prompt and answer as JSON, None for what is not kept; raises EncryptionError."""
+    return _opened(call.prompt), _opened(call.answer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What was spent in a time; `reserved` is what the calls under way may still take."""
+
+    calls: int
+    tokens: int
+    presumed_tokens: int
+    reserved_tokens: int
+    cost: Decimal
+    presumed_cost: Decimal
+    reserved_cost: Decimal
+
+    @property
+    def used_tokens(self) -> int:
+        """What is gone of a budget."""
+        return self.tokens + self.presumed_tokens
+
+    @property
+    def used_cost(self) -> Decimal:
+        """What is gone of a budget."""
+        return self.cost + self.presumed_cost
+
+
+def spent(workspace: Workspace, now: datetime.datetime) -> tuple[Spent, Spent]:
+    """Return what the workspace has spent today and this month, in UTC."""
+    # First what is reserved: a call that ends in between is counted twice, and never not at all.
+    reserved = LlmCall.objects.filter(workspace=workspace, outcome=LlmOutcome.STARTED).aggregate(
+        tokens=Sum("reserved_tokens", default=0),
+        cost=Sum("reserved_cost", default=Decimal(0)),
+    )
+    today = now.astimezone(datetime.UTC).date()
+    columns = ("calls", "input_tokens", "output_tokens", "presumed_tokens", "cost", "presumed_cost")
+    sums = LlmSpending.objects.filter(
+        workspace=workspace, day__gte=today.replace(day=1), day__lte=today
+    ).aggregate(
+        **{f"month_{name}": Sum(name, default=0) for name in columns},
+        **{f"day_{name}": Sum(name, filter=Q(day=today), default=0) for name in columns},
+    )
+    day, month = (
+        Spent(
+            calls=sums[f"{time}_calls"],
+            tokens=sums[f"{time}_input_tokens"] + sums[f"{time}_output_tokens"],
+            presumed_tokens=sums[f"{time}_presumed_tokens"],
+            reserved_tokens=reserved["tokens"],
+            cost=sums[f"{time}_cost"],
+            presumed_cost=sums[f"{time}_presumed_cost"],
+            reserved_cost=reserved["cost"],
+        )
+        for time in ("day", "month")
+    )
+    return day, month
+
+
+def why_stopped(workspace: Workspace) -> str | None:
+    """Say why no call can be made for a workspace now, for its staff; None if one can."""
+    chosen = workspace.chosen_llm
+    budget = language_models.budget(chosen)
+    try:
+        least = Usage(input_tokens=0, output_tokens=settings.UAC_LLM_OUTPUT_TOKENS)
+        cost = _most_cost(language_models.connection(chosen).name, budget, least)
+        _check_budget(workspace, budget, least.tokens, cost or Decimal(0), timezone.now())
+    except TooManyCalls:
+        return None
+    except LanguageModelError as error:
+        return str(error)
+    return None
+
+
+def _most_cost(model: str, budget: Budget, usage: Usage) -> Decimal | None:
+    """Return what so much costs; raises NotConfigured if it has to be known and is not."""
+    price = language_models.price(model)
+    if price is None and budget.limits_cost:
+        raise language_models.NotConfigured(language_models.price_missing(model))
+    return price.of(usage) if price else None
+
+
+def _check_budget(
+    workspace: Workspace, budget: Budget, tokens: int, cost: Decimal, now: datetime.datetime
+) -> None:
+    """Raise BudgetExhausted if so much more is more than the workspace may spend."""
+    if budget == Budget(
+        concurrency=budget.concurrency,
+        tokens_per_day=None,
+        tokens_per_month=None,
+        cost_per_day=None,
+        cost_per_month=None,
+    ):
+        return
+    day, month = spent(workspace, now)
+    midnight = now.astimezone(datetime.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    tomorrow = midnight + datetime.timedelta(days=1)
+    next_month = (midnight.replace(day=1) + datetime.timedelta(days=32)).replace(day=1)
+    for most, spent_, reserved, more, what, until in (
+        (
+            budget.tokens_per_month,
+            month.used_tokens,
+            month.reserved_tokens,
+            tokens,
+            "tokens a month",
+            next_month,
+        ),
+        (
+            budget.cost_per_month,
+            month.used_cost,
+            month.reserved_cost,
+            cost,
+            "cost a month",
+            next_month,
+        ),
+        (
+            budget.tokens_per_day,
+            day.used_tokens,
+            day.reserved_tokens,
+            tokens,
+            "tokens a day",
+            tomorrow,
+        ),
+        (budget.cost_per_day, day.used_cost, day.reserved_cost, cost, "cost a day", tomorrow),
+    ):
+        if most is None or (spent_ < most and spent_ + reserved + more <= most):
+            continue
+        if spent_ < most and spent_ + more <= most:
+            raise TooManyCalls(
+                f"The rest of the budget ({what}) is reserved for calls that are under way."
+            )
+        hopeless = more > most
+        raise BudgetExhausted(
+            f"The budget ({what}) is {_amount(most)}: {_amount(spent_)} are spent, and the next"
+            f" call may take {_amount(more)}. "
+            + (
+                "It is too small for this call: raise it."
+                if hopeless
+                else f"Calls go on at {until:%Y-%m-%d %H:%M} UTC, or when it is raised."
+            ),
+            None if hopeless else until,
+        )
+
+
+def _amount(value: int | Decimal) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}"
+
+
+LEDGER = """
+INSERT INTO memory_llmspending (workspace_id, day, model, purpose, outcome, calls, seconds,
+    input_tokens, output_tokens, cost, presumed_tokens, presumed_cost)
+VALUES (%s, %s, %s, %s, %s, 1, %s, %s, %s, %s, %s, %s)
+ON CONFLICT (workspace_id, day, model, purpose, outcome) DO UPDATE SET
+    calls = memory_llmspending.calls + 1,
+    seconds = memory_llmspending.seconds + excluded.seconds,
+    input_tokens = memory_llmspending.input_tokens + excluded.input_tokens,
+    output_tokens = memory_llmspending.output_tokens + excluded.output_tokens,
+    cost = memory_llmspending.cost + excluded.cost,
+    presumed_tokens = memory_llmspending.presumed_tokens + excluded.presumed_tokens,
+    presumed_cost = memory_llmspending.presumed_cost + excluded.presumed_cost
+"""
+
+
+def _add_to_ledger(call: LlmCall, ending: Ending, cost: Decimal | None, *, presumed: bool) -> None:
+    usage = ending.usage or Usage(input_tokens=0, output_tokens=0)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            LEDGER,
+            [
+                call.workspace_id,
+                call.started_at.astimezone(datetime.UTC).date(),
+                call.model,
+                call.purpose,
+                ending.outcome,
+                ending.seconds,
+                usage.input_tokens,
+                usage.output_tokens,
+                cost or 0,
+                call.reserved_tokens if presumed else 0,
+                call.reserved_cost or 0 if presumed else 0,
+            ],
+        )
+
+
+def _sealed(value: Mapping[str, Any]) -> bytes:
+    return encryption.encrypt(zlib.compress(canonical_json(value).encode()))
+
+
+def _opened(token: bytes | memoryview | None) -> Any:
+    if token is None:
+        return None
+    return json.loads(zlib.decompress(encryption.decrypt(bytes(token))))

@@ -1,0 +1,169 @@
+"""Every call of a language model, and what calls have spent. See `memory.llm_calls`."""
+
+import uuid
+
+from django.db import models
+from django.utils import timezone
+
+from memory.models.checkpoints import Checkpoint
+from memory.models.runs import Run
+from memory.models.users import Lane, MemoryUser
+from memory.models.workspaces import Workspace
+
+
+class LlmPurpose(models.TextChoices):
+    """What a language model is asked to do."""
+
+    MEMORIZE = "memorize", "memorize: messages to facts"
+    STRUCTURE = "structure", "structure: facts to records"
+    QUERY = "query", "answer a question"
+    CHECK = "check", "try the settings"
+
+
+class LlmOutcome(models.TextChoices):
+    """How far a call got and how it ended."""
+
+    STARTED = "started", "under way"
+    OK = "ok", "answered"
+    INVALID_CALL = "invalid_call", "answered, with a tool call that cannot be carried out"
+    TRUNCATED = "truncated", "answer cut off at the token limit"
+    EMPTY = "empty", "empty answer"
+    REFUSED = "refused", "refused by the model or its filter"
+    RATE_LIMITED = "rate_limited", "rate limit of the provider"
+    UNAVAILABLE = "unavailable", "error or overload of the provider"
+    TIMEOUT = "timeout", "no answer in time"
+    CONNECTION_LOST = "connection_lost", "no connection, or dropped"
+    INVALID_ANSWER = "invalid_answer", "answer that cannot be read"
+    WRONG_KEY = "wrong_key", "API key refused"
+    NO_CREDIT = "no_credit", "credit or quota at the provider exhausted"
+    UNKNOWN_MODEL = "unknown_model", "model or address unknown to the provider"
+    TOO_LONG = "too_long", "prompt longer than the model's context"
+    REJECTED = "rejected", "request refused by the provider"
+    INTERRUPTED = "interrupted", "interrupted: the worker ended"
+
+
+class LlmCall(models.Model):
+    """One attempt of a call: the row is there before the request leaves.
+
+    While it is `started` it holds one of the workspace's concurrent calls, until it expires, and
+    reserves what it may spend at most.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="llm_calls")
+    user = models.ForeignKey(
+        MemoryUser, null=True, on_delete=models.SET_NULL, related_name="llm_calls"
+    )
+    purpose = models.CharField(max_length=16, choices=LlmPurpose.choices)
+    work = models.UUIDField(help_text="What the calls of one piece of work have in common.")
+    turn = models.IntegerField(help_text="The number of the question within that work.")
+    attempt = models.IntegerField(help_text="The number of the attempt at this question.")
+    lane = models.ForeignKey(Lane, null=True, on_delete=models.SET_NULL, related_name="llm_calls")
+    run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="llm_calls")
+    checkpoint = models.ForeignKey(
+        Checkpoint,
+        null=True,
+        on_delete=models.SET_NULL,
+        related_name="llm_calls",
+        help_text="The version that came of it.",
+    )
+
+    model = models.CharField(max_length=220, help_text="Provider and model that were asked.")
+    answered_by = models.CharField(
+        max_length=200, blank=True, default="", help_text="The model as the provider names it."
+    )
+    prompt_hash = models.CharField(
+        max_length=64, help_text="SHA-256 of the messages and tools that were sent."
+    )
+    outcome = models.CharField(
+        max_length=16, choices=LlmOutcome.choices, default=LlmOutcome.STARTED
+    )
+    error = models.TextField(blank=True, default="")
+
+    # Empty: the provider has not told.
+    input_tokens = models.BigIntegerField(null=True)
+    output_tokens = models.BigIntegerField(null=True)
+    cache_read_tokens = models.BigIntegerField(null=True, help_text="Of the input.")
+    cache_write_tokens = models.BigIntegerField(null=True, help_text="Of the input.")
+    cost = models.DecimalField(
+        null=True,
+        max_digits=20,
+        decimal_places=8,
+        help_text="Empty where the price list or the tokens are not known.",
+    )
+    reserved_tokens = models.BigIntegerField(help_text="What it may take at most.")
+    reserved_cost = models.DecimalField(null=True, max_digits=20, decimal_places=8)
+
+    started_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(
+        help_text="Without an end by then, whoever made the call is gone."
+    )
+    finished_at = models.DateTimeField(null=True)
+    seconds = models.FloatField(null=True, help_text="From the request to its answer.")
+
+    # Fernet tokens of compressed JSON, where the server keeps content at all.
+    prompt = models.BinaryField(null=True)
+    answer = models.BinaryField(null=True)
+
+    class Meta:
+        ordering = ["-started_at"]
+        verbose_name = "model call"
+        permissions = [("view_llmcall_content", "Can read prompts and answers of model calls")]
+        indexes = [
+            models.Index(fields=["-started_at"], name="llm_call_age"),
+            models.Index(fields=["workspace", "-started_at"], name="llm_call_of_workspace"),
+            models.Index(fields=["work"], name="llm_call_of_work"),
+            models.Index(
+                fields=["workspace", "expires_at"],
+                name="llm_call_under_way",
+                condition=models.Q(outcome="started"),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.purpose} {str(self.id)[:8]}"
+
+    @property
+    def standing(self) -> LlmOutcome:
+        """The outcome; interrupted, too, where nobody has noted yet that the caller is gone."""
+        if self.outcome == LlmOutcome.STARTED and self.expires_at <= timezone.now():
+            return LlmOutcome.INTERRUPTED
+        return LlmOutcome(self.outcome)
+
+
+class LlmSpending(models.Model):
+    """What the finished calls of a day have spent: the ledger that budgets are held against.
+
+    It stays when calls are erased.
+    """
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="llm_spending")
+    day = models.DateField(help_text="Of the call's beginning, in UTC.")
+    model = models.CharField(max_length=220)
+    purpose = models.CharField(max_length=16, choices=LlmPurpose.choices)
+    outcome = models.CharField(max_length=16, choices=LlmOutcome.choices)
+    calls = models.BigIntegerField(default=0)
+    seconds = models.FloatField(default=0)
+    input_tokens = models.BigIntegerField(default=0)
+    output_tokens = models.BigIntegerField(default=0)
+    cost = models.DecimalField(default=0, max_digits=20, decimal_places=8)
+    presumed_tokens = models.BigIntegerField(
+        default=0,
+        help_text="What calls may have taken of which the provider has not told, such as those that"
+        " timed out.",
+    )
+    presumed_cost = models.DecimalField(default=0, max_digits=20, decimal_places=8)
+
+    class Meta:
+        ordering = ["-day", "workspace", "model"]
+        verbose_name = "model spending"
+        verbose_name_plural = "model spending"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "day", "model", "purpose", "outcome"],
+                name="llm_spending_cell",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.day} {self.model} {self.purpose} {self.outcome}"

@@ -1,0 +1,93 @@
+"""What a workspace has chosen of its language model: see `memory.language_models`."""
+
+from django.core.exceptions import ValidationError
+from django.core.validators import MinValueValidator
+from django.db import models
+
+from memory import language_models
+
+
+class LlmSettings(models.Model):
+    """Which language model works for a workspace's users, and what it may spend.
+
+    What is empty is as the server's settings say. A change holds from the next call on.
+    """
+
+    llm_model = models.CharField(
+        "model",
+        max_length=200,
+        blank=True,
+        default="",
+        help_text="Provider and model, such as openai:gpt-5-mini, anthropic:claude-sonnet-4-5 or"
+        " google:gemini-2.5-flash. For Ollama, vLLM and other servers that speak OpenAI's"
+        " protocol: openai: and the model's name there, with their base URL.",
+    )
+    llm_base_url = models.CharField(
+        "base URL",
+        max_length=500,
+        blank=True,
+        default="",
+        help_text="Where the provider answers, if not at its usual address, such as"
+        " http://ollama:11434/v1. The server's own key is never sent there.",
+    )
+    # A Fernet token: see `memory.encryption`.
+    llm_api_key = models.BinaryField("API key", null=True, editable=False)
+    llm_concurrency = models.PositiveIntegerField(
+        "concurrent calls",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Calls that may be under way at one time, on all workers together.",
+    )
+    llm_tokens_per_day = models.PositiveBigIntegerField(
+        "tokens a day",
+        null=True,
+        blank=True,
+        help_text="Tokens, in and out, that may be spent from midnight to midnight UTC."
+        " With 0 no call is made.",
+    )
+    llm_tokens_per_month = models.PositiveBigIntegerField(
+        "tokens a month", null=True, blank=True, help_text="The same for a calendar month."
+    )
+    llm_cost_per_day = models.DecimalField(
+        "cost a day",
+        null=True,
+        blank=True,
+        max_digits=12,
+        decimal_places=2,
+        validators=[MinValueValidator(0)],
+        help_text="Money that may be spent from midnight to midnight UTC, in the currency of the"
+        " server's price list.",
+    )
+    llm_cost_per_month = models.DecimalField(
+        "cost a month",
+        null=True,
+        blank=True,
+        max_digits=12,
+        decimal_places=2,
+        validators=[MinValueValidator(0)],
+        help_text="The same for a calendar month.",
+    )
+
+    class Meta:
+        abstract = True
+
+    @property
+    def chosen_llm(self) -> language_models.Chosen:
+        """What was chosen; empty or None for what is as everywhere."""
+        return language_models.Chosen(
+            model=self.llm_model,
+            base_url=self.llm_base_url,
+            api_key=bytes(self.llm_api_key) if self.llm_api_key else None,
+            concurrency=self.llm_concurrency,
+            tokens_per_day=self.llm_tokens_per_day,
+            tokens_per_month=self.llm_tokens_per_month,
+            cost_per_day=self.llm_cost_per_day,
+            cost_per_month=self.llm_cost_per_month,
+        )
+
+    def clean(self) -> None:
+        """Refuse what no call could be made with."""
+        super().clean()
+        if problems := language_models.problems(self.chosen_llm):
+            raise ValidationError({f"llm_{name}": problem for name, problem in problems.items()})

@@ -1,0 +1,59 @@
+"""A workspace whose language model is a scripted server."""
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+from cryptography.fernet import Fernet
+from pytest_django.fixtures import Settings
+
+from memory.llm_calls import Work
+from memory.models import MemoryUser, Workspace
+from memory.models.llm import LlmPurpose
+from tests.llm_server import KEY, LlmServer, Protocol
+from workers.llm.interface import Message, System, Tool, User
+from workers.llm.metered import MeteredModel
+
+PROTOCOLS: list[Protocol] = ["openai", "anthropic", "google"]
+
+# A million tokens in cost 2, of which those from a cache 1; a million out cost 10.
+PRICE = {"input": 2, "output": 10, "cache_read": 1}
+
+REMEMBER = Tool(
+    "remember",
+    "Remember a fact.",
+    {
+        "type": "object",
+        "properties": {"fact": {"type": "string"}, "day": {"type": "integer"}},
+        "required": ["fact"],
+        "additionalProperties": False,
+    },
+)
+QUESTION: list[Message] = [System("You remember."), User("My dog is called Rex.")]
+
+Connect: TypeAlias = Callable[..., MeteredModel]
+
+
+@pytest.fixture(autouse=True)
+def quick(settings: Settings) -> None:
+    """Settings under which nothing is waited for without need."""
+    settings.UAC_LLM_TIMEOUT_SECONDS = 20.0
+    settings.UAC_LLM_BACKOFF_SECONDS = 0.01
+    settings.UAC_LLM_OUTPUT_TOKENS = 1000
+    settings.UAC_LLM_API_KEY = KEY
+    settings.UAC_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
+
+
+@pytest.fixture
+def connect(settings: Settings, workspace: Workspace, user: MemoryUser) -> Connect:
+    """Make the server the language model of all workspaces, and return a model for one's work."""
+
+    def model(server: LlmServer, protocol: Protocol = "openai", **fields: Any) -> MeteredModel:
+        settings.UAC_LLM_MODEL = f"{protocol}:the-model"
+        settings.UAC_LLM_BASE_URL = server.url_of(protocol)
+        settings.UAC_LLM_PRICES = json.dumps({settings.UAC_LLM_MODEL: PRICE})
+        work = {"workspace": workspace, "purpose": LlmPurpose.MEMORIZE, "user": user, **fields}
+        return MeteredModel(Work(**work))
+
+    return model

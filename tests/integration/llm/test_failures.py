@@ -1,0 +1,291 @@
+"""A provider that misbehaves: what is told of it, what it costs, and whether it is asked again."""
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pytest_django.fixtures import Settings
+
+from memory.models import LlmCall, LlmSpending
+from memory.models.llm import LlmOutcome
+from tests.integration.llm.conftest import PROTOCOLS, QUESTION, REMEMBER, Connect
+from tests.llm_server import (
+    KEY,
+    Misbehaviour,
+    Protocol,
+    Reply,
+    called,
+    drops,
+    hangs,
+    llm_server,
+    raw,
+    said,
+    status,
+)
+from uac_site.embedded.process import free_port
+from workers.llm import adapter
+from workers.llm.interface import (
+    CallFailed,
+    ConnectionLost,
+    EmptyAnswer,
+    InvalidAnswer,
+    NoCredit,
+    ProviderUnavailable,
+    RateLimited,
+    Refused,
+    RequestRejected,
+    TimedOut,
+    ToolResult,
+    Truncated,
+    UnknownModel,
+    WrongKey,
+)
+
+pytestmark = pytest.mark.django_db
+
+HTML = raw("<html><body>Sign in to the hotel's network</body></html>", "text/html")
+BROKEN = raw('{"id": "chatcmpl-1", "choices": [{"mess')
+DRIPS = Misbehaviour(200, b"{" + b" " * 600 + b"}", {"content-type": "application/json"}, drip=0.05)
+ELSEWHERE = Misbehaviour(302, b"", {"location": "http://127.0.0.1:1/"})
+
+# What may pass, and is asked again.
+PASSING: list[tuple[Reply, type[CallFailed]]] = [
+    (status(429), RateLimited),
+    (status(500), ProviderUnavailable),
+    (status(502), ProviderUnavailable),
+    (status(503), ProviderUnavailable),
+    (status(529), ProviderUnavailable),
+    (HTML, InvalidAnswer),
+    (BROKEN, InvalidAnswer),
+    (raw("{}"), InvalidAnswer),
+    (raw("null"), InvalidAnswer),
+    (raw("[1, 2]"), InvalidAnswer),
+    (raw("data: {}\n\n", "text/event-stream"), InvalidAnswer),
+    (ELSEWHERE, InvalidAnswer),
+    (drops(), ConnectionLost),
+    (said("", tokens=(100, 0)), EmptyAnswer),
+    (said(" \n", tokens=(100, 3)), EmptyAnswer),
+]
+# What would be the same again.
+FINAL: list[tuple[Reply, type[CallFailed]]] = [
+    (status(400), RequestRejected),
+    (status(401), WrongKey),
+    (status(402), NoCredit),
+    (status(403), WrongKey),
+    (status(404), UnknownModel),
+    (status(422), RequestRejected),
+    (said("I cannot", finish="refusal"), Refused),
+    (said("Your dog is", finish="length"), Truncated),
+    (called("remember", {"fact": "Your d"}, finish="length"), Truncated),
+]
+FREE = {RateLimited, ProviderUnavailable, RequestRejected, WrongKey, NoCredit, UnknownModel}
+
+
+def name_of(value: Any) -> str | None:
+    if isinstance(value, Misbehaviour):
+        return f"{value.status}-{value.body[:12].decode()}"
+    return value.__name__ if isinstance(value, type) else None
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(("reply", "failure"), PASSING, ids=name_of)
+def test_what_may_pass_is_asked_again_and_each_attempt_is_on_record(
+    connect: Connect, protocol: Protocol, reply: Reply, failure: type[CallFailed]
+) -> None:
+    with llm_server(reply, reply, reply, said("too late")) as server:
+        with pytest.raises(failure) as raised:
+            connect(server, protocol).complete(QUESTION, [REMEMBER])
+
+        assert len(server.requests) == 3
+    calls = list(LlmCall.objects.order_by("attempt"))
+    assert [call.attempt for call in calls] == [1, 2, 3]
+    assert {call.outcome for call in calls} == {failure.outcome}
+    assert {call.prompt_hash for call in calls} == {calls[0].prompt_hash}
+    assert calls[-1].error == str(raised.value)
+    assert failure.summary in calls[-1].error
+    assert all(call.finished_at and call.seconds is not None for call in calls)
+    told = isinstance(reply, Misbehaviour)
+    assert {call.input_tokens for call in calls} == {None if told else 100}
+    spending = LlmSpending.objects.get()
+    assert (spending.calls, spending.outcome) == (3, failure.outcome)
+    # What may have been worked on and was not told counts as if it took all that it might.
+    presumed = 0 if failure in FREE or not told else sum(call.reserved_tokens for call in calls)
+    assert spending.presumed_tokens == presumed
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(("reply", "failure"), FINAL, ids=name_of)
+def test_what_would_be_the_same_is_not_asked_again(
+    connect: Connect, protocol: Protocol, reply: Reply, failure: type[CallFailed]
+) -> None:
+    with llm_server(reply, said("never")) as server:
+        with pytest.raises(failure) as raised:
+            connect(server, protocol).complete(QUESTION, [REMEMBER])
+
+        assert len(server.requests) == 1
+    call = LlmCall.objects.get()
+    assert (call.outcome, call.error) == (failure.outcome, str(raised.value))
+    answered = failure in (Refused, Truncated)
+    assert call.input_tokens == (100 if answered else None)
+    # 100 at 2 and 20 at 10, a million each.
+    assert call.cost == (Decimal("0.0004") if answered else None)
+    assert LlmSpending.objects.get().presumed_tokens == 0
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_has_passed_is_answered(connect: Connect, protocol: Protocol) -> None:
+    with llm_server(status(500), drops(), said("Noted.")) as server:
+        answer = connect(server, protocol).complete(QUESTION)
+
+    assert answer.text == "Noted."
+    outcomes = LlmCall.objects.order_by("attempt").values_list("outcome", flat=True)
+    assert list(outcomes) == [LlmOutcome.UNAVAILABLE, LlmOutcome.CONNECTION_LOST, LlmOutcome.OK]
+
+
+def test_of_half_a_call_the_model_is_told_and_sent_back_what_is_json(connect: Connect) -> None:
+    """The server refuses calls in its history that are no JSON, as some do."""
+    with llm_server(called("remember", '{"fact": "Rex'), said("Sorry.")) as server:
+        model = connect(server)
+        first = model.complete(QUESTION, [REMEMBER])
+        [call] = first.tool_calls
+        result = ToolResult(call, call.problem, failed=True)
+        second = model.complete([*QUESTION, first.message, result], [REMEMBER])
+
+    assert (call.arguments, call.text) == ({}, '{"fact": "Rex')
+    assert "The arguments are no JSON (Unterminated string" in call.problem
+    assert second.text == "Sorry."
+    [_, assistant, _] = server.requests[1].body["messages"][1:]
+    sent = json.loads(assistant["tool_calls"][0]["function"]["arguments"])
+    assert sent == {"unreadable": '{"fact": "Rex'}
+    assert LlmCall.objects.get(turn=1).outcome == LlmOutcome.INVALID_CALL
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("reply", [hangs(), DRIPS], ids=["silent", "byte by byte"])
+def test_who_does_not_answer_in_time_is_given_up(
+    connect: Connect, settings: Settings, protocol: Protocol, reply: Reply
+) -> None:
+    settings.UAC_LLM_TIMEOUT_SECONDS = 1.0
+    settings.UAC_LLM_ATTEMPTS = 1
+    with llm_server(reply) as server, pytest.raises(TimedOut):
+        connect(server, protocol).complete(QUESTION)
+
+    call = LlmCall.objects.get()
+    assert call.outcome == LlmOutcome.TIMEOUT
+    assert call.seconds is not None
+    assert 0.9 < call.seconds < 3
+    assert LlmSpending.objects.get().presumed_tokens == call.reserved_tokens > 1000
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_where_nobody_listens_nothing_is_taken(
+    connect: Connect, settings: Settings, protocol: Protocol
+) -> None:
+    with llm_server() as server:
+        model = connect(server, protocol)
+    settings.UAC_LLM_BASE_URL = f"http://127.0.0.1:{free_port()}"
+    settings.UAC_LLM_ATTEMPTS = 2
+
+    with pytest.raises(ConnectionLost):
+        model.complete(QUESTION)
+
+    assert [call.outcome for call in LlmCall.objects.all()] == ["connection_lost"] * 2
+    assert LlmSpending.objects.get().presumed_tokens == 0
+
+
+def test_a_download_in_place_of_an_answer_is_not_read_to_its_end(
+    connect: Connect, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "MAX_RESPONSE_BYTES", 1000)
+    settings.UAC_LLM_ATTEMPTS = 1
+    with llm_server(said("x" * 2000)) as server, pytest.raises(InvalidAnswer, match="larger than"):
+        connect(server).complete(QUESTION)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_key_is_not_in_what_is_told(connect: Connect, protocol: Protocol) -> None:
+    refusal = status(401, f"Incorrect API key provided: {KEY}")
+    with llm_server(refusal) as server, pytest.raises(WrongKey) as raised:
+        connect(server, protocol).complete(QUESTION)
+
+    assert "Incorrect API key provided" in str(raised.value)
+    assert KEY not in str(raised.value)
+    assert KEY not in LlmCall.objects.get().error
+
+
+# In Anthropic's protocol they are always told.
+@pytest.mark.parametrize("protocol", ["openai", "google"])
+def test_tokens_that_are_not_told_are_presumed(connect: Connect, protocol: Protocol) -> None:
+    with llm_server(said("Noted.", tokens=None)) as server:
+        assert connect(server, protocol).complete(QUESTION).usage is None
+
+    call = LlmCall.objects.get()
+    assert (call.outcome, call.input_tokens, call.cost) == (LlmOutcome.OK, None, None)
+    assert LlmSpending.objects.get().presumed_tokens == call.reserved_tokens
+
+
+def test_without_a_price_tokens_are_counted_and_cost_is_unknown(
+    connect: Connect, settings: Settings
+) -> None:
+    with llm_server(said("Noted.")) as server:
+        model = connect(server)
+        settings.UAC_LLM_PRICES = ""
+        model.complete(QUESTION)
+
+    call = LlmCall.objects.get()
+    assert (call.input_tokens, call.output_tokens, call.cost) == (100, 20, None)
+    spending = LlmSpending.objects.get()
+    assert (spending.input_tokens, spending.cost) == (100, Decimal(0))
+
+
+# -- Waiting -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that were waited between attempts; none of them passes."""
+    waited: list[float] = []
+    monkeypatch.setattr("workers.llm.metered.time.sleep", waited.append)
+    return waited
+
+
+def test_the_wait_doubles_and_is_drawn(
+    connect: Connect, settings: Settings, waits: list[float]
+) -> None:
+    settings.UAC_LLM_BACKOFF_SECONDS, settings.UAC_LLM_BACKOFF_SECONDS_MOST = 1.0, 5.0
+    settings.UAC_LLM_ATTEMPTS = 6
+    drawn = set()
+    for _ in range(3):
+        with llm_server(*[status(500)] * 6) as server, pytest.raises(ProviderUnavailable):
+            connect(server).complete(QUESTION)
+        assert len(waits) == 5
+        for wait, longest in zip(waits, (1, 2, 4, 5, 5), strict=True):
+            assert longest / 2 <= wait <= longest
+        drawn.add(tuple(waits))
+        waits.clear()
+    assert len(drawn) == 3
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_who_asks_to_wait_is_waited_for(
+    connect: Connect, protocol: Protocol, waits: list[float]
+) -> None:
+    with llm_server(status(429, retry_after="7"), said("Noted.")) as server:
+        connect(server, protocol).complete(QUESTION)
+
+    [wait] = waits
+    assert 7 < wait < 7.2
+
+
+@pytest.mark.parametrize("code", [429, 503])
+def test_who_asks_to_wait_for_long_is_left_to_whoever_asked(
+    connect: Connect, waits: list[float], code: int
+) -> None:
+    with llm_server(status(code, retry_after="3600"), said("never")) as server:
+        with pytest.raises(CallFailed) as raised:
+            connect(server).complete(QUESTION)
+
+        assert len(server.requests) == 1
+    assert raised.value.retry_after == 3600
+    assert waits == []

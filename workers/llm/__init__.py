@@ -1,0 +1,1 @@
+"""Asking a language model: one interface (`interface`), metered and retried (`metered`)."""

@@ -1,0 +1,343 @@
+"""The providers, by way of pydantic-ai.
+
+Everything of it is imported at the first call: it takes seconds and a hundred megabytes, which only
+a worker that asks a model should pay. The client is made for each attempt and closed after it: it
+belongs to an event loop, which must not be shared between threads or inherited by a fork, and to a
+workspace's key.
+"""
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from memory.language_models import PROVIDERS, Connection, NotConfigured, Usage
+from workers.llm.interface import (
+    Answer,
+    Assistant,
+    CallFailed,
+    ConnectionLost,
+    EmptyAnswer,
+    InvalidAnswer,
+    Message,
+    NoCredit,
+    PromptTooLong,
+    ProviderUnavailable,
+    RateLimited,
+    Refused,
+    RequestRejected,
+    System,
+    TimedOut,
+    Tool,
+    ToolChoice,
+    ToolResult,
+    Truncated,
+    UnknownModel,
+    User,
+    WrongKey,
+)
+from workers.llm.tool_calls import read_call
+
+if TYPE_CHECKING:
+    import httpx2
+    from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponse
+    from pydantic_ai.models import Model
+
+# No answer of a model is larger; a download that a proxy offers in its place may be.
+MAX_RESPONSE_BYTES = 32 * 1024 * 1024
+CONNECT_SECONDS = 10.0
+MAX_DETAIL = 2000
+# Where no key is wanted, the clients want one all the same.
+NO_KEY = "none"
+
+
+class ProviderModel:
+    """A model at its provider: one attempt a call, no retries. See `interface.LanguageModel`."""
+
+    def __init__(self, connection: Connection, *, seconds: float, max_output_tokens: int) -> None:
+        self._connection = connection
+        self._seconds = seconds
+        self._max_output_tokens = max_output_tokens
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool] = (),
+        *,
+        tool_choice: ToolChoice = "auto",
+        max_output_tokens: int | None = None,
+    ) -> Answer:
+        """Return the answer; raises CallFailed, or NotConfigured where the provider is missing."""
+        most = max_output_tokens or self._max_output_tokens
+        try:
+            response = asyncio.run(self._ask(messages, tools, tool_choice, most))
+        except ImportError as error:
+            provider = self._connection.provider
+            raise NotConfigured(
+                f"What speaks with {provider} is not installed: install uac-server[{provider}]"
+                f" ({error})."
+            ) from error
+        except Exception as error:
+            raise self._failure(error) from error
+        return _read(response, tools)
+
+    async def _ask(
+        self, messages: Sequence[Message], tools: Sequence[Tool], choice: ToolChoice, most: int
+    ) -> "ModelResponse":
+        from pydantic_ai.direct import model_request
+        from pydantic_ai.models import ModelRequestParameters
+        from pydantic_ai.settings import ModelSettings
+        from pydantic_ai.tools import ToolDefinition
+
+        definitions = [
+            ToolDefinition(
+                name=tool.name,
+                description=tool.description,
+                parameters_json_schema=dict(tool.parameters),
+                # A strict mode rewrites schemas and refuses some; calls are checked here anyway.
+                strict=False,
+            )
+            for tool in tools
+        ]
+        settings = ModelSettings(max_tokens=most, timeout=self._seconds)
+        if tools and choice == "required":
+            settings["tool_choice"] = "required"
+        # What is imported for the first time takes none of the provider's time.
+        async with _model(self._connection, self._seconds) as model, asyncio.timeout(self._seconds):
+            return await model_request(
+                model,
+                _history(messages),
+                model_settings=settings,
+                model_request_parameters=ModelRequestParameters(function_tools=definitions),
+                instrument=False,
+            )
+
+    def _failure(self, error: Exception) -> CallFailed:
+        """Return the failure that this error of the library tells of, without the key."""
+        from pydantic_ai import exceptions
+
+        detail = str(error) or type(error).__name__
+        if self._connection.api_key:
+            detail = detail.replace(self._connection.api_key, "***")
+        detail = detail[:MAX_DETAIL]
+        retry_after = getattr(error, "retry_after", None)
+        # Of the kinds of the library, the more special ones come first.
+        match error:
+            case TimeoutError() | exceptions.ModelTimeoutError() | exceptions.ModelRequestTimeout():
+                unsent = getattr(error, "phase", None) in ("pool", "connect")
+                return TimedOut(f"{self._seconds:g} s", unsent=unsent)
+            case exceptions.ModelRateLimitError():
+                return RateLimited(detail, retry_after=retry_after)
+            case exceptions.ModelQuotaExceededError():
+                return NoCredit(detail)
+            case exceptions.ModelAuthenticationError():
+                return WrongKey(detail)
+            case exceptions.ModelNotFoundError():
+                return UnknownModel(detail)
+            case exceptions.ModelContextWindowExceededError():
+                return PromptTooLong(detail)
+            case exceptions.ContentFilterError():
+                return Refused(detail)
+            case exceptions.ModelRequestRejectedError() | exceptions.UserError():
+                return RequestRejected(detail)
+            case exceptions.ModelUnavailableError() | exceptions.ModelServerError():
+                return ProviderUnavailable(detail, retry_after=retry_after)
+            case exceptions.ModelConnectionError():
+                return ConnectionLost(detail, unsent=error.phase in ("pool", "connect"))
+            case exceptions.ModelHTTPError() if 300 <= error.status_code < 400:
+                return InvalidAnswer(detail)
+            case exceptions.ModelHTTPError() if error.status_code in (408, 409, 425):
+                return ProviderUnavailable(detail, retry_after=retry_after)
+            case exceptions.ModelHTTPError():
+                return RequestRejected(detail)
+            case _:
+                # Some answers that are none make the clients stumble in ways of their own.
+                return InvalidAnswer(f"{type(error).__name__}: {detail}")
+
+
+@asynccontextmanager
+async def _model(connection: Connection, seconds: float) -> "AsyncIterator[Model]":
+    """Give a model with a client of its own, that neither retries nor follows redirects."""
+    import httpx2
+
+    async with httpx2.AsyncClient(
+        timeout=httpx2.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds)),
+        event_hooks={"response": [_bound]},
+    ) as http:
+        yield _BUILDERS[connection.provider](connection, http)
+
+
+def _openai(connection: Connection, http: "httpx2.AsyncClient") -> "Model":
+    from openai import AsyncOpenAI
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+    from pydantic_ai.providers.openai import OpenAIProvider
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    client = AsyncOpenAI(
+        base_url=connection.base_url,
+        api_key=connection.api_key or NO_KEY,
+        max_retries=0,
+        http_client=http,
+    )
+    if connection.base_url == PROVIDERS["openai"]:
+        return OpenAIChatModel(connection.model, provider=OpenAIProvider(openai_client=client))
+    # What others serve as OpenAI's protocol knows less of it.
+    compatible = OpenAICompatibleProvider(
+        "openai-compatible",
+        openai_client=client,
+        profile=OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False),
+    )
+    return OpenAIChatModel(connection.model, provider=compatible)
+
+
+def _anthropic(connection: Connection, http: "httpx2.AsyncClient") -> "Model":
+    from anthropic import AsyncAnthropic
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
+    client = AsyncAnthropic(
+        base_url=connection.base_url,
+        api_key=connection.api_key or NO_KEY,
+        max_retries=0,
+        http_client=http,
+    )
+    return AnthropicModel(connection.model, provider=AnthropicProvider(anthropic_client=client))
+
+
+def _google(connection: Connection, http: "httpx2.AsyncClient") -> "Model":
+    from google.genai.types import HttpRetryOptions
+    from pydantic_ai.models.google import GoogleModel
+    from pydantic_ai.providers.google import GoogleProvider
+
+    provider = GoogleProvider(
+        api_key=connection.api_key or NO_KEY,
+        base_url=connection.base_url,
+        http_client=http,
+        retry_options=HttpRetryOptions(attempts=1),
+    )
+    return GoogleModel(connection.model, provider=provider)
+
+
+_BUILDERS = {"openai": _openai, "anthropic": _anthropic, "google": _google}
+
+
+async def _bound(response: "httpx2.Response") -> None:
+    """End a response that is larger than any answer."""
+    import httpx2
+
+    stream: httpx2.AsyncByteStream = response.stream  # type: ignore[assignment]
+
+    class Bounded(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for chunk in stream:
+                size += len(chunk)
+                if size > MAX_RESPONSE_BYTES:
+                    raise ValueError(f"the response is larger than {MAX_RESPONSE_BYTES} bytes")
+                yield chunk
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    response.stream = Bounded()
+
+
+def _history(messages: Sequence[Message]) -> "list[ModelMessage]":
+    """Return the messages as the library has them: what stands between two answers is one."""
+    from pydantic_ai.messages import (
+        ModelRequest,
+        ModelResponse,
+        SystemPromptPart,
+        TextPart,
+        ToolCallPart,
+        ToolReturnPart,
+        UserPromptPart,
+    )
+
+    history: list[ModelMessage] = []
+    parts: list[ModelRequestPart] = []
+    for message in messages:
+        match message:
+            case System(text):
+                parts.append(SystemPromptPart(text))
+            case User(text):
+                parts.append(UserPromptPart(text))
+            case ToolResult(call, text, failed):
+                parts.append(
+                    ToolReturnPart(
+                        tool_name=call.name,
+                        content=text,
+                        tool_call_id=call.id,
+                        outcome="failed" if failed else "success",
+                    )
+                )
+            case Assistant():
+                if parts:
+                    history.append(ModelRequest(parts))
+                    parts = []
+                native = message.native
+                if not isinstance(native, ModelResponse):
+                    native = ModelResponse(
+                        [
+                            *([TextPart(message.text)] if message.text else []),
+                            *(
+                                ToolCallPart(call.name, dict(call.arguments), tool_call_id=call.id)
+                                for call in message.tool_calls
+                            ),
+                        ]
+                    )
+                history.append(native)
+    if parts:
+        history.append(ModelRequest(parts))
+    return history
+
+
+def _read(response: "ModelResponse", tools: Sequence[Tool]) -> Answer:
+    """Return the answer; raises Refused, Truncated or EmptyAnswer where it is none."""
+    from pydantic_ai.messages import TextPart, ToolCallPart
+
+    usage = _usage(response)
+    text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
+    model = response.model_name or ""
+    if response.finish_reason == "content_filter":
+        details = response.provider_details or {}
+        reason = details.get("refusal") or details.get("block_reason") or text
+        raise Refused(str(reason or "")[:MAX_DETAIL], usage=usage, text=text, answered_by=model)
+    if response.finish_reason == "length":
+        raise Truncated(usage=usage, text=text, answered_by=model)
+    calls = []
+    parts = []
+    for part in response.parts:
+        if isinstance(part, ToolCallPart):
+            call = read_call(part.tool_call_id, part.tool_name, _sent(part.args), tools)
+            calls.append(call)
+            # Servers parse what they are sent back, too: it must be JSON, and an object.
+            if call.problem and not call.arguments:
+                part = dataclasses.replace(part, args=json.dumps({"unreadable": call.text}))
+        parts.append(part)
+    if not calls and not text.strip():
+        if usage is None and response.finish_reason is None:
+            raise InvalidAnswer("it has neither content nor usage")
+        finished = f"finish reason {response.finish_reason}" if response.finish_reason else ""
+        raise EmptyAnswer(finished, usage=usage, answered_by=model)
+    native = dataclasses.replace(response, parts=parts)
+    return Answer(Assistant(text, tuple(calls), native), usage, model)
+
+
+def _sent(arguments: str | Mapping[str, Any] | None) -> str | Mapping[str, Any]:
+    return "" if arguments is None else arguments
+
+
+def _usage(response: "ModelResponse") -> Usage | None:
+    usage: Any = response.usage
+    if usage.input_tokens is None or not (usage.input_tokens or usage.output_tokens):
+        return None
+    return Usage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens or 0,
+        cache_read_tokens=usage.cache_read_tokens or 0,
+        cache_write_tokens=usage.cache_write_tokens or 0,
+    )

@@ -1,0 +1,249 @@
+"""What a language model is asked, what it answers, and how a call fails: provider-neutral.
+
+One call is one turn: messages and tools in, an answer out. The loop over tools belongs to whoever
+asks, who appends the answer's `message` and a `ToolResult` for every tool call, and asks again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+
+from memory.language_models import LanguageModelError, Usage
+from memory.models.llm import LlmOutcome
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A function that the model may call. `parameters` is a JSON schema of an object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call that the model wants carried out.
+
+    Arguments that are no JSON object, do not fit the tool's schema, or name no tool at all are told
+    in `problem`, in words for the model; nothing may be carried out then. `arguments` are what
+    could be read, `text` is what was sent.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    text: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class System:
+    """What the model is told of its task, before all else."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class User:
+    """What the model is asked."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What a tool call came to; `failed` tells the model that it came to nothing."""
+
+    call: ToolCall
+    text: str
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Assistant:
+    """What the model has said.
+
+    `native` is what its provider wants to see again in the next turn, such as signatures of
+    thoughts; only the adapter that made it looks into it.
+    """
+
+    text: str
+    tool_calls: Sequence[ToolCall] = ()
+    native: Any = field(default=None, compare=False, repr=False)
+
+
+Message: TypeAlias = System | User | Assistant | ToolResult
+
+ToolChoice: TypeAlias = Literal["auto", "required"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer. Without `usage` the provider has not told what it took."""
+
+    message: Assistant
+    usage: Usage | None
+    model: str = ""
+
+    @property
+    def text(self) -> str:
+        """What was said beside the tool calls."""
+        return self.message.text
+
+    @property
+    def tool_calls(self) -> Sequence[ToolCall]:
+        """What the model wants carried out, in its order."""
+        return self.message.tool_calls
+
+
+class LanguageModel(Protocol):
+    """A model that answers one turn at a time."""
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool] = (),
+        *,
+        tool_choice: ToolChoice = "auto",
+        max_output_tokens: int | None = None,
+    ) -> Answer:
+        """Return the answer, which has text or a tool call; raises LanguageModelError.
+
+        With `required` the model is told to call a tool. Not every server enforces it: an answer
+        may be mere text all the same.
+        """
+
+
+class CallFailed(LanguageModelError):
+    """A call that came to no answer. The class says why, the message says it to the staff.
+
+    `usage` is what the provider says it took all the same, `unsent` whether the request is known
+    not to have reached it. `retry_after` is how many seconds the provider asks to wait.
+    """
+
+    outcome: ClassVar[LlmOutcome]
+    summary: ClassVar[str]
+    # Whether the same question may be answered if it is asked again.
+    passing: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        detail: str = "",
+        *,
+        usage: Usage | None = None,
+        unsent: bool = False,
+        retry_after: float | None = None,
+        text: str = "",
+        answered_by: str = "",
+    ) -> None:
+        super().__init__(f"{self.summary} ({detail})" if detail else self.summary)
+        self.usage = usage
+        self.unsent = unsent
+        self.retry_after = retry_after
+        # What was said before the answer ended, of answers that were cut off or refused.
+        self.text = text
+        self.answered_by = answered_by
+
+
+class RateLimited(CallFailed):
+    """429."""
+
+    outcome = LlmOutcome.RATE_LIMITED
+    summary = "The provider lets this key make no more calls for the moment."
+    passing = True
+
+
+class ProviderUnavailable(CallFailed):
+    """5xx."""
+
+    outcome = LlmOutcome.UNAVAILABLE
+    summary = "The provider has failed or is overloaded."
+    passing = True
+
+
+class TimedOut(CallFailed):
+    """No answer within UAC_LLM_TIMEOUT_SECONDS."""
+
+    outcome = LlmOutcome.TIMEOUT
+    summary = "The provider did not answer in time (UAC_LLM_TIMEOUT_SECONDS)."
+    passing = True
+
+
+class ConnectionLost(CallFailed):
+    """No connection, or one that ended before the answer did."""
+
+    outcome = LlmOutcome.CONNECTION_LOST
+    summary = "The provider cannot be reached, or the connection was dropped."
+    passing = True
+
+
+class InvalidAnswer(CallFailed):
+    """An answer that is not of the protocol, such as HTML of a proxy, or broken JSON."""
+
+    outcome = LlmOutcome.INVALID_ANSWER
+    summary = (
+        "What came back is no answer of this provider: does the base URL lead to it, or does a"
+        " proxy answer in its place?"
+    )
+    passing = True
+
+
+class EmptyAnswer(CallFailed):
+    """Neither text nor a tool call."""
+
+    outcome = LlmOutcome.EMPTY
+    summary = "The model has answered nothing."
+    passing = True
+
+
+class Truncated(CallFailed):
+    """Cut off at the limit of output tokens. To ask the same again is cut off again."""
+
+    outcome = LlmOutcome.TRUNCATED
+    summary = "The answer was cut off at the limit of its tokens (UAC_LLM_OUTPUT_TOKENS)."
+
+
+class Refused(CallFailed):
+    """The model, or the provider's filter of content, has refused."""
+
+    outcome = LlmOutcome.REFUSED
+    summary = "The model, or its provider's filter, refuses to answer."
+
+
+class WrongKey(CallFailed):
+    """401 or 403."""
+
+    outcome = LlmOutcome.WRONG_KEY
+    summary = (
+        "The provider refuses the API key: check UAC_LLM_API_KEY or the workspace's own key, and"
+        " that it may use this model."
+    )
+
+
+class NoCredit(CallFailed):
+    """The account's credit or quota at the provider is exhausted."""
+
+    outcome = LlmOutcome.NO_CREDIT
+    summary = "The account at the provider has no credit or quota left: top it up there."
+
+
+class UnknownModel(CallFailed):
+    """404."""
+
+    outcome = LlmOutcome.UNKNOWN_MODEL
+    summary = "The provider knows no such model or address: check the model's name and base URL."
+
+
+class PromptTooLong(CallFailed):
+    """More than the model's context holds."""
+
+    outcome = LlmOutcome.TOO_LONG
+    summary = "The prompt is longer than what this model can read."
+
+
+class RequestRejected(CallFailed):
+    """4xx of any other kind."""
+
+    outcome = LlmOutcome.REJECTED
+    summary = "The provider rejects the request."

@@ -1,0 +1,208 @@
+"""A model that keeps to a workspace's budget, tries again, and leaves a row for every attempt."""
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+from django.conf import settings
+
+from memory import language_models, llm_calls
+from memory.language_models import Usage
+from memory.llm_calls import Attempt, Ending, TooManyCalls, Work
+from memory.models import LlmCall, Workspace
+from memory.models.llm import LlmOutcome
+from workers.llm.adapter import ProviderModel
+from workers.llm.interface import (
+    Answer,
+    Assistant,
+    CallFailed,
+    Message,
+    System,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+    User,
+)
+
+logger = structlog.get_logger(__name__)
+
+# A token has more bytes in any text; what a prompt takes is never guessed too low by much.
+BYTES_PER_TOKEN = 3
+
+
+class MeteredModel:
+    """The model of a workspace, for one piece of work. See `interface.LanguageModel`.
+
+    It holds no connection and no transaction between calls; each call reads the workspace's
+    settings anew. Not for use by several threads at a time.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._turn = 0
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool] = (),
+        *,
+        tool_choice: ToolChoice = "auto",
+        max_output_tokens: int | None = None,
+    ) -> Answer:
+        """Return the answer.
+
+        Raises CallFailed when the last attempt has failed; or, before anything is sent,
+        NotConfigured, BudgetExhausted, or TooManyCalls, if its turn has not come for a while.
+        """
+        self._turn += 1
+        prompt = {
+            "messages": [_message_json(message) for message in messages],
+            "tools": [_tool_json(tool) for tool in tools],
+            "tool_choice": tool_choice,
+        }
+        most = max_output_tokens or settings.UAC_LLM_OUTPUT_TOKENS
+        attempt = 0
+        while True:
+            attempt += 1
+            workspace = Workspace.objects.get(pk=self._work.workspace.pk)
+            connection = language_models.connection(workspace.chosen_llm)
+            model = ProviderModel(
+                connection, seconds=settings.UAC_LLM_TIMEOUT_SECONDS, max_output_tokens=most
+            )
+            call = self._admitted(
+                Attempt(
+                    model=connection.name,
+                    turn=self._turn,
+                    attempt=attempt,
+                    prompt=prompt,
+                    most=Usage(input_tokens=_tokens(prompt), output_tokens=most),
+                    seconds=settings.UAC_LLM_TIMEOUT_SECONDS,
+                )
+            )
+            try:
+                return _recorded(call, model, messages, tools, tool_choice)
+            except CallFailed as failure:
+                wait = _wait(failure, attempt)
+                if wait is None:
+                    raise
+            time.sleep(wait)
+
+    def _admitted(self, attempt: Attempt) -> LlmCall:
+        """Write the attempt's row as soon as one more call may be under way."""
+        deadline = time.monotonic() + settings.UAC_LLM_TURN_SECONDS
+        while True:
+            try:
+                return llm_calls.start(
+                    self._work, attempt, keep_content=settings.UAC_LLM_KEEP_CONTENT
+                )
+            except TooManyCalls:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise
+            time.sleep(min(left, random.uniform(0.05, 0.25)))  # noqa: S311 - no secret
+
+
+def _recorded(
+    call: LlmCall,
+    model: ProviderModel,
+    messages: Sequence[Message],
+    tools: Sequence[Tool],
+    tool_choice: ToolChoice,
+) -> Answer:
+    """Ask once, and write what came of it, whatever it was."""
+    started = time.perf_counter()
+    outcome, error, answer = LlmOutcome.INTERRUPTED, "The worker was stopped during the call.", None
+    failure: CallFailed | None = None
+    try:
+        answer = model.complete(messages, tools, tool_choice=tool_choice)
+        problems = [called.problem for called in answer.tool_calls if called.problem]
+        outcome = LlmOutcome.INVALID_CALL if problems else LlmOutcome.OK
+        error = "\n".join(problems)
+    except CallFailed as failed:
+        failure, outcome, error = failed, failed.outcome, str(failed)
+        raise
+    except language_models.NotConfigured as problem:
+        outcome, error = LlmOutcome.REJECTED, str(problem)
+        raise
+    finally:
+        usage = answer.usage if answer else failure.usage if failure else None
+        seconds = time.perf_counter() - started
+        llm_calls.finish(
+            call,
+            Ending(
+                outcome=outcome,
+                seconds=seconds,
+                usage=usage,
+                error=error,
+                answered_by=answer.model if answer else failure.answered_by if failure else "",
+                answer=_said(answer, failure),
+                unsent=failure is not None and failure.unsent,
+            ),
+            keep_content=settings.UAC_LLM_KEEP_CONTENT,
+        )
+        logger.info(
+            "llm_call",
+            call=str(call.pk),
+            model=call.model,
+            purpose=call.purpose,
+            turn=call.turn,
+            attempt=call.attempt,
+            outcome=outcome,
+            seconds=round(seconds, 3),
+            tokens=usage.tokens if usage else None,
+        )
+    return answer
+
+
+def _wait(failure: CallFailed, attempt: int) -> float | None:
+    """Return how many seconds to wait before the next attempt; None if there shall be none.
+
+    The wait is drawn between the half and the whole, so that those who failed together do not come
+    back together. A provider that wants to be left alone for longer than the most is: whoever
+    asked comes back later, and holds no worker meanwhile.
+    """
+    if not failure.passing or attempt >= settings.UAC_LLM_ATTEMPTS:
+        return None
+    most = settings.UAC_LLM_BACKOFF_SECONDS_MOST
+    if failure.retry_after is not None and failure.retry_after > most:
+        return None
+    longest = min(settings.UAC_LLM_BACKOFF_SECONDS * 2 ** (attempt - 1), most)
+    drawn = random.uniform(longest / 2, longest)  # noqa: S311 - no secret
+    return drawn if failure.retry_after is None else failure.retry_after + drawn / 10
+
+
+def _tokens(prompt: Mapping[str, Any]) -> int:
+    return len(str(prompt).encode()) // BYTES_PER_TOKEN
+
+
+def _said(answer: Answer | None, failure: CallFailed | None) -> dict[str, Any] | None:
+    if answer is not None:
+        return _message_json(answer.message)
+    return {"role": "assistant", "text": failure.text} if failure and failure.text else None
+
+
+def _message_json(message: Message) -> dict[str, Any]:
+    match message:
+        case System(text):
+            return {"role": "system", "text": text}
+        case User(text):
+            return {"role": "user", "text": text}
+        case ToolResult(call, text, failed):
+            return {"role": "tool", "call": call.id, "text": text, "failed": failed}
+        case Assistant(text, calls):
+            return {"role": "assistant", "text": text, "tool_calls": list(map(_call_json, calls))}
+
+
+def _call_json(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "name": call.name, "arguments": call.text}
+
+
+def _tool_json(tool: Tool) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+    }

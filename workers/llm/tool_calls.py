@@ -1,0 +1,54 @@
+"""Reading the tool calls of a model: what it sent is checked before anything is carried out."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from jsonschema import Draft202012Validator
+
+from workers.llm.interface import Tool, ToolCall
+
+# More is no help to a model.
+MAX_PROBLEMS = 5
+MAX_TOLD = 300
+
+
+def read_call(id: str, name: str, sent: str | Mapping[str, Any], tools: Sequence[Tool]) -> ToolCall:
+    """Return the call with what is wrong with it, if anything. `sent` is JSON, or was."""
+    text = sent if isinstance(sent, str) else json.dumps(sent, ensure_ascii=False)
+    tool = next((tool for tool in tools if tool.name == name), None)
+    if tool is None:
+        known = ", ".join(tool.name for tool in tools) or "none"
+        return ToolCall(id, name, {}, text, f"There is no tool {name!r}. The tools are: {known}.")
+    try:
+        # A function without parameters is called with nothing at all by some models.
+        arguments = json.loads(text or "{}", parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        problem = f"The arguments are no JSON ({error}). Call the tool again with a JSON object."
+        return ToolCall(id, name, {}, text, problem)
+    if not isinstance(arguments, dict):
+        problem = "The arguments must be a JSON object. Call the tool again with one."
+        return ToolCall(id, name, {}, text, problem)
+    return ToolCall(id, name, arguments, text, _misfit(arguments, tool.parameters))
+
+
+def _misfit(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    try:
+        errors = sorted(
+            Draft202012Validator(schema).iter_errors(arguments), key=lambda error: error.json_path
+        )
+    except RecursionError:
+        return "The arguments are nested too deeply."
+    if not errors:
+        return ""
+    told = [f"{error.json_path}: {error.message[:MAX_TOLD]}" for error in errors[:MAX_PROBLEMS]]
+    more = len(errors) - len(told)
+    return (
+        "The arguments do not fit the tool's schema: "
+        + "; ".join(told)
+        + (f"; and {more} more." if more else ".")
+    )
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
