@@ -7,6 +7,7 @@ from celery.signals import worker_ready, worker_shutdown
 from django.conf import settings
 
 from workers import metrics
+from workers.llm import metrics as llm_metrics
 from workers.sandbox import runner
 from workers.sandbox.image import default_image
 
@@ -34,6 +35,8 @@ def serve_metrics() -> None:
         metrics.serve(address, port, runner.pools, about)
     except OSError as error:
         logger.error("metrics_not_served", address=address, port=port, error=str(error))
+    else:
+        llm_metrics.register()
 
 
 @worker_shutdown.connect

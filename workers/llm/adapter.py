@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 CONNECT_SECONDS = 10.0
 MAX_DETAIL = 2000
+# What claims to be more is no number of tokens.
+MAX_TOKENS = 10**12
 # Where no key is wanted, the clients want one all the same.
 NO_KEY = "none"
 
@@ -332,12 +334,13 @@ def _sent(arguments: str | Mapping[str, Any] | None) -> str | Mapping[str, Any]:
 
 
 def _usage(response: "ModelResponse") -> Usage | None:
-    usage: Any = response.usage
-    if usage.input_tokens is None or not (usage.input_tokens or usage.output_tokens):
-        return None
-    return Usage(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens or 0,
-        cache_read_tokens=usage.cache_read_tokens or 0,
-        cache_write_tokens=usage.cache_write_tokens or 0,
+    """Return the tokens that the provider tells; None where it tells none, or nonsense."""
+    told = response.usage
+    usage = Usage(
+        input_tokens=told.input_tokens or 0,
+        output_tokens=told.output_tokens or 0,
+        cache_read_tokens=told.cache_read_tokens or 0,
+        cache_write_tokens=told.cache_write_tokens or 0,
     )
+    counts = dataclasses.astuple(usage)
+    return usage if usage.tokens and min(counts) >= 0 and max(counts) < MAX_TOKENS else None

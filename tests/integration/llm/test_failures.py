@@ -225,6 +225,16 @@ def test_tokens_that_are_not_told_are_presumed(connect: Connect, protocol: Proto
     assert LlmSpending.objects.get().presumed_tokens == call.reserved_tokens
 
 
+@pytest.mark.parametrize("tokens", [(-1000, 20), (100, -20), (10**30, 20)])
+def test_nonsense_gives_no_budget_back(connect: Connect, tokens: tuple[int, int]) -> None:
+    with llm_server(said("Noted.", tokens=tokens)) as server:
+        connect(server).complete(QUESTION)
+
+    spending = LlmSpending.objects.get()
+    assert (spending.input_tokens, spending.output_tokens) == (0, 0)
+    assert spending.presumed_tokens == LlmCall.objects.get().reserved_tokens
+
+
 def test_without_a_price_tokens_are_counted_and_cost_is_unknown(
     connect: Connect, settings: Settings
 ) -> None:

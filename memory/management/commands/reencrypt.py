@@ -1,0 +1,44 @@
+"""`manage.py reencrypt`: everything encrypted with the newest key, so that older ones can go."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db.models import Q
+
+from memory import encryption
+from memory.models import LlmCall, Workspace
+
+# Every column that holds what `memory.encryption` has encrypted.
+ENCRYPTED: dict[type[Workspace] | type[LlmCall], tuple[str, ...]] = {
+    Workspace: ("llm_api_key",),
+    LlmCall: ("prompt", "answer"),
+}
+
+
+class Command(BaseCommand):
+    """Encrypts anew, row by row; it may be stopped and run again, beside a running server."""
+
+    help = (
+        "Encrypt all that is encrypted with the first of UAC_ENCRYPTION_KEYS. Servers must have"
+        " that key before. Exit 1 if something cannot be decrypted."
+    )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print a last line that counts what was done and what could not be."""
+        done = failed = 0
+        for model, columns in ENCRYPTED.items():
+            for column in columns:
+                rows = model._default_manager.filter(~Q(**{column: None})).values_list("pk", column)
+                for pk, token in rows.iterator(chunk_size=100):
+                    try:
+                        renewed = encryption.reencrypt(token)
+                    except encryption.EncryptionError as error:
+                        failed += 1
+                        self.stderr.write(f"{model.__name__} {pk}, {column}: {error}")
+                        continue
+                    # Unless somebody has written the row meanwhile, with the first key then.
+                    unchanged = model._default_manager.filter(**{"pk": pk, column: token})
+                    done += unchanged.update(**{column: renewed})
+        self.stdout.write(f"{done} encrypted anew, {failed} not decrypted")
+        if failed:
+            raise CommandError("do not remove any key: some content needs one that is not there")

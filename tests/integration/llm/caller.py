@@ -1,0 +1,44 @@
+"""A process that asks the language model of a workspace: `python -m … caller WORKSPACE_PK [fork]`.
+
+It prints how each of its calls has ended. With `fork` it asks, forks, and its child asks, too.
+"""
+
+import os
+import sys
+
+import django
+
+
+def main(workspace_pk: str, how: str = "") -> None:
+    """Ask once, or once before a fork and once after it."""
+    _ask(workspace_pk)
+    if how != "fork":
+        return
+    from django.db import connections
+
+    connections.close_all()
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        _ask(workspace_pk)
+        sys.stdout.flush()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    _ask(workspace_pk)
+
+
+def _ask(workspace_pk: str) -> None:
+    from memory.llm_calls import Work
+    from memory.models import Workspace
+    from memory.models.llm import LlmPurpose
+    from workers.llm.interface import User
+    from workers.llm.metered import MeteredModel
+
+    workspace = Workspace.objects.get(pk=int(workspace_pk))
+    model = MeteredModel(Work(workspace=workspace, purpose=LlmPurpose.CHECK))
+    print(model.complete([User("Hello?")]).text)
+
+
+if __name__ == "__main__":
+    django.setup()
+    main(*sys.argv[1:])

@@ -1,0 +1,320 @@
+"""What a workspace may spend, and how many calls at a time: nothing is sent beyond it."""
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import time_machine
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from memory import llm_calls
+from memory.language_models import NotConfigured, Usage
+from memory.llm_calls import Attempt, BudgetExhausted, Ending, TooManyCalls, Work
+from memory.models import LlmCall, LlmSpending, MemoryUser, Workspace
+from memory.models.llm import LlmOutcome, LlmPurpose
+from tests.factories import make_checkpoint
+from tests.integration.llm.conftest import QUESTION, Connect
+from tests.llm_server import Said, hangs, llm_server, said, status
+from workers import dispatching
+from workers.llm.interface import ProviderUnavailable, TimedOut
+
+pytestmark = pytest.mark.django_db
+
+NOON = datetime.datetime(2026, 3, 30, 12, tzinfo=datetime.UTC)
+# Of a question of these tests; the answer may have 1000.
+MOST_TOKENS = 1100
+
+
+def budget(workspace: Workspace, **fields: Any) -> None:
+    Workspace.objects.filter(pk=workspace.pk).update(**{f"llm_{k}": v for k, v in fields.items()})
+
+
+def taking(tokens: int) -> Said:
+    return said("Noted.", tokens=(tokens - 100, 100))
+
+
+def attempt(tokens: int = 1000, **fields: Any) -> Attempt:
+    values: dict[str, Any] = {
+        "model": "openai:the-model",
+        "turn": 1,
+        "attempt": 1,
+        "prompt": {},
+        "most": Usage(input_tokens=0, output_tokens=tokens),
+        "seconds": 60.0,
+    }
+    return Attempt(**{**values, **fields})
+
+
+@pytest.fixture
+def work(workspace: Workspace) -> Work:
+    return Work(workspace=workspace, purpose=LlmPurpose.STRUCTURE)
+
+
+def start(work: Work, tokens: int = 1000) -> LlmCall:
+    return llm_calls.start(work, attempt(tokens), keep_content=False)
+
+
+def end(call: LlmCall, tokens: int) -> None:
+    usage = Usage(input_tokens=tokens, output_tokens=0)
+    ending = Ending(outcome=LlmOutcome.OK, seconds=1, usage=usage)
+    assert llm_calls.finish(call, ending, keep_content=False)
+
+
+@pytest.mark.parametrize(
+    ("time", "until"),
+    [
+        ("day", datetime.datetime(2026, 3, 31, tzinfo=datetime.UTC)),
+        ("month", datetime.datetime(2026, 4, 1, tzinfo=datetime.UTC)),
+    ],
+)
+def test_calls_stop_when_the_tokens_are_spent_and_go_on_afterwards(
+    connect: Connect, workspace: Workspace, time: str, until: datetime.datetime
+) -> None:
+    budget(workspace, **{f"tokens_per_{time}": 5000})
+    with time_machine.travel(NOON) as clock, llm_server(taking(4500), taking(200)) as server:
+        model = connect(server)
+        model.complete(QUESTION)
+
+        with pytest.raises(BudgetExhausted) as raised:
+            model.complete(QUESTION)
+
+        assert len(server.requests) == 1
+        assert raised.value.until == until
+        told = f"The budget (tokens a {time}) is 5,000: 4,500 are spent"
+        assert str(raised.value).startswith(told)
+        assert f"{until:%Y-%m-%d} 00:00 UTC" in str(raised.value)
+        assert told in str(llm_calls.why_stopped(Workspace.objects.get(pk=workspace.pk)))
+        assert LlmCall.objects.count() == 1
+
+        clock.move_to(until - datetime.timedelta(seconds=1))
+        with pytest.raises(BudgetExhausted):
+            model.complete(QUESTION)
+        clock.move_to(until)
+        assert llm_calls.why_stopped(Workspace.objects.get(pk=workspace.pk)) is None
+        model.complete(QUESTION)
+
+
+@pytest.mark.parametrize("time", ["day", "month"])
+def test_calls_stop_when_the_money_is_spent(
+    connect: Connect, workspace: Workspace, time: str
+) -> None:
+    # An answer of a thousand tokens costs a cent at most.
+    budget(workspace, **{f"cost_per_{time}": Decimal("0.05")})
+    with llm_server(said("Noted.", tokens=(0, 4500)), said("never")) as server:
+        model = connect(server)
+        model.complete(QUESTION)
+
+        with pytest.raises(BudgetExhausted, match=rf"cost a {time}\) is 0.05.*: 0.0450 are spent"):
+            model.complete(QUESTION)
+
+        assert len(server.requests) == 1
+
+
+def test_a_budget_of_nothing_lets_nothing_pass(connect: Connect, workspace: Workspace) -> None:
+    budget(workspace, tokens_per_day=0)
+    with llm_server(said("never")) as server:
+        with pytest.raises(BudgetExhausted, match="raise it") as raised:
+            connect(server).complete(QUESTION)
+
+        assert server.requests == []
+    assert raised.value.until is None
+
+
+def test_the_servers_budget_holds_for_every_workspace_by_itself(
+    settings: Settings, work: Work
+) -> None:
+    settings.UAC_LLM_TOKENS_PER_DAY = 2000
+    other = Workspace.objects.create(name="other")
+    generous = Workspace.objects.create(name="generous", llm_tokens_per_day=1_000_000)
+    end(start(work), 1500)
+
+    with pytest.raises(BudgetExhausted):
+        start(work)
+    start(Work(workspace=other, purpose=LlmPurpose.STRUCTURE))
+    start(Work(workspace=generous, purpose=LlmPurpose.STRUCTURE), 100_000)
+
+
+def test_a_budget_that_is_raised_holds_at_once(connect: Connect, workspace: Workspace) -> None:
+    budget(workspace, tokens_per_day=5000)
+    with llm_server(taking(5000), said("Noted.")) as server:
+        model = connect(server)
+        model.complete(QUESTION)
+        with pytest.raises(BudgetExhausted):
+            model.complete(QUESTION)
+
+        budget(workspace, tokens_per_day=10_000)
+
+        assert model.complete(QUESTION).text == "Noted."
+
+
+def test_attempts_that_fail_are_within_the_budget_too(
+    connect: Connect, workspace: Workspace, settings: Settings
+) -> None:
+    """Who does not answer may have worked: what it was not told to have taken, it took."""
+    settings.UAC_LLM_TIMEOUT_SECONDS = 0.5
+    settings.UAC_LLM_ATTEMPTS = 10
+    budget(workspace, tokens_per_day=3 * MOST_TOKENS)
+    with llm_server(*[hangs()] * 10) as server:
+        with pytest.raises(BudgetExhausted):
+            connect(server).complete(QUESTION)
+
+        assert len(server.requests) == 3
+    reserved = LlmCall.objects.values_list("reserved_tokens", flat=True)[0]
+    assert LlmSpending.objects.get().presumed_tokens == 3 * reserved <= 3 * MOST_TOKENS
+
+
+def test_errors_of_the_provider_take_nothing(connect: Connect, workspace: Workspace) -> None:
+    budget(workspace, tokens_per_day=MOST_TOKENS)
+    with llm_server(*[status(500)] * 3) as server, pytest.raises(ProviderUnavailable):
+        connect(server).complete(QUESTION)
+
+    day, month = llm_calls.spent(workspace, timezone.now())
+    assert (day.calls, day.used_tokens, month.used_tokens) == (3, 0, 0)
+
+
+def test_what_calls_under_way_may_take_is_not_given_twice(work: Work) -> None:
+    budget(work.workspace, tokens_per_day=2500)
+    first, second = start(work), start(work)
+
+    with pytest.raises(TooManyCalls, match="reserved for calls that are under way"):
+        start(work)
+    end(first, 10)
+    third = start(work)
+    end(second, 1000)
+    end(third, 1000)
+
+    with pytest.raises(BudgetExhausted):
+        start(work)
+
+
+def test_money_cannot_be_limited_without_a_price(work: Work, settings: Settings) -> None:
+    budget(work.workspace, cost_per_day=Decimal(1))
+    settings.UAC_LLM_PRICES = ""
+
+    with pytest.raises(NotConfigured, match=r"UAC_LLM_PRICES\) has no price of openai:the-model"):
+        start(work)
+
+    assert not LlmCall.objects.exists()
+
+
+def test_no_more_calls_than_allowed_are_under_way(work: Work) -> None:
+    budget(work.workspace, concurrency=2)
+    other = Workspace.objects.create(name="other")
+    first, _ = start(work), start(work)
+
+    with pytest.raises(TooManyCalls, match="2 calls of this workspace are under way"):
+        start(work)
+    start(Work(workspace=other, purpose=LlmPurpose.STRUCTURE))
+    end(first, 10)
+    start(work)
+
+
+def test_a_call_waits_for_its_turn_and_not_for_ever(
+    connect: Connect, work: Work, settings: Settings
+) -> None:
+    budget(work.workspace, concurrency=1)
+    settings.UAC_LLM_TURN_SECONDS = 0.3
+    start(work)
+    with llm_server(said("never")) as server:
+        with pytest.raises(TooManyCalls):
+            connect(server).complete(QUESTION)
+
+        assert server.requests == []
+    assert LlmCall.objects.count() == 1
+
+
+def test_a_call_whose_worker_is_gone_is_shown_as_interrupted_and_then_closed(work: Work) -> None:
+    budget(work.workspace, concurrency=1, tokens_per_day=2500)
+    with time_machine.travel(NOON) as clock:
+        call = start(work)
+        assert call.standing == LlmOutcome.STARTED
+
+        clock.shift(60 + llm_calls.GRACE.total_seconds() - 1)
+        assert dispatching.dispatch()["interrupted"] == 0
+        clock.shift(1)
+        assert LlmCall.objects.get().standing == LlmOutcome.INTERRUPTED
+        # Its place is free already; what it may have taken stays reserved.
+        second = start(work)
+        assert dispatching.dispatch()["interrupted"] == 1
+        end(second, 100)
+
+        call.refresh_from_db()
+        assert (call.outcome, call.input_tokens, call.cost) == (LlmOutcome.INTERRUPTED, None, None)
+        assert "The worker ended during the call" in call.error
+        assert LlmSpending.objects.get(outcome="interrupted").presumed_tokens == 1000
+        assert llm_calls.spent(work.workspace, NOON)[0].used_tokens == 1100
+        assert dispatching.dispatch()["interrupted"] == 0
+
+
+def test_an_answer_that_comes_after_the_call_was_closed_changes_nothing(work: Work) -> None:
+    with time_machine.travel(NOON) as clock:
+        call = start(work)
+        clock.shift(100)
+        assert llm_calls.close_interrupted(10) == 1
+        before = list(LlmSpending.objects.values())
+
+        late = Ending(
+            outcome=LlmOutcome.OK, seconds=100, usage=Usage(input_tokens=5, output_tokens=5)
+        )
+        assert not llm_calls.finish(call, late, keep_content=False)
+
+    assert LlmCall.objects.get().outcome == LlmOutcome.INTERRUPTED
+    assert list(LlmSpending.objects.values()) == before
+
+
+def test_a_worker_that_is_told_to_stop_during_a_call_notes_it(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*args: Any, **kwargs: Any) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr("workers.llm.metered.ProviderModel.complete", stopped)
+    with llm_server() as server, pytest.raises(SystemExit):
+        connect(server).complete(QUESTION)
+
+    call = LlmCall.objects.get()
+    assert call.outcome == LlmOutcome.INTERRUPTED
+    assert call.finished_at is not None
+    assert LlmSpending.objects.get().presumed_tokens == call.reserved_tokens
+
+
+def test_a_call_over_midnight_belongs_to_the_day_of_its_beginning(work: Work) -> None:
+    with time_machine.travel(datetime.datetime(2026, 3, 31, 23, 59, 59, tzinfo=datetime.UTC)) as at:
+        call = start(work)
+        at.shift(2)
+        end(call, 700)
+
+        day, month = llm_calls.spent(work.workspace, timezone.now())
+    assert LlmSpending.objects.get().day == datetime.date(2026, 3, 31)
+    assert (day.used_tokens, month.used_tokens) == (0, 0)
+
+
+def test_erasing_a_call_gives_no_budget_back(work: Work) -> None:
+    end(start(work), 700)
+
+    LlmCall.objects.all().delete()
+
+    assert llm_calls.spent(work.workspace, timezone.now())[0].used_tokens == 700
+
+
+def test_a_version_is_credited_with_the_calls_of_its_work(work: Work, user: MemoryUser) -> None:
+    mine, other = start(work), start(Work(workspace=work.workspace, purpose=LlmPurpose.MEMORIZE))
+
+    checkpoint = make_checkpoint(user)
+    llm_calls.credit(work, checkpoint)
+
+    mine.refresh_from_db()
+    other.refresh_from_db()
+    assert (mine.checkpoint, other.checkpoint) == (checkpoint, None)
+
+
+def test_the_timeout_is_told_as_such_when_the_budget_has_room(
+    connect: Connect, settings: Settings
+) -> None:
+    settings.UAC_LLM_TIMEOUT_SECONDS, settings.UAC_LLM_ATTEMPTS = 0.5, 2
+    with llm_server(hangs(), hangs()) as server, pytest.raises(TimedOut):
+        connect(server).complete(QUESTION)
+
+    assert LlmSpending.objects.get().calls == 2

@@ -1,0 +1,119 @@
+"""Prompts and answers are kept encrypted, with keys that can be replaced, or not at all."""
+
+from io import StringIO
+
+import pytest
+from cryptography.fernet import Fernet
+from django.core.management import CommandError, call_command
+from pytest_django.fixtures import Settings
+
+from memory import encryption, llm_calls
+from memory.models import LlmCall, Workspace
+from tests.integration.llm.conftest import QUESTION, REMEMBER, Connect
+from tests.llm_server import called, llm_server, said, status
+from workers.llm.interface import ProviderUnavailable, Refused, ToolResult
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def kept(settings: Settings, quick: None) -> None:
+    settings.UAC_LLM_KEEP_CONTENT = True
+
+
+def new_key() -> str:
+    return Fernet.generate_key().decode()
+
+
+def raw_columns() -> list[bytes]:
+    rows = LlmCall.objects.values_list("prompt", "answer")
+    return [bytes(column) for row in rows for column in row if column is not None]
+
+
+def test_by_default_nothing_is_kept(connect: Connect) -> None:
+    with llm_server(said("Noted.")) as server:
+        connect(server).complete(QUESTION)
+
+    assert raw_columns() == []
+    assert llm_calls.content(LlmCall.objects.get()) == (None, None)
+
+
+def test_what_is_kept_is_encrypted_and_can_be_read(connect: Connect, kept: None) -> None:
+    with llm_server(called("remember", {"fact": "dog: Rex"}), said("Noted.")) as server:
+        model = connect(server)
+        first = model.complete(QUESTION, [REMEMBER])
+        model.complete(
+            [*QUESTION, first.message, ToolResult(first.tool_calls[0], "yes")], [REMEMBER]
+        )
+
+    assert len(raw_columns()) == 4
+    assert not any(b"Rex" in column or b"Noted" in column for column in raw_columns())
+    prompt, answer = llm_calls.content(LlmCall.objects.get(turn=1))
+    assert prompt["messages"] == [
+        {"role": "system", "text": "You remember."},
+        {"role": "user", "text": "My dog is called Rex."},
+    ]
+    assert prompt["tools"][0]["name"] == "remember"
+    [call] = answer["tool_calls"]
+    assert (call["name"], call["arguments"]) == ("remember", '{"fact": "dog: Rex"}')
+    prompt, answer = llm_calls.content(LlmCall.objects.get(turn=2))
+    assert [message["role"] for message in prompt["messages"]] == [
+        *("system", "user", "assistant", "tool"),
+    ]
+    assert answer["text"] == "Noted."
+
+
+def test_of_failures_what_was_said_is_kept(
+    connect: Connect, kept: None, settings: Settings
+) -> None:
+    settings.UAC_LLM_ATTEMPTS = 1
+    with llm_server(said("I will not.", finish="refusal"), status(500)) as server:
+        with pytest.raises(Refused):
+            connect(server, "anthropic").complete(QUESTION)
+        with pytest.raises(ProviderUnavailable):
+            connect(server, "anthropic").complete(QUESTION)
+
+    _, answer = llm_calls.content(LlmCall.objects.get(outcome="refused"))
+    assert answer == {"role": "assistant", "text": "I will not."}
+    prompt, answer = llm_calls.content(LlmCall.objects.get(outcome="unavailable"))
+    assert prompt["messages"]
+    assert answer is None
+
+
+def test_a_new_key_encrypts_and_the_old_one_still_decrypts(
+    connect: Connect, kept: None, settings: Settings, workspace: Workspace
+) -> None:
+    [old] = settings.UAC_ENCRYPTION_KEYS
+    workspace.llm_api_key = encryption.encrypt(b"sk-own")
+    workspace.save()
+    with llm_server(said("Noted.")) as server:
+        connect(server).complete(QUESTION)
+    before = llm_calls.content(LlmCall.objects.get())
+    new = new_key()
+
+    settings.UAC_ENCRYPTION_KEYS = [new, old]
+    assert llm_calls.content(LlmCall.objects.get()) == before
+    output = StringIO()
+    call_command("reencrypt", stdout=output)
+    settings.UAC_ENCRYPTION_KEYS = [new]
+
+    assert output.getvalue() == "3 encrypted anew, 0 not decrypted\n"
+    assert llm_calls.content(LlmCall.objects.get()) == before
+    workspace.refresh_from_db()
+    assert encryption.decrypt(bytes(workspace.llm_api_key or b"")) == b"sk-own"
+
+
+def test_what_no_key_decrypts_is_told_and_left_as_it_is(
+    connect: Connect, kept: None, settings: Settings
+) -> None:
+    with llm_server(said("Noted.")) as server:
+        connect(server).complete(QUESTION)
+    before = raw_columns()
+    settings.UAC_ENCRYPTION_KEYS = [new_key()]
+
+    with pytest.raises(encryption.EncryptionError, match="add the key"):
+        llm_calls.content(LlmCall.objects.get())
+    with pytest.raises(CommandError, match="do not remove any key"):
+        call_command("reencrypt", stdout=StringIO(), stderr=StringIO())
+
+    assert raw_columns() == before

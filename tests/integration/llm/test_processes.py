@@ -1,0 +1,182 @@
+"""Calls from several threads and processes, some of which are killed."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from memory.models import LlmCall, LlmSpending, Workspace
+from memory.models.llm import LlmOutcome
+from tests.integration.llm.conftest import QUESTION, Connect
+from tests.llm_server import KEY, LlmServer, Request, Said, hangs, llm_server, said
+from tests.services import SERVICES
+from workers import dispatching
+from workers.llm.metered import MeteredModel
+
+Caller = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def caller(live_database: str, workspace: Workspace) -> Iterator[Caller]:
+    """Start a process that asks the workspace's model. Redis is not there for any of them."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(server: LlmServer, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
+        url = urlsplit(SERVICES.postgres.runtime_url)._replace(path=f"/{live_database}")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.integration.llm.caller", str(workspace.pk), *arguments],
+            env={
+                **os.environ,
+                "DATABASE_URL": url.geturl(),
+                "REDIS_URL": "redis://127.0.0.1:1/0",
+                "UAC_ENVIRONMENT": "development",
+                "UAC_LLM_MODEL": "openai:the-model",
+                "UAC_LLM_BASE_URL": server.openai_url,
+                "UAC_LLM_API_KEY": KEY,
+                **environment,
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def until(seen: Callable[[], object], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not seen():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_call_of_a_killed_worker_is_on_record_and_frees_its_place(
+    caller: Caller, workspace: Workspace
+) -> None:
+    Workspace.objects.filter(pk=workspace.pk).update(llm_concurrency=1)
+    with llm_server(hangs(), said("Hello.")) as server:
+        killed = caller(server)
+        until(lambda: server.requests)
+        killed.kill()
+        killed.wait()
+
+        call = LlmCall.objects.get()
+        assert (call.outcome, call.purpose) == (LlmOutcome.STARTED, "check")
+        assert call.reserved_tokens > 8192
+        assert call.finished_at is None
+        LlmCall.objects.update(expires_at=timezone.now())
+        assert call.prompt_hash
+
+        dispatching.dispatch()
+        output, errors = caller(server).communicate(timeout=60)
+
+    assert output == "Hello.\n", errors
+    outcomes = LlmCall.objects.order_by("started_at").values_list("outcome", flat=True)
+    assert list(outcomes) == [LlmOutcome.INTERRUPTED, LlmOutcome.OK]
+    assert LlmSpending.objects.get(outcome="interrupted").presumed_tokens == call.reserved_tokens
+
+
+def test_the_limit_of_calls_at_a_time_is_one_for_all_processes(
+    caller: Caller, workspace: Workspace
+) -> None:
+    Workspace.objects.filter(pk=workspace.pk).update(llm_concurrency=2)
+
+    def slow(request: Request) -> Said:
+        time.sleep(0.5)
+        return said("Hello.")
+
+    with llm_server(script=slow) as server:
+        processes = [caller(server) for _ in range(4)]
+        ended = [process.communicate(timeout=120) for process in processes]
+
+        assert [output for output, _ in ended] == ["Hello.\n"] * 4, ended
+        assert len(server.requests) == 4
+        assert server.most_at_once == 2
+    assert LlmSpending.objects.get().calls == 4
+
+
+def test_a_budget_is_one_for_all_processes(caller: Caller, workspace: Workspace) -> None:
+    Workspace.objects.filter(pk=workspace.pk).update(llm_tokens_per_day=15_000)
+    with llm_server(script=lambda request: said("Hello.", tokens=(4000, 1000))) as server:
+        processes = [caller(server, UAC_LLM_OUTPUT_TOKENS="4900") for _ in range(4)]
+        ended = [process.communicate(timeout=120) for process in processes]
+
+        # Each reserves nearly 5000 and takes as much: there is room for three, whoever they are.
+        assert sorted(output for output, _ in ended) == ["", *["Hello.\n"] * 3], ended
+        assert len(server.requests) == 3
+    refused = [errors for output, errors in ended if not output]
+    assert all("BudgetExhausted: The budget (tokens a day) is 15,000" in told for told in refused)
+    assert LlmSpending.objects.get().input_tokens == 12_000
+
+
+def test_a_process_that_has_asked_may_fork_and_both_may_ask(caller: Caller) -> None:
+    with llm_server(said("parent"), said("child"), said("parent again")) as server:
+        output, errors = caller(server, "fork").communicate(timeout=60)
+
+    assert output.split("\n") == ["parent", "child", "parent again", ""], errors
+    assert LlmCall.objects.filter(outcome=LlmOutcome.OK).count() == 3
+
+
+def test_threads_ask_side_by_side(live_database: str, connect: Connect) -> None:
+    together = threading.Barrier(4, timeout=30)
+    answers: list[str] = []
+
+    def meet(request: Request) -> Said:
+        together.wait()
+        return said("Noted.")
+
+    def ask(model: MeteredModel) -> None:
+        try:
+            for _ in range(5):
+                answers.append(model.complete(QUESTION).text)
+        finally:
+            connection.close()
+
+    with llm_server(script=meet) as server:
+        threads = [threading.Thread(target=ask, args=[connect(server)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert server.most_at_once == 4
+    assert answers == ["Noted."] * 20
+    spending = LlmSpending.objects.get()
+    assert (spending.calls, spending.input_tokens) == (20, 2000)
+
+
+@pytest.mark.parametrize("module", ["uac_site.wsgi", "workers.tasks", "workers.llm.metered"])
+def test_nobody_loads_the_providers_before_the_first_call(module: str) -> None:
+    code = (
+        f"import django; django.setup(); import sys, {module};"
+        "print([name for name in sys.modules if name.partition('.')[0] in"
+        " ('pydantic_ai', 'openai', 'anthropic', 'httpx2') or name.startswith('google.genai')])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        env={
+            **os.environ,
+            "UAC_ENVIRONMENT": "development",
+            "DATABASE_URL": SERVICES.postgres.runtime_url,
+        },
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.stdout.splitlines()[-1:] == ["[]"], ended.stderr

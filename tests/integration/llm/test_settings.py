@@ -1,0 +1,209 @@
+"""Which model works for a workspace, with which key, and what cannot be chosen."""
+
+import json
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet
+from django.core.exceptions import ValidationError
+from pytest_django.fixtures import Settings
+
+from memory import encryption, language_models
+from memory.language_models import NotConfigured, Usage
+from memory.models import LlmCall, Workspace
+from tests.integration.llm.conftest import QUESTION, Connect
+from tests.llm_server import KEY, llm_server, said
+
+pytestmark = pytest.mark.django_db
+
+Choose = Callable[..., Workspace]
+
+
+@pytest.fixture
+def choose(workspace: Workspace) -> Choose:
+    """Change what the workspace has chosen, as the staff's form does."""
+
+    def change(*, key: str | None = None, **fields: Any) -> Workspace:
+        for name, value in fields.items():
+            setattr(workspace, f"llm_{name}", value)
+        if key is not None:
+            workspace.llm_api_key = encryption.encrypt(key.encode())
+        workspace.full_clean()
+        workspace.save()
+        return workspace
+
+    return change
+
+
+@pytest.fixture(autouse=True)
+def server_settings(settings: Settings, quick: None) -> None:
+    settings.UAC_LLM_MODEL = "openai:gpt-5-mini"
+    settings.UAC_LLM_BASE_URL = ""
+    settings.UAC_LLM_API_KEY = KEY
+
+
+def reached(workspace: Workspace) -> tuple[str, str, str]:
+    connection = language_models.connection(workspace.chosen_llm)
+    return connection.name, connection.base_url, connection.api_key
+
+
+def test_without_a_choice_the_servers_model_works(workspace: Workspace) -> None:
+    assert reached(workspace) == ("openai:gpt-5-mini", "https://api.openai.com/v1", KEY)
+
+
+def test_another_model_of_the_same_provider_works_with_the_servers_key(choose: Choose) -> None:
+    assert reached(choose(model="openai:gpt-5")) == (
+        *("openai:gpt-5", "https://api.openai.com/v1", KEY),
+    )
+
+
+def test_a_workspace_has_a_provider_and_a_key_of_its_own(choose: Choose) -> None:
+    workspace = choose(model="anthropic:claude-sonnet-4-5", key="sk-own")
+
+    assert reached(workspace) == (
+        *("anthropic:claude-sonnet-4-5", "https://api.anthropic.com", "sk-own"),
+    )
+    workspace.refresh_from_db()
+    assert b"sk-own" not in bytes(workspace.llm_api_key or b"")
+
+
+def test_the_servers_key_is_sent_nowhere_but_where_the_server_says(
+    choose: Choose, connect: Connect, settings: Settings
+) -> None:
+    with llm_server(said("stolen")) as thief, llm_server() as server:
+        model = connect(server)
+        choose(model="openai:gpt-5", base_url=thief.openai_url)
+        model.complete(QUESTION)
+
+    [request] = thief.requests
+    assert KEY not in str(request.headers)
+    assert server.requests == []
+
+
+def test_a_server_of_ones_own_needs_no_key(choose: Choose, settings: Settings) -> None:
+    settings.UAC_LLM_API_KEY = ""
+
+    workspace = choose(model="openai:qwen3:8b", base_url="http://ollama:11434/v1")
+
+    assert reached(workspace) == ("openai:qwen3:8b", "http://ollama:11434/v1", "")
+
+
+def test_a_change_holds_from_the_next_call_on(
+    choose: Choose, connect: Connect, workspace: Workspace
+) -> None:
+    with llm_server(said("one")) as first, llm_server(said("two")) as second:
+        model = connect(first, "openai")
+        assert model.complete(QUESTION).text == "one"
+        choose(model="anthropic:other", base_url=second.url, key="sk-own")
+        assert model.complete(QUESTION).text == "two"
+
+    assert second.requests[0].protocol == "anthropic"
+    assert "sk-own" in str(second.requests[0].headers)
+    called = LlmCall.objects.order_by("turn").values_list("model", flat=True)
+    assert list(called) == ["openai:the-model", "anthropic:other"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "field", "told"),
+    [
+        ({"model": "gpt-5"}, "model", "Name a provider (openai, anthropic, google) and a model"),
+        ({"model": "openai:"}, "model", "Name a provider"),
+        ({"model": "mistral:large"}, "model", "Name a provider"),
+        ({"model": "openai: x"}, "model", "Name a provider"),
+        ({"base_url": "ollama:11434"}, "base_url", "begins with https:// or http://"),
+        ({"base_url": "file:///etc/passwd"}, "base_url", "begins with https:// or http://"),
+        ({"base_url": "https://user:pw@models/v1"}, "base_url", "neither a login"),
+        ({"base_url": "https://models/v1?key=x"}, "base_url", "nor a query"),
+        ({"base_url": "https://[::1/v1"}, "base_url", "begins with https:// or http://"),
+        ({"base_url": "https://models:port/"}, "base_url", "begins with https:// or http://"),
+        ({"base_url": "https://mod els/"}, "base_url", "begins with https:// or http://"),
+        ({"model": "anthropic:x"}, "model", "the server's own is not sent to another provider"),
+        ({"concurrency": 0}, "concurrency", "greater than or equal to 1"),
+        ({"tokens_per_day": 500}, "tokens_per_day", "One answer may have 1000 tokens"),
+        ({"tokens_per_month": 1000}, "tokens_per_month", "or 0 for no calls"),
+        ({"cost_per_day": Decimal(1)}, "cost_per_day", "no price of openai:gpt-5-mini"),
+        ({"cost_per_month": Decimal(-1)}, "cost_per_month", "greater than or equal to 0"),
+    ],
+)
+def test_what_no_call_could_be_made_with_is_refused(
+    choose: Choose, chosen: dict[str, Any], field: str, told: str
+) -> None:
+    with pytest.raises(ValidationError) as raised:
+        choose(**chosen)
+
+    assert told in str(raised.value.message_dict[f"llm_{field}"])
+
+
+def test_a_model_without_a_price_is_refused_where_the_server_limits_money(
+    choose: Choose, settings: Settings
+) -> None:
+    settings.UAC_LLM_COST_PER_DAY = 1.0
+    settings.UAC_LLM_PRICES = '{"openai:gpt-5-mini": {"input": 0.25, "output": 2}}'
+    choose(tokens_per_day=5000)
+
+    with pytest.raises(ValidationError, match="no price of openai:gpt-5"):
+        choose(model="openai:gpt-5")
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"UAC_LLM_MODEL": ""}, "No language model is set: set UAC_LLM_MODEL"),
+        ({"UAC_LLM_API_KEY": ""}, "openai wants an API key: set UAC_LLM_API_KEY"),
+        ({"UAC_LLM_MODEL": "gpt"}, "gpt: Name a provider"),
+    ],
+)
+def test_what_is_missing_is_named(
+    connect: Connect, settings: Settings, changed: dict[str, str], told: str
+) -> None:
+    with llm_server() as server:
+        model = connect(server)
+    settings.UAC_LLM_BASE_URL = ""
+    for name, value in changed.items():
+        setattr(settings, name, value)
+
+    with pytest.raises(NotConfigured, match=told):
+        model.complete(QUESTION)
+
+    assert not LlmCall.objects.exists()
+
+
+def test_a_key_that_cannot_be_decrypted_is_named(choose: Choose, settings: Settings) -> None:
+    workspace = choose(key="sk-own")
+    settings.UAC_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
+
+    with pytest.raises(NotConfigured, match=r"API key cannot be read\. None of UAC_ENCRYPTION"):
+        reached(workspace)
+
+
+def test_a_provider_that_is_not_installed_is_named(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic_ai.models.anthropic", None)
+    with llm_server() as server, pytest.raises(NotConfigured) as raised:
+        connect(server, "anthropic").complete(QUESTION)
+
+    assert "install uac-server[anthropic]" in str(raised.value)
+    assert "uac-server[anthropic]" in LlmCall.objects.get().error
+
+
+def test_prices_are_exact(settings: Settings) -> None:
+    settings.UAC_LLM_PRICES = json.dumps(
+        {
+            "openai:a": {"input": 0.1, "output": "0.7", "cache_read": 0.01, "cache_write": 0.2},
+            "openai:b": {"input": 3, "output": 0},
+        }
+    )
+    usage = Usage(
+        input_tokens=1000, output_tokens=10, cache_read_tokens=300, cache_write_tokens=200
+    )
+    first, second = language_models.price("openai:a"), language_models.price("openai:b")
+
+    assert first
+    assert first.of(usage) == Decimal("0.0001")
+    assert second
+    assert second.of(usage) == Decimal("0.003")
+    assert language_models.price("openai:c") is None

@@ -1,0 +1,85 @@
+"""What a model sent as a call is read strictly, and what is wrong with it is told to it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from workers.llm.interface import Tool
+from workers.llm.tool_calls import read_call
+
+TOOL = Tool(
+    "add",
+    "Add a record.",
+    {
+        "type": "object",
+        "properties": {
+            "key": {"type": "string"},
+            "fields": {"type": "object"},
+            "sources": {"type": "array", "items": {"type": "integer"}},
+        },
+        "required": ["key"],
+        "additionalProperties": False,
+    },
+)
+
+
+def read(sent: str | dict[str, Any], name: str = "add") -> Any:
+    return read_call("call-1", name, sent, [TOOL])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"key": "a"}, {"key": "ä\U0001f600", "fields": {"to": [1, {"x": None}]}, "sources": [1, 2]}],
+)
+def test_what_fits_is_read_as_it_is_meant(arguments: dict[str, Any]) -> None:
+    for sent in (arguments, json.dumps(arguments)):
+        call = read(sent)
+        assert (call.arguments, call.problem) == (arguments, "")
+        assert json.loads(call.text) == arguments
+
+
+def test_a_tool_without_parameters_may_be_called_with_nothing() -> None:
+    tool = Tool("finish", "Finish.", {"type": "object", "properties": {}})
+
+    nothing: list[str | dict[str, Any]] = ["", "{}", {}]
+    for sent in nothing:
+        assert read_call("1", "finish", sent, [tool]).problem == ""
+
+
+@pytest.mark.parametrize(
+    ("sent", "problem"),
+    [
+        ('{"key": "a', "The arguments are no JSON (Unterminated string"),
+        ("{'key': 'a'}", "The arguments are no JSON"),
+        ('{"key": "a"} and more', "The arguments are no JSON (Extra data"),
+        ("Sure, I will add it.", "The arguments are no JSON"),
+        ('{"key": NaN}', "NaN is no JSON"),
+        ('{"sources": [-Infinity]}', "-Infinity is no JSON"),
+        ("[" * 100_000, "The arguments are no JSON"),
+        ('["key"]', "The arguments must be a JSON object."),
+        ('"key"', "The arguments must be a JSON object."),
+        ("null", "The arguments must be a JSON object."),
+        ("{}", "$: 'key' is a required property."),
+        ('{"key": 1}', "$.key: 1 is not of type 'string'."),
+        ('{"key": "a", "sources": [1, "2"]}', "$.sources[1]: '2' is not of type 'integer'."),
+        ('{"key": "a", "colour": 1}', "('colour' was unexpected)."),
+    ],
+)
+def test_what_does_not_fit_is_told(sent: str, problem: str) -> None:
+    call = read(sent)
+
+    assert problem in call.problem
+    assert call.text == sent
+
+
+def test_a_tool_that_there_is_not_is_told_with_those_that_there_are() -> None:
+    assert read("{}", "delete_all").problem == "There is no tool 'delete_all'. The tools are: add."
+    assert "The tools are: none." in read_call("1", "add", "{}", []).problem
+
+
+def test_of_many_problems_the_first_are_told_and_none_at_length() -> None:
+    call = read({"key": "x" * 5000, "sources": ["y" * 5000] * 20})
+
+    assert "; and 15 more." in call.problem
+    assert len(call.problem) < 2500

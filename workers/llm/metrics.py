@@ -1,0 +1,101 @@
+"""What calls of language models tell Prometheus, read from the ledger when it asks.
+
+So the figures are those of the whole server, whichever of its processes have made the calls, and
+outlive each of them. No label names a user or a workspace.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import structlog
+from django.db import Error, connection
+from django.db.models import Sum
+from django.utils import timezone
+from prometheus_client import REGISTRY
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
+from prometheus_client.registry import Collector
+
+from memory.models import LlmCall, LlmSpending
+from memory.models.llm import LlmOutcome
+
+logger = structlog.get_logger(__name__)
+
+
+class Calls(Collector):
+    """What the calls of this month (UTC) have come to, and how many are under way.
+
+    At the turn of the month the counters begin anew, as after the restart of a process.
+    """
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing before it is asked for."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Ask the database, over a connection that is closed again: this is a thread of its own.
+
+        Where it does not answer there are no figures, and those of others are served all the same.
+        """
+        try:
+            yield from list(_metrics())
+        except Error as error:
+            logger.warning("llm_metrics_not_read", error=str(error))
+        finally:
+            connection.close()
+
+
+def register() -> None:
+    """Have the figures served with those of this process."""
+    REGISTRY.register(Calls())
+
+
+def _metrics() -> Iterator[Metric]:
+    seconds = SummaryMetricFamily(
+        "uac_llm_call_seconds",
+        "How long calls took, and how many there were, by what came of them.",
+        labels=["model", "purpose", "outcome"],
+    )
+    tokens = CounterMetricFamily(
+        "uac_llm_tokens",
+        "Tokens of calls; presumed: what calls may have taken of which nothing was told.",
+        labels=["model", "purpose", "kind"],
+    )
+    cost = CounterMetricFamily(
+        "uac_llm_cost",
+        "Money that calls have cost, in the currency of the price list.",
+        labels=["model", "purpose"],
+    )
+    month = timezone.now().date().replace(day=1)
+    spending = LlmSpending.objects.filter(day__gte=month).order_by()
+    for row in spending.values("model", "purpose", "outcome").annotate(
+        number=Sum("calls"), duration=Sum("seconds")
+    ):
+        labels = [row["model"], row["purpose"], row["outcome"]]
+        seconds.add_metric(labels, count_value=row["number"], sum_value=row["duration"])
+    for sums in spending.values("model", "purpose").annotate(
+        sent=Sum("input_tokens"),
+        received=Sum("output_tokens"),
+        presumed=Sum("presumed_tokens"),
+        paid=Sum("cost"),
+    ):
+        labels = [sums["model"], sums["purpose"]]
+        for kind, number in (
+            ("input", sums["sent"]),
+            ("output", sums["received"]),
+            ("presumed", sums["presumed"]),
+        ):
+            tokens.add_metric([*labels, kind], number)
+        cost.add_metric(labels, float(sums["paid"]))
+    under_way = LlmCall.objects.filter(outcome=LlmOutcome.STARTED, expires_at__gt=timezone.now())
+    yield from (
+        seconds,
+        tokens,
+        cost,
+        GaugeMetricFamily(
+            "uac_llm_calls_under_way", "Calls that wait for an answer.", value=under_way.count()
+        ),
+    )
