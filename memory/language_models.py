@@ -258,7 +258,8 @@ def _target(chosen: Chosen) -> tuple[str, str, str, bool]:
 
 def _wrong_name(name: str) -> str | None:
     provider, colon, model = name.partition(":")
-    if provider not in PROVIDERS or not colon or not model.strip() or model != model.strip():
+    sound = 0 < len(model) <= 200 and model == model.strip() and model.isprintable()
+    if provider not in PROVIDERS or not colon or not sound:
         return (
             f"Name a provider ({', '.join(PROVIDERS)}) and a model, with a colon between them, such"
             " as openai:gpt-5-mini."

@@ -146,8 +146,8 @@ def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
     with transaction.atomic():
         finished = LlmCall.objects.filter(pk=call.pk, outcome=LlmOutcome.STARTED).update(
             outcome=ending.outcome,
-            error=ending.error[:ERROR_CHARACTERS],
-            answered_by=ending.answered_by[:200],
+            error=_storable(ending.error)[:ERROR_CHARACTERS],
+            answered_by=_storable(ending.answered_by)[:200],
             input_tokens=usage and usage.input_tokens,
             output_tokens=usage and usage.output_tokens,
             cache_read_tokens=usage and usage.cache_read_tokens,
@@ -363,6 +363,11 @@ def _add_to_ledger(call: LlmCall, ending: Ending, cost: Decimal | None, *, presu
                 call.reserved_cost or 0 if presumed else 0,
             ],
         )
+
+
+def _storable(text: str) -> str:
+    """Return what a provider has said without the characters that PostgreSQL refuses."""
+    return text.encode(errors="replace").decode().replace("\0", "?")
 
 
 def _sealed(value: Mapping[str, Any]) -> bytes:

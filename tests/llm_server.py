@@ -221,7 +221,7 @@ class LlmServer:
         try:
             if isinstance(reply, Said):
                 answer = _render(request, reply, number)
-                reply = raw(json.dumps(answer, ensure_ascii=False))
+                reply = raw(json.dumps(answer))
             if reply.hang:
                 self._closing.wait(reply.hang)
             _send(handler, reply)

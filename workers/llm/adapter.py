@@ -8,6 +8,7 @@ workspace's key.
 
 import asyncio
 import dataclasses
+import functools
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -41,6 +42,8 @@ from workers.llm.interface import (
 from workers.llm.tool_calls import read_call
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
     from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponse
     from pydantic_ai.models import Model
@@ -159,12 +162,21 @@ class ProviderModel:
                 return InvalidAnswer(f"{type(error).__name__}: {detail}")
 
 
+@functools.cache
+def _trusted() -> "ssl.SSLContext":
+    """Read the certificates once: of a client that is most of its cost, and tied to nothing."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
+
+
 @asynccontextmanager
 async def _model(connection: Connection, seconds: float) -> "AsyncIterator[Model]":
     """Give a model with a client of its own, that neither retries nor follows redirects."""
     import httpx2
 
     async with httpx2.AsyncClient(
+        verify=_trusted(),
         timeout=httpx2.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds)),
         event_hooks={"response": [_bound]},
     ) as http:
@@ -302,7 +314,7 @@ def _read(response: "ModelResponse", tools: Sequence[Tool]) -> Answer:
     from pydantic_ai.messages import TextPart, ToolCallPart
 
     usage = _usage(response)
-    text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
+    text = _whole("".join(part.content for part in response.parts if isinstance(part, TextPart)))
     model = response.model_name or ""
     if response.finish_reason == "content_filter":
         details = response.provider_details or {}
@@ -319,6 +331,8 @@ def _read(response: "ModelResponse", tools: Sequence[Tool]) -> Answer:
             # Servers parse what they are sent back, too: it must be JSON, and an object.
             if call.problem and not call.arguments:
                 part = dataclasses.replace(part, args=json.dumps({"unreadable": call.text}))
+        elif isinstance(part, TextPart):
+            part = dataclasses.replace(part, content=_whole(part.content))
         parts.append(part)
     if not calls and not text.strip():
         if usage is None and response.finish_reason is None:
@@ -327,6 +341,11 @@ def _read(response: "ModelResponse", tools: Sequence[Tool]) -> Answer:
         raise EmptyAnswer(finished, usage=usage, answered_by=model)
     native = dataclasses.replace(response, parts=parts)
     return Answer(Assistant(text, tuple(calls), native), usage, model)
+
+
+def _whole(text: str) -> str:
+    """Return the text without halves of characters, as cut off emoji are: nobody can send them."""
+    return text.encode(errors="replace").decode()
 
 
 def _sent(arguments: str | Mapping[str, Any] | None) -> str | Mapping[str, Any]:

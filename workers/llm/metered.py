@@ -7,6 +7,8 @@ from typing import Any
 
 import structlog
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
+from django.db import connection as db_connection
 
 from memory import language_models, llm_calls
 from memory.language_models import Usage
@@ -31,6 +33,8 @@ logger = structlog.get_logger(__name__)
 
 # A token has more bytes in any text; what a prompt takes is never guessed too low by much.
 BYTES_PER_TOKEN = 3
+# Seconds to wait for a database that does not answer at the end of a call.
+DATABASE_PAUSES = (0.1, 1.0, 2.0, 4.0, 8.0)
 
 
 class MeteredModel:
@@ -102,7 +106,7 @@ class MeteredModel:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise
-            time.sleep(min(left, random.uniform(0.05, 0.25)))  # noqa: S311 - no secret
+            time.sleep(min(left, random.uniform(0.1, 0.5)))  # noqa: S311 - no secret
 
 
 def _recorded(
@@ -130,7 +134,7 @@ def _recorded(
     finally:
         usage = answer.usage if answer else failure.usage if failure else None
         seconds = time.perf_counter() - started
-        llm_calls.finish(
+        _finish(
             call,
             Ending(
                 outcome=outcome,
@@ -141,7 +145,6 @@ def _recorded(
                 answer=_said(answer, failure),
                 unsent=failure is not None and failure.unsent,
             ),
-            keep_content=settings.UAC_LLM_KEEP_CONTENT,
         )
         logger.info(
             "llm_call",
@@ -155,6 +158,20 @@ def _recorded(
             tokens=usage.tokens if usage else None,
         )
     return answer
+
+
+def _finish(call: LlmCall, ending: Ending) -> None:
+    """Write what came of a call, which is paid for: a database that restarts is asked again."""
+    for pause in DATABASE_PAUSES:
+        try:
+            llm_calls.finish(call, ending, keep_content=settings.UAC_LLM_KEEP_CONTENT)
+        except (OperationalError, InterfaceError) as error:
+            logger.warning("llm_call_not_written", call=str(call.pk), error=str(error))
+            db_connection.close()
+            time.sleep(pause)
+        else:
+            return
+    llm_calls.finish(call, ending, keep_content=settings.UAC_LLM_KEEP_CONTENT)
 
 
 def _wait(failure: CallFailed, attempt: int) -> float | None:
@@ -175,7 +192,7 @@ def _wait(failure: CallFailed, attempt: int) -> float | None:
 
 
 def _tokens(prompt: Mapping[str, Any]) -> int:
-    return len(str(prompt).encode()) // BYTES_PER_TOKEN
+    return len(str(prompt).encode(errors="replace")) // BYTES_PER_TOKEN
 
 
 def _said(answer: Answer | None, failure: CallFailed | None) -> dict[str, Any] | None:

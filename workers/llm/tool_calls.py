@@ -1,6 +1,7 @@
 """Reading the tool calls of a model: what it sent is checked before anything is carried out."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -8,6 +9,8 @@ from jsonschema import Draft202012Validator
 
 from workers.llm.interface import Tool, ToolCall
 
+# As JSON has it: after an even number of backslashes.
+NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 # More is no help to a model.
 MAX_PROBLEMS = 5
 MAX_TOLD = 300
@@ -15,7 +18,7 @@ MAX_TOLD = 300
 
 def read_call(id: str, name: str, sent: str | Mapping[str, Any], tools: Sequence[Tool]) -> ToolCall:
     """Return the call with what is wrong with it, if anything. `sent` is JSON, or was."""
-    text = sent if isinstance(sent, str) else json.dumps(sent, ensure_ascii=False)
+    text = sent if isinstance(sent, str) else json.dumps(sent)
     tool = next((tool for tool in tools if tool.name == name), None)
     if tool is None:
         known = ", ".join(tool.name for tool in tools) or "none"
@@ -29,7 +32,23 @@ def read_call(id: str, name: str, sent: str | Mapping[str, Any], tools: Sequence
     if not isinstance(arguments, dict):
         problem = "The arguments must be a JSON object. Call the tool again with one."
         return ToolCall(id, name, {}, text, problem)
+    if not _storable(arguments):
+        problem = (
+            "The arguments contain NUL or half of a character (an unpaired surrogate). Call the"
+            " tool again without it."
+        )
+        return ToolCall(id, name, {}, text, problem)
     return ToolCall(id, name, arguments, text, _misfit(arguments, tool.parameters))
+
+
+def _storable(arguments: Mapping[str, Any]) -> bool:
+    """Tell whether a database can keep all the texts in them."""
+    try:
+        text = json.dumps(arguments, ensure_ascii=False)
+        text.encode()
+    except (UnicodeEncodeError, RecursionError):
+        return False
+    return NUL.search(text) is None
 
 
 def _misfit(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:

@@ -12,9 +12,11 @@ from memory.models.llm import LlmOutcome
 from tests.integration.llm.conftest import PROTOCOLS, QUESTION, REMEMBER, Connect
 from tests.llm_server import (
     KEY,
+    Called,
     Misbehaviour,
     Protocol,
     Reply,
+    Said,
     called,
     drops,
     hangs,
@@ -247,6 +249,24 @@ def test_without_a_price_tokens_are_counted_and_cost_is_unknown(
     assert (call.input_tokens, call.output_tokens, call.cost) == (100, 20, None)
     spending = LlmSpending.objects.get()
     assert (spending.input_tokens, spending.cost) == (100, Decimal(0))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_half_a_character_stops_nothing(connect: Connect, protocol: Protocol) -> None:
+    half = Said(text="Cut \ud83d", calls=(Called("remember", {"fact": "\ud83d"}),))
+    with llm_server(half, said("Sorry."), status(400, "no \ud83d \0")) as server:
+        model = connect(server, protocol)
+        first = model.complete(QUESTION, [REMEMBER])
+        [call] = first.tool_calls
+        result = ToolResult(call, call.problem, failed=True)
+        second = model.complete([*QUESTION, first.message, result], [REMEMBER])
+        with pytest.raises(RequestRejected):
+            model.complete(QUESTION)
+
+    assert first.text == "Cut ?"
+    assert "half of a character" in call.problem
+    assert second.text == "Sorry."
+    assert LlmCall.objects.filter(outcome=LlmOutcome.REJECTED).exists()
 
 
 # -- Waiting -----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 from django.db import connection
 from django.utils import timezone
@@ -94,12 +95,16 @@ def test_the_limit_of_calls_at_a_time_is_one_for_all_processes(
 ) -> None:
     Workspace.objects.filter(pk=workspace.pk).update(llm_concurrency=2)
 
-    def slow(request: Request) -> Said:
+    together = threading.Barrier(2, timeout=100)
+
+    def meet(request: Request) -> Said:
+        together.wait()
+        # For a third to come, if it could.
         time.sleep(0.5)
         return said("Hello.")
 
-    with llm_server(script=slow) as server:
-        processes = [caller(server) for _ in range(4)]
+    with llm_server(script=meet) as server:
+        processes = [caller(server, UAC_LLM_TURN_SECONDS="100") for _ in range(4)]
         ended = [process.communicate(timeout=120) for process in processes]
 
         assert [output for output, _ in ended] == ["Hello.\n"] * 4, ended
@@ -128,6 +133,25 @@ def test_a_process_that_has_asked_may_fork_and_both_may_ask(caller: Caller) -> N
 
     assert output.split("\n") == ["parent", "child", "parent again", ""], errors
     assert LlmCall.objects.filter(outcome=LlmOutcome.OK).count() == 3
+
+
+def test_an_answer_is_on_record_although_the_database_was_restarted_meanwhile(
+    live_database: str, connect: Connect
+) -> None:
+    def restarted(request: Request) -> Said:
+        with psycopg.connect(SERVICES.postgres.superuser_url, autocommit=True) as superuser:
+            superuser.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
+                [live_database],
+            )
+        return said("Noted.")
+
+    with llm_server(script=restarted) as server:
+        assert connect(server).complete(QUESTION).text == "Noted."
+
+    call = LlmCall.objects.get()
+    assert (call.outcome, call.input_tokens) == (LlmOutcome.OK, 100)
+    assert LlmSpending.objects.get().calls == 1
 
 
 def test_threads_ask_side_by_side(live_database: str, connect: Connect) -> None:

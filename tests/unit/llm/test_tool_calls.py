@@ -30,7 +30,11 @@ def read(sent: str | dict[str, Any], name: str = "add") -> Any:
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"key": "a"}, {"key": "ä\U0001f600", "fields": {"to": [1, {"x": None}]}, "sources": [1, 2]}],
+    [
+        {"key": "a"},
+        {"key": "ä\U0001f600", "fields": {"to": [1, {"x": None}]}, "sources": [1, 2]},
+        {"key": "\\u0000"},
+    ],
 )
 def test_what_fits_is_read_as_it_is_meant(arguments: dict[str, Any]) -> None:
     for sent in (arguments, json.dumps(arguments)):
@@ -57,6 +61,8 @@ def test_a_tool_without_parameters_may_be_called_with_nothing() -> None:
         ('{"key": NaN}', "NaN is no JSON"),
         ('{"sources": [-Infinity]}', "-Infinity is no JSON"),
         ("[" * 100_000, "The arguments are no JSON"),
+        ('{"key": "\\ud83d"}', "half of a character"),
+        ('{"key": ["a", {"b\\u0000": 1}]}', "The arguments contain NUL"),
         ('["key"]', "The arguments must be a JSON object."),
         ('"key"', "The arguments must be a JSON object."),
         ("null", "The arguments must be a JSON object."),

@@ -1,0 +1,342 @@
+"""The language models' screens: what calls took, and what a workspace has chosen and may spend."""
+
+import html
+import json
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet
+from django.contrib.admin.models import LogEntry as StaffAction
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from memory import encryption, llm_calls
+from memory.admin import llm as screens
+from memory.language_models import Usage
+from memory.limits import BY_NAME
+from memory.llm_calls import Attempt, Ending, Work
+from memory.models import LlmCall, LlmSpending, MemoryUser, Workspace
+from memory.models.llm import LlmOutcome, LlmPurpose
+from tests.integration.admin.conftest import (
+    Populate,
+    Rows,
+    add_url,
+    list_url,
+    page_url,
+    shown,
+    text_of,
+)
+
+pytestmark = pytest.mark.django_db
+
+SECRET = "sk-very-secret"
+EMPTY = dict.fromkeys(
+    [
+        *BY_NAME,
+        *("llm_model", "llm_base_url", "llm_concurrency", "new_llm_api_key"),
+        *("llm_tokens_per_day", "llm_tokens_per_month", "llm_cost_per_day", "llm_cost_per_month"),
+    ],
+    "",
+)
+
+
+@pytest.fixture(autouse=True)
+def server_settings(settings: Settings) -> None:
+    settings.UAC_LLM_MODEL = "openai:gpt-5-mini"
+    settings.UAC_LLM_API_KEY = "sk-of-the-server"
+    settings.UAC_LLM_PRICES = json.dumps({"openai:gpt-5-mini": {"input": 1, "output": 10}})
+    settings.UAC_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
+
+
+def change(client: Client, workspace: Workspace, **chosen: Any) -> Any:
+    return client.post(page_url(workspace), {"name": workspace.name, **EMPTY, **chosen})
+
+
+def call(
+    workspace: Workspace, outcome: LlmOutcome | None = LlmOutcome.OK, **fields: Any
+) -> LlmCall:
+    work = Work(workspace=workspace, purpose=fields.pop("purpose", LlmPurpose.MEMORIZE))
+    attempt = Attempt(
+        model=fields.pop("model", "openai:gpt-5-mini"),
+        turn=1,
+        attempt=1,
+        prompt={"messages": ["the prompt <b>of Ada</b>"]},
+        most=Usage(input_tokens=500, output_tokens=1000),
+        seconds=60,
+    )
+    keep_content = fields.pop("keep_content", False)
+    made = llm_calls.start(work, attempt, keep_content=keep_content)
+    if outcome is not None:
+        told = Usage(input_tokens=400, output_tokens=60)
+        values = {"usage": told, "answer": {"text": "answered"}, **fields}
+        ending = Ending(outcome=outcome, seconds=1.5, **values)
+        llm_calls.finish(made, ending, keep_content=keep_content)
+    return made
+
+
+# -- Calls -------------------------------------------------------------------------------------
+
+
+def test_a_call_says_what_it_took_and_leads_to_what_it_was_for(
+    admin_client: Client, rows: Rows
+) -> None:
+    page = admin_client.get(page_url(rows[LlmCall]))
+
+    words, links = shown(page), text_of(page)
+    for told in (
+        "structure: facts to records",
+        "refused by the model or its filter",
+        "openai:model-of-ada",
+        "number 1, attempt 1",
+        "Tokens in: 120",
+        "Tokens out: 30",
+        "At most: 1,200 tokens",
+        "1.50 s",
+    ):
+        assert told in words, told
+    for name in ("checkpoint", "run", "lane", "memoryuser"):
+        assert f"/admin/memory/{name}/" in links
+
+
+def test_the_list_is_filtered_and_added_up(admin_client: Client, workspace: Workspace) -> None:
+    other = Workspace.objects.create(name="other")
+    for _ in range(2):
+        call(workspace)
+    call(workspace, LlmOutcome.TIMEOUT, usage=None)
+    call(workspace, purpose=LlmPurpose.STRUCTURE)
+    call(other, model="google:gemini", usage=Usage(input_tokens=7, output_tokens=3))
+
+    def totals(**filters: Any) -> str:
+        return shown(admin_client.get(list_url(LlmCall), filters))
+
+    assert "Calls: 5 Tokens in: 1,207 Tokens out: 183" in totals()
+    # Each that was answered and has a price: 400 at 1 and 60 at 10, a million each.
+    assert "Cost: 0.003000 Without tokens told: 1 Without a price: 1" in totals()
+    assert "Calls: 4 Tokens in: 1,200" in totals(workspace__id__exact=workspace.pk)
+    assert "Calls: 1 Tokens in: 7" in totals(model="google:gemini")
+    assert "Calls: 1 Tokens in: 0" in totals(outcome__exact="timeout")
+    assert "Calls: 1 Tokens in: 400" in totals(purpose__exact="structure")
+    assert "Nothing matches." in totals(outcome__exact="wrong_key")
+
+
+def test_more_calls_than_are_soon_added_up_are_left_to_the_ledger(
+    admin_client: Client, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screens, "MAX_ADDED_UP", 1)
+    call(workspace)
+    call(workspace)
+
+    assert "see model spending for more" in shown(admin_client.get(list_url(LlmCall)))
+
+
+def test_the_calls_of_one_piece_of_work_are_found_together(
+    admin_client: Client, workspace: Workspace
+) -> None:
+    made, _ = call(workspace), call(workspace)
+
+    response = admin_client.get(list_url(LlmCall), {"q": str(made.work)})
+
+    assert [found.pk for found in response.context["cl"].result_list] == [made.pk]
+    assert f"?q={made.work}" in text_of(admin_client.get(page_url(made)))
+
+
+def test_a_call_whose_worker_is_gone_is_shown_as_interrupted(
+    admin_client: Client, workspace: Workspace
+) -> None:
+    made = call(workspace, None)
+    assert "under way" in shown(admin_client.get(page_url(made)))
+
+    LlmCall.objects.update(expires_at=timezone.now())
+
+    for address in (page_url(made), list_url(LlmCall)):
+        assert "interrupted: the worker ended" in shown(admin_client.get(address))
+    assert "Tokens in: unknown" in shown(admin_client.get(page_url(made)))
+
+
+def test_prompt_and_answer_are_for_those_who_may_read_them(
+    admin_client: Client, staff: Any, workspace: Workspace
+) -> None:
+    address = page_url(call(workspace, keep_content=True))
+
+    assert "the prompt <b>of Ada</b>" in unescaped(admin_client.get(address))
+    assert "answered" in shown(admin_client.get(address))
+    page = text_of(staff("view_llmcall").get(address))
+    assert "of Ada" not in page
+    assert '"answered"' not in page
+    assert "Tokens in" in page
+
+
+def unescaped(response: Any) -> str:
+    assert "<b>of Ada" not in text_of(response)
+    return html.unescape(text_of(response))
+
+
+def test_the_permission_opens_the_content_alone(staff: Any, workspace: Workspace) -> None:
+    made = call(workspace, keep_content=True)
+    client = staff("view_llmcall", "view_llmcall_content")
+
+    assert "of Ada" in text_of(client.get(page_url(made)))
+    assert client.get(list_url(LlmSpending)).status_code == 403
+
+
+def test_content_that_is_not_kept_or_not_readable_says_so(
+    admin_client: Client, workspace: Workspace, settings: Settings
+) -> None:
+    assert "Prompt: not kept" in shown(admin_client.get(page_url(call(workspace))))
+
+    made = call(workspace, keep_content=True)
+    settings.UAC_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
+    words = shown(admin_client.get(page_url(made)))
+    assert "Prompt: None of UAC_ENCRYPTION_KEYS decrypts what is stored" in words
+
+
+# -- The workspace -----------------------------------------------------------------------------
+
+
+def test_the_workspace_shows_what_holds_and_what_was_spent(
+    admin_client: Client, workspace: Workspace
+) -> None:
+    call(workspace)
+    call(workspace, LlmOutcome.TIMEOUT, usage=None)
+    call(workspace, None)
+
+    words = shown(admin_client.get(page_url(workspace)))
+
+    assert "calls are made" in words
+    assert "openai:gpt-5-mini at https://api.openai.com/v1, with the server's key" in words
+    assert "4 calls at one time without a budget" in words
+    assert (
+        "Today: 460 tokens in 2 calls, cost 0.001000; presumed for calls without an answer:"
+        " 1,500 tokens; reserved for calls under way: 1,500 tokens"
+    ) in words
+
+
+def test_why_no_calls_are_made_is_said(
+    admin_client: Client, workspace: Workspace, settings: Settings
+) -> None:
+    def says() -> str:
+        return shown(admin_client.get(page_url(workspace)))
+
+    call(workspace, usage=Usage(input_tokens=9000, output_tokens=500))
+    change(admin_client, workspace, llm_tokens_per_day="10000")
+    assert "calls stop The budget (tokens a day) is 10,000: 9,500 are spent" in says()
+    assert "at most 10,000 tokens a day" in says()
+
+    change(admin_client, workspace, llm_tokens_per_day="20000")
+    assert "calls are made" in says()
+
+    settings.UAC_LLM_MODEL = ""
+    assert "no calls No language model is set: set UAC_LLM_MODEL" in says()
+
+
+def test_a_model_of_its_own_is_chosen_with_its_key_which_is_never_shown(
+    admin_client: Client, workspace: Workspace
+) -> None:
+    response = change(
+        admin_client, workspace, llm_model="anthropic:claude-sonnet-4-5", new_llm_api_key=SECRET
+    )
+    assert response.status_code == 302
+
+    workspace.refresh_from_db()
+    assert encryption.decrypt(bytes(workspace.llm_api_key or b"")) == SECRET.encode()
+    page = admin_client.get(page_url(workspace))
+    assert "anthropic:claude-sonnet-4-5 at https://api.anthropic.com, with a key of its own" in (
+        shown(page)
+    )
+    assert SECRET not in text_of(page)
+    history = reverse("admin:memory_workspace_history", args=[workspace.pk])
+    assert SECRET not in text_of(admin_client.get(history))
+    assert SECRET not in str(list(StaffAction.objects.values()))
+    assert "anthropic:claude-sonnet-4-5" in shown(admin_client.get(list_url(Workspace)))
+
+
+def test_a_key_stays_until_it_is_replaced_or_forgotten(
+    admin_client: Client, workspace: Workspace
+) -> None:
+    def key() -> bytes | None:
+        workspace.refresh_from_db()
+        token = workspace.llm_api_key
+        return encryption.decrypt(bytes(token)) if token else None
+
+    change(admin_client, workspace, new_llm_api_key=SECRET)
+    change(admin_client, workspace, llm_concurrency="2")
+    assert (key(), workspace.llm_concurrency) == (SECRET.encode(), 2)
+
+    change(admin_client, workspace, new_llm_api_key="sk-newer")
+    assert key() == b"sk-newer"
+
+    change(admin_client, workspace, forget_llm_api_key="on")
+    assert key() is None
+
+
+@pytest.mark.parametrize(
+    ("chosen", "field", "told"),
+    [
+        ({"llm_model": "gpt-5"}, "llm_model", "Name a provider"),
+        ({"llm_model": "anthropic:x"}, "llm_model", "give the workspace a key of its own"),
+        ({"llm_base_url": "ollama"}, "llm_base_url", "begins with https://"),
+        ({"llm_concurrency": "0"}, "llm_concurrency", "greater than or equal to 1"),
+        ({"llm_tokens_per_day": "-5"}, "llm_tokens_per_day", "greater than or equal to 0"),
+        ({"llm_tokens_per_day": "10"}, "llm_tokens_per_day", "or 0 for no calls"),
+        ({"llm_cost_per_day": "1.234"}, "llm_cost_per_day", "no more than 2 decimal places"),
+        ({"llm_cost_per_day": "NaN"}, "llm_cost_per_day", "Enter a number"),
+        ({"new_llm_api_key": "sk-ä"}, "new_llm_api_key", "A key has no such characters"),
+    ],
+)
+def test_what_cannot_be_is_refused_beside_its_field(
+    admin_client: Client, workspace: Workspace, chosen: dict[str, str], field: str, told: str
+) -> None:
+    response = change(admin_client, workspace, **chosen)
+
+    assert told in shown(response)
+    assert list(response.context["adminform"].form.errors) == [field]
+    assert "openai:gpt-5-mini at https://api.openai.com/v1" in shown(response)
+    workspace.refresh_from_db()
+    assert (workspace.llm_model, workspace.llm_api_key) == ("", None)
+
+
+def test_without_an_encryption_key_no_key_is_stored(
+    admin_client: Client, workspace: Workspace, settings: Settings
+) -> None:
+    settings.UAC_ENCRYPTION_KEYS = []
+
+    response = change(admin_client, workspace, new_llm_api_key=SECRET)
+
+    assert "It cannot be stored. There is no key to encrypt with: set UAC_ENCRYPTION_KEYS." in (
+        shown(response)
+    )
+    assert SECRET not in text_of(response)
+
+
+def test_a_new_workspace_may_have_a_model_at_once(admin_client: Client) -> None:
+    assert "openai:gpt-5-mini" in shown(admin_client.get(add_url(Workspace)))
+
+    admin_client.post(
+        add_url(Workspace),
+        {**EMPTY, "name": "new", "llm_model": "google:gemini", "new_llm_api_key": SECRET},
+    )
+
+    workspace = Workspace.objects.get(name="new")
+    assert workspace.llm_model == "google:gemini"
+    assert encryption.decrypt(bytes(workspace.llm_api_key or b"")) == SECRET.encode()
+
+
+def test_who_may_only_look_sees_what_holds_and_changes_nothing(
+    staff: Any, workspace: Workspace
+) -> None:
+    client = staff("view_workspace")
+
+    page = client.get(page_url(workspace))
+    assert "calls are made" in shown(page)
+    assert change(client, workspace, llm_model="openai:other").status_code == 403
+
+
+def test_a_persons_calls_are_found(admin_client: Client, rows: Rows, populate: Populate) -> None:
+    populate("Another", "bob")
+
+    response = admin_client.get(list_url(LlmCall), {"q": "bob"})
+
+    [found] = response.context["cl"].result_list
+    assert found.user == MemoryUser.objects.get(user_id="bob")
