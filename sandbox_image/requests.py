@@ -107,6 +107,10 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
             asked = None if request["paths"] is None else _selected(paths, "domains", request)
             works = [{"op": operation, "item": operation, "paths": asked}]
             check = anything
+        case "foreign":  # apart from the project that is loaded
+            work = {"op": operation, "item": "project", "task": request["task"], **moment(request)}
+            work |= {"files": _texts(request["files"]), "entries": _paths(request["entries"])}
+            works, check = [work], anything
         case _:
             raise BadRequestError("unknown op")
     return Plan(works, Limits.of(request["limits"]), check, together, files)

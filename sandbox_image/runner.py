@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from . import determinism, rehearsal
+from . import determinism, foreign, rehearsal
 from .child import Limits
 from .errors import QUERY, describe
 from .evaluation import Evaluation, Instant
@@ -263,6 +263,8 @@ class Runner:
                 return evaluation.run_test_file(item)
             case "dump":
                 return evaluation.dump(work["paths"], limits)
+            case "foreign":
+                return foreign.perform(work)
 
     def is_as_before(self, done: dict[str, Any]) -> bool:
         """See Performer."""
@@ -362,6 +364,7 @@ ANSWERS: dict[str, Callable[[Report], dict[str, Any]]] = {
     "constraints": _constraints,
     "tests": _tests,
     "dump": _the_only_one,
+    "foreign": _the_only_one,
 }
 
 

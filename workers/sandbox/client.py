@@ -19,6 +19,7 @@ from workers.sandbox.interface import (
     COMPILE_LIMITS,
     DEFAULT_LIMITS,
     DUMP_LIMITS,
+    FOREIGN_LIMITS,
     LOAD_LIMITS,
     ConstraintResult,
     ConstraintRun,
@@ -275,6 +276,30 @@ class ChannelSandbox:
                     _take_objects(records[path], collection)
                     protocol.check_typed_json(records[path][collection])
             return Dump(counts=counts, records=records, usage=_usage(answer))
+
+    @measured("foreign")
+    def run_foreign(
+        self,
+        task: str,
+        files: Mapping[str, str],
+        entries: Sequence[str],
+        *,
+        now: datetime.datetime,
+        time_zone: str,
+        limits: Limits = FOREIGN_LIMITS,
+    ) -> dict[str, Any]:
+        """See Sandbox."""
+        answer = self._request(
+            "foreign",
+            limits,
+            limits.wall_seconds + GRACE_SECONDS,
+            task=task,
+            files=dict(files),
+            entries=list(entries),
+            **_instant(now, time_zone),
+        )
+        with self._checking():
+            return _take(answer, "result", dict)
 
     def _request(
         self, operation: str, limits: Limits, seconds: float, **parameters: Any

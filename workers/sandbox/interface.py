@@ -55,6 +55,13 @@ DUMP_LIMITS = Limits(
     wall_seconds=30, cpu_seconds=30, memory_bytes=1024 * MEBIBYTE, result_bytes=48 * MEBIBYTE
 )
 
+FOREIGN_LIMITS = Limits(
+    wall_seconds=10,
+    cpu_seconds=10,
+    memory_bytes=512 * MEBIBYTE,
+    result_bytes=16 * MEBIBYTE,
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
@@ -338,6 +345,22 @@ class Sandbox(Protocol):
         """Run the tests of these files (all of them by default); failures are in the results.
 
         Each file runs on the project as it was loaded.
+        """
+        ...
+
+    def run_foreign(
+        self,
+        task: str,
+        files: Mapping[str, str],
+        entries: Sequence[str],
+        *,
+        now: datetime.datetime,
+        time_zone: str,
+        limits: Limits = FOREIGN_LIMITS,
+    ) -> dict[str, Any]:
+        """Execute files that are no project of ours; see `sandbox_image.foreign`.
+
+        The answer is JSON that their code may have forged: whoever asks checks what is in it.
         """
         ...
 
