@@ -29,6 +29,7 @@ from memory.models import (
 from memory.models.alerts import AlertState
 from memory.models.checkpoints import Origin
 from memory.project import Change, Location, Outline, Project
+from memory.project.legacy import is_legacy
 from memory.users import next_daily_run
 
 
@@ -120,8 +121,15 @@ class Modules:
 def read_modules(
     checkpoint: Checkpoint, image_digest: str, *, without: Collection[str] = ()
 ) -> Modules:
-    """Return the version's files for this image, without those paths; bytecode is base64."""
-    tree = {path: hash_ for path, hash_ in checkpoint.tree.items() if path not in without}
+    """Return the version's files for this image, without those paths; bytecode is base64.
+
+    Without those, too, that are kept as they came: they are no part of the program.
+    """
+    tree = {
+        path: hash_
+        for path, hash_ in checkpoint.tree.items()
+        if path not in without and not is_legacy(path)
+    }
     known = Bytecode.objects.filter(
         user_id=checkpoint.user_id,
         image_digest=image_digest,
@@ -251,7 +259,8 @@ def _move_records(user: MemoryUser, checkpoint: Checkpoint, change: Change) -> N
 def wants_constraints_run(checkpoint: Checkpoint) -> bool:
     """Tell whether a run of the constraints could open an alert, or resolve one."""
     live = Alert.objects.filter(user_id=checkpoint.user_id).exclude(state=AlertState.RESOLVED)
-    return bool(checkpoint.outline["constraints"]) or live.exists()
+    outline = Outline.from_json(checkpoint.outline)
+    return bool(outline.constraints or outline.legacy_constraints) or live.exists()
 
 
 def store_bytecode(checkpoint: Checkpoint, bytecode: Mapping[str, str], image_digest: str) -> None:

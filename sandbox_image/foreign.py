@@ -396,12 +396,7 @@ class _Reader:
                 for name, value in list(vars(module).items())
                 if not _is_system_name(name) and name not in imported and not _is_code(value)
             ]
-            checks = [
-                name
-                for name in ("check", "check_constraints")
-                if callable(vars(module).get(name)) and name not in imported
-            ]
-            modules.append({"path": path, "names": names, "checks": checks})
+            modules.append({"path": path, "names": names})
         for number, value in self._pending:  # which grows meanwhile
             self.objects[number] = self._contents(value)
         return {

@@ -14,6 +14,7 @@ from memory.models.alerts import AlertKind, Severity
 from memory.models.runs import RunOutcome
 from memory.project import Outline
 from workers.errors import error_json, outcome_of, user_error_json
+from workers.foreign import run_old_constraints
 from workers.projects import allowance_of, loaded
 from workers.sandbox.interface import ConstraintResult, FoundAlert, SandboxError
 from workers.sandbox.runner import runner_name
@@ -36,6 +37,9 @@ def execute(run: Run) -> None:
             ran = sandbox.run_constraints(
                 now=run.instant, time_zone=run.user.time_zone, limits=allowance.limits
             )
+            old = run_old_constraints(
+                sandbox, run.checkpoint, now=run.instant, time_zone=run.user.time_zone
+            )
     except SandboxError as error:
         if error.infrastructure:
             if run.attempts >= ATTEMPTS_BEFORE_ALERT:
@@ -56,15 +60,16 @@ def execute(run: Run) -> None:
             ),
         )
         return
-    errors = [result.error for result in ran.results if result.error is not None]
+    results = [*ran.results, *old]
+    errors = [result.error for result in results if result.error is not None]
     _finish(
         run,
-        _findings(ran.results),
-        spoke=[*(result.path for result in ran.results if result.error is None), PROJECT],
+        _findings(results),
+        spoke=[*(result.path for result in results if result.error is None), PROJECT],
         existing=_existing(run),
         result=runs.Result(
             outcome=RunOutcome(outcome_of(errors[0])) if errors else RunOutcome.OK,
-            output={"constraints": [_result_json(result) for result in ran.results]},
+            output={"constraints": [_result_json(result) for result in results]},
             error=user_error_json(errors[0]) if errors else None,
             stdout=ran.usage.stdout,
             runner=runner,
@@ -86,8 +91,9 @@ def report_failure(run: Run, error: Mapping[str, Any]) -> None:
 
 def _existing(run: Run) -> list[str]:
     assert run.checkpoint is not None
-    names = Outline.from_json(run.checkpoint.outline).constraints
-    return [*(f"constraints/{name}.py" for name in names), PROJECT]
+    outline = Outline.from_json(run.checkpoint.outline)
+    ours = [f"constraints/{name}.py" for name in outline.constraints]
+    return [*ours, *outline.legacy_constraints, PROJECT]
 
 
 def _finish(

@@ -10,7 +10,7 @@ from celery import shared_task
 from memory import leases, runs
 from memory.models.runs import RunKind
 from workers import constraints, dispatching, hosting, queries
-from workers.checkpointing import proposals, records
+from workers.checkpointing import imports, proposals, records
 
 logger = structlog.get_logger(__name__)
 
@@ -18,6 +18,7 @@ EXECUTORS = {
     RunKind.CONSTRAINTS: constraints.execute,
     RunKind.QUERY: queries.execute,
     RunKind.PROPOSAL: proposals.execute,
+    RunKind.IMPORT: imports.execute,
 }
 
 

@@ -158,11 +158,13 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="input")
     def asked(self, run: Run) -> str:
-        """Show the code, or the edits."""
+        """Show the code, the edits, or the names of the files."""
         if run.input.get("code"):
             return source(run.input["code"])
         if run.input.get("edits"):
             return show_edits(run.input["edits"])
+        if run.input.get("files"):
+            return lines(inline(path) for path in run.input["files"])
         return "the constraints of the version" if run.kind == RunKind.CONSTRAINTS else NOTHING
 
     @admin.display(description="output")
@@ -177,9 +179,10 @@ class RunAdmin(ReadOnlyAdmin[Run]):
             return format_html("{}{}", inline(str(output.get("type"))), pretty(output.get("value")))
         accepted = output.get("version")
         return format_html(
-            "{}{}",
+            "{}{}{}",
             format_html("<div>became v{}</div>", accepted) if accepted else "",
             gate(output.get("verdict")),
+            pretty(output["import"]) if output.get("import") else "",
         )
 
     @admin.display(description="error")

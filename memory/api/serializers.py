@@ -95,6 +95,10 @@ def _mismatch(field: serializers.Field[Any, Any, Any, Any], value: Any) -> str |
         for index, item in enumerate(value):
             if message := _mismatch(field.child, item):
                 return f"[{index}]: {message}"
+    if isinstance(field, serializers.DictField) and isinstance(value, dict):
+        for key, item in value.items():
+            if message := _mismatch(field.child, item):
+                return f"[{key[:100]!r}]: {message}"
     return None
 
 

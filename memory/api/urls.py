@@ -3,7 +3,17 @@
 from django.urls import path, re_path
 from drf_spectacular.views import SpectacularJSONAPIView
 
-from memory.api import alerts, checkpoints, constraints, entries, projects, runs, unknown, users
+from memory.api import (
+    alerts,
+    checkpoints,
+    constraints,
+    entries,
+    imports,
+    projects,
+    runs,
+    unknown,
+    users,
+)
 
 USER = "users/<str:user_id>/"
 
@@ -24,6 +34,7 @@ urlpatterns = [
         checkpoints.CheckpointFile.as_view(),
         name="checkpoint-file",
     ),
+    path(f"{USER}import/", imports.Import.as_view(), name="import"),
     path(f"{USER}manifest/", projects.Manifest.as_view(), name="manifest"),
     path(f"{USER}state/", projects.State.as_view(), name="state"),
     path(

@@ -16,6 +16,7 @@ class RunKind(models.TextChoices):
     CONSTRAINTS = "constraints", "constraints"
     QUERY = "query", "query"
     PROPOSAL = "proposal", "proposal"
+    IMPORT = "import", "import"
 
 
 class RunTrigger(models.TextChoices):
@@ -24,6 +25,7 @@ class RunTrigger(models.TextChoices):
     API = "api", "API request"
     CHECKPOINT = "checkpoint", "new checkpoint"
     DAILY = "daily", "daily"
+    COMMAND = "command", "command line"
 
 
 class RunStatus(models.TextChoices):

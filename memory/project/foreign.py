@@ -4,6 +4,7 @@ What comes in is the graph that `sandbox_image.foreign` reads, which the foreign
 forged: nothing of it is trusted. What goes out are edits, exact records, and a report of all that
 is otherwise afterwards: a name that could not stay, a set that became a list.
 
+    layout(files)                           # which modules hold state, and for which domain
     graph = read(data)                      # ForeignError: no graph, or nothing in it
     plan = translate(graph, domains, sources)
     notes = plan.carry_out(project)         # EditError: refused
@@ -19,6 +20,7 @@ Where an object goes:
 
 import base64
 import datetime
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +31,7 @@ from memory.project.apply import apply
 from memory.project.conform import normal_fields
 from memory.project.edits import Add, AddField, DefineClass, Edit, FieldSpec
 from memory.project.errors import EditError
+from memory.project.legacy import is_old_constraint
 from memory.project.literals import Uses, record_literal
 from memory.project.model import Project
 from memory.project.names import (
@@ -91,6 +94,56 @@ class ForeignError(Exception):
         self.path = path
 
 
+# The layout
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the files of a foreign project are.
+
+    `modules` are those that hold state, each with the domain that it goes to; `constraints` those
+    that today's constraints can stay, by name; `keeps_old` tells that there are old ones.
+    """
+
+    modules: Mapping[str, str]
+    constraints: Mapping[str, str]
+    keeps_old: bool
+
+
+def layout(files: Mapping[str, str]) -> Layout:
+    """Tell what the files of a project are, whatever its folders are called."""
+    old = {path for path, source in files.items() if is_old_constraint(source)}
+    modules, constraints = {}, {}
+    for path in sorted(files):
+        *folders, name = path.removesuffix(".py").split("/")
+        if {"tests", "test"} & set(folders) or name.startswith("test_") or name in _NO_STATE:
+            continue
+        if folders[-1:] == ["constraints"]:
+            if path not in old:
+                constraints[name] = path
+        elif path != "manifest.py":
+            modules[path] = _domain_name(folders, name)
+    return Layout(modules, constraints, bool(old))
+
+
+_NO_STATE = {"__init__", "conftest", "setup"}
+# Files that are named for what they hold, in a folder that is named for what it is about.
+_PARTS = {"state", "schema", "data", "models", "types"}
+
+
+def _domain_name(folders: Sequence[str], name: str) -> str:
+    if "domains" in folders[:-1]:
+        found = folders[folders.index("domains") + 1]
+    else:
+        found = folders[-1] if folders and name in _PARTS else name
+    found = re.sub(r"\W+", "_", found.lower()).strip("_") or "imported"
+    found = found[: MAX_LENGTH - 10]
+    for candidate in (found, f"{found}_", f"imported_{found}"):
+        if _is_lower(candidate):
+            return candidate
+    return "imported"
+
+
 # The graph
 
 
@@ -151,7 +204,6 @@ class Graph:
     enums: list[tuple[str, list[tuple[str, Node]]]]
     objects: list[ForeignObject]
     holdings: list[Holding]
-    checks: dict[str, list[str]]
     notes: "Notes"
 
     def pointers(self, node: Node) -> Iterator[int]:
@@ -253,11 +305,6 @@ class _Decoder:
             enums,
             [*decoded, *self._made_up],
             [holding for holding in holdings if holding is not None],
-            {
-                _string(module["path"]): [_string(name) for name in module["checks"]]
-                for module in self.data["modules"]
-                if module["checks"]
-            },
             self.notes,
         )
 

@@ -28,6 +28,9 @@ def render_manifest(outline: Outline) -> str:
             for name, doc in outline.constraints.items()
         ]
         lines.append("}")
+    if outline.legacy_constraints:
+        paths = ", ".join(map(string_literal, outline.legacy_constraints))
+        lines.append(f"LEGACY = [{paths}]")
     return "\n".join(lines) + "\n"
 
 
@@ -39,6 +42,9 @@ def manifest_text(outline: Outline, open_alerts: Sequence[tuple[str, str]] = ())
     if outline.constraints:
         lines.append("Constraints:")
         lines += [f"  {name}: {_short(doc)}" for name, doc in outline.constraints.items()]
+    if outline.legacy_constraints:
+        lines.append("Constraints of another project, kept as they came, outside of all policy:")
+        lines += [f"  {path}" for path in outline.legacy_constraints]
     if open_alerts:
         lines.append("Open alerts:")
         lines += [f"  {severity}: {message}" for severity, message in open_alerts]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from memory.project.errors import EditError, ProjectError
+from memory.project.legacy import is_legacy, is_old_constraint
 from memory.project.literals import Uses, record_literal
 from memory.project.loading import load
 from memory.project.manifest import render_manifest
@@ -165,7 +166,7 @@ class Project:
             return self._written[path]
         if path == "manifest.py":
             return render_manifest(self.outline)
-        if path.endswith("/__init__.py"):
+        if path.endswith("/__init__.py") and not is_legacy(path):
             return ""
         if not path.startswith("domains/"):
             return self._read(path)
@@ -239,6 +240,17 @@ class Project:
         self.outline = self.outline.without_constraint(name)
         for path in (f"constraints/{name}.py", f"tests/test_{name}.py"):
             self._written.pop(path, None)
+
+    def keep_legacy(self, files: Mapping[str, str]) -> None:
+        """Keep files of a foreign project as they came, by their paths below legacy/."""
+        self._written |= files
+        legacy = sorted({*self.outline.legacy, *files})
+        constraints = {path for path, source in files.items() if is_old_constraint(source)}
+        self.outline = replace(
+            self.outline,
+            legacy=tuple(legacy),
+            legacy_constraints=tuple(sorted({*self.outline.legacy_constraints, *constraints})),
+        )
 
     def note_renamed(self, domain: str, class_name: str, field: str) -> None:
         """Remember that a field has another name now, for the check that nothing uses the old."""

@@ -180,11 +180,17 @@ class Domain:
 
 @dataclass(frozen=True)
 class Outline:
-    """Domains by name, constraints with the first line of their documentation, and test files."""
+    """Domains by name, constraints with the first line of their documentation, and test files.
+
+    `legacy` are the files of a foreign project that are kept as they came, since old constraints
+    need them; those of them that are such constraints are in `legacy_constraints`, too.
+    """
 
     domains: Mapping[str, Domain] = field(default_factory=dict)
     constraints: Mapping[str, str] = field(default_factory=dict)
     tests: tuple[str, ...] = ()
+    legacy: tuple[str, ...] = ()
+    legacy_constraints: tuple[str, ...] = ()
 
     def with_domain(self, domain: Domain) -> "Outline":
         """Return the outline with a domain added or replaced; domains are sorted by name."""
@@ -208,6 +214,7 @@ class Outline:
     def paths(self) -> list[str]:
         """All files of the tree, sorted."""
         paths = {"manifest.py", *self.tests, *(f"constraints/{n}.py" for n in self.constraints)}
+        paths |= set(self.legacy)
         for domain in self.domains.values():
             paths |= {domain.schema_path, *domain.state_paths()}
             paths |= {"domains/__init__.py", f"domains/{domain.name}/__init__.py"}
@@ -240,6 +247,8 @@ class Outline:
             "domains": [_domain_to_json(domain) for domain in self.domains.values()],
             "constraints": [list(item) for item in self.constraints.items()],
             "tests": list(self.tests),
+            "legacy": list(self.legacy),
+            "legacy_constraints": list(self.legacy_constraints),
         }
 
     @classmethod
@@ -249,6 +258,8 @@ class Outline:
             domains=_by_name(_domain_from_json(item) for item in data["domains"]),
             constraints=dict(data["constraints"]),
             tests=tuple(data["tests"]),
+            legacy=tuple(data.get("legacy", ())),
+            legacy_constraints=tuple(data.get("legacy_constraints", ())),
         )
 
 

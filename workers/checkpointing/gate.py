@@ -17,6 +17,7 @@ from django.utils import timezone
 from memory.canonical import canonical_json, sha256
 from memory.models import Checkpoint, MemoryUser
 from memory.project import Change, ProjectError, Record, RecordId
+from memory.project.legacy import is_legacy
 from memory.project.parse import parse_state
 from memory.project.typed import encode
 from workers.checkpointing.policy import check_policy
@@ -105,7 +106,12 @@ def judge(
     it would speak of its consequences.
     """
     verdict = Verdict()
-    sources = {path: text for path, text in change.files.items() if text is not None}
+    # What is kept of another project as it came is no part of this one's program.
+    sources = {
+        path: text
+        for path, text in change.files.items()
+        if text is not None and not is_legacy(path)
+    }
     verdict.counts = {
         "files_changed": len(change.files),
         "files_parsed": change.files_parsed,
@@ -222,7 +228,8 @@ def _execute(
         if verdict.accepted:
             tree = parent.tree if parent else {}
             kept = {path: tree[path] for path in tree.keys() - change.files.keys()}
-            lease.tree = {**kept, **{path: sha256(text) for path, text in sources.items()}}
+            changed = {path: text for path, text in change.files.items() if text is not None}
+            lease.tree = {**kept, **{path: sha256(text) for path, text in changed.items()}}
     verdict.timings["total"] = time.monotonic() - started
 
 

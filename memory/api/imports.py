@@ -1,0 +1,87 @@
+"""`/v1/users/{user_id}/import/`: a project from elsewhere becomes part of the user's."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory import imports
+from memory.api import idempotency, waiting
+from memory.api.checkpoints import PROPOSAL_WAIT_SECONDS, DecisionSerializer, decision
+from memory.api.runs import RunSerializer, status_of
+from memory.api.serializers import StrictSerializer
+from memory.api.users import UserScopedView
+from memory.imports import ImportRefused
+from memory.models import Run
+from memory.models.runs import RunStatus, RunTrigger
+
+
+class ImportSerializer(StrictSerializer):
+    """The Python files of a project, in any layout: one module is enough."""
+
+    files = serializers.DictField(
+        child=serializers.CharField(trim_whitespace=False, allow_blank=True),
+        help_text="Path → source, such as `domains/health/state.py` or `memory.py`.",
+    )
+
+    def validate_files(self, files: dict[str, str]) -> dict[str, str]:
+        """Check paths and sizes; raises ValidationError."""
+        try:
+            imports.check_files(files)
+        except ImportRefused as error:
+            raise serializers.ValidationError([str(error)]) from None
+        return files
+
+
+class ImportDecisionSerializer(DecisionSerializer):
+    """What became of an import."""
+
+    report = serializers.JSONField(
+        help_text="Repairs, and all that has another name or form in the project than before."
+    )
+
+
+IMPORT_RESPONSES: dict[Any, Any] = {
+    200: ImportDecisionSerializer,
+    202: RunSerializer,
+    (422, "application/json"): ImportDecisionSerializer,
+    **idempotency.RESPONSES,
+}
+
+
+class Import(UserScopedView):
+    """Import a project that was made elsewhere."""
+
+    parameters = {"POST": ["wait"]}
+
+    @extend_schema(
+        request=ImportSerializer,
+        responses=IMPORT_RESPONSES,
+        parameters=[waiting.WAIT, idempotency.HEADER],
+    )
+    def post(self, request: Request, user_id: str) -> Response:
+        """Execute the files in a sandbox and make their typed objects records of the project.
+
+        200 with the new version; 422 with the verdict where they cannot be imported, and the head
+        stays; 202 with the run where it is not decided in time.
+        """
+        limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
+        body = ImportSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        user = self.memory_user()
+        written = idempotency.once(
+            request,
+            lambda: imports.queue(user, body.validated_data["files"], RunTrigger.API),
+            user_of=lambda run: user,
+            refer=lambda run: str(run.pk),
+            recall=lambda known: Run.objects.get(pk=known.reference),
+        )
+        run = waiting.for_run(written.result, limit)
+        if run.status != RunStatus.DONE:
+            return Response(
+                RunSerializer(run).data, status=status.HTTP_202_ACCEPTED, headers=written.headers
+            )
+        answer = {**decision(run), "report": (run.output or {}).get("import")}
+        return Response(answer, status=status_of(run), headers=written.headers)

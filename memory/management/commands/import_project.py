@@ -1,0 +1,59 @@
+"""`manage.py import_project DIR USER`: a project from elsewhere becomes part of a user's."""
+
+import json
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from memory import hints, imports
+from memory.imports import ImportRefused
+from memory.models import MemoryUser
+from memory.models.runs import RunOutcome, RunStatus, RunTrigger
+
+
+class Command(BaseCommand):
+    """Queues the import of a folder and waits for a worker to do it."""
+
+    help = "Import the Python files of a folder (or one file) into a user's project."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Take the folder, the user, and how long to wait."""
+        parser.add_argument("folder", type=Path, metavar="DIR", help="folder, or one .py file")
+        parser.add_argument("user", metavar="USER", help="user_id of an existing user")
+        parser.add_argument("--workspace", help="its workspace, if several have such a user")
+        parser.add_argument("--wait", type=float, default=120, help="seconds to wait; default 120")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print one line of JSON: the version, and what the import changed or refused."""
+        users = MemoryUser.objects.filter(user_id=options["user"]).select_related("head")
+        if options["workspace"]:
+            users = users.filter(workspace__name=options["workspace"])
+        found = list(users[:2])
+        if not found:
+            raise CommandError(f"there is no user {options['user']!r}: create it first")
+        if len(found) > 1:
+            raise CommandError(f"several users are called {options['user']!r}: say --workspace")
+        try:
+            run = imports.queue(
+                found[0], imports.read_folder(options["folder"]), RunTrigger.COMMAND
+            )
+        except ImportRefused as error:
+            raise CommandError(str(error)) from None
+        hints.wait_done(run.pk, options["wait"])
+        run.refresh_from_db()
+        if run.status != RunStatus.DONE:
+            raise CommandError(
+                f"run {run.pk} is not done after {options['wait']:g} s: is a worker running?"
+            )
+        if run.outcome != RunOutcome.OK:
+            message = (run.error or {}).get("message", run.outcome)
+            raise CommandError(f"not imported: {message}")
+        output = run.output or {}
+        self.stdout.write(
+            json.dumps(
+                {"run": str(run.pk), "version": output.get("version"), **output["import"]},
+                ensure_ascii=False,
+            )
+        )

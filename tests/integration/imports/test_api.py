@@ -1,0 +1,173 @@
+"""Imports over HTTP and on the command line: what is answered, and what is refused at once."""
+
+import json
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from rest_framework.test import APIClient
+
+from memory import hints
+from memory.models import MemoryUser, Run
+from workers import tasks
+
+pytestmark = pytest.mark.django_db
+
+URL = "/v1/users/ada/import/"
+MODULE = """
+from dataclasses import dataclass
+
+@dataclass
+class Trip:
+    to: str
+
+trips = [Trip("Rome")]
+"""
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for a run does it, in the place of a worker."""
+
+    def do(run_id: object, limit: float) -> bool:
+        tasks.execute_run(str(run_id))
+        return True
+
+    monkeypatch.setattr(hints, "wait_done", do)
+
+
+def test_an_import_answers_with_the_version_and_a_report(
+    api: APIClient, user: MemoryUser, worker: None
+) -> None:
+    answer = api.post(URL, {"files": {"travel.py": MODULE}}, format="json")
+    assert answer.status_code == 200, answer.content
+    assert answer.data["accepted"]
+    assert answer.data["version"] == 1
+    assert answer.data["report"]["counts"] == {"objects": 1, "records": 1, "classes": 1}
+    state = api.get("/v1/users/ada/state/travel/trips/").data
+    assert [record["fields"] for record in state["records"]] == [{"to": "Rome"}]
+
+
+def test_an_import_that_is_refused_says_why(api: APIClient, user: MemoryUser, worker: None) -> None:
+    answer = api.post(URL, {"files": {"travel.py": "1 / 0"}}, format="json")
+    assert answer.status_code == 422
+    assert answer.data["version"] is None
+    (check,) = answer.data["verdict"]["checks"]
+    (found,) = check["findings"]
+    assert (found["path"], found["line"]) == ("travel.py", 1)
+    assert found["message"] == "ZeroDivisionError: division by zero"
+
+
+def test_who_does_not_wait_gets_the_run(api: APIClient, user: MemoryUser) -> None:
+    answer = api.post(f"{URL}?wait=0", {"files": {"travel.py": MODULE}}, format="json")
+    assert answer.status_code == 202
+    assert answer.data["kind"] == "import"
+    tasks.execute_run(answer.data["id"])
+    assert api.get(f"/v1/runs/{answer.data['id']}/").data["outcome"] == "ok"
+
+
+def test_a_repeated_request_imports_once(api: APIClient, user: MemoryUser, worker: None) -> None:
+    for _ in range(2):
+        answer = api.post(
+            URL, {"files": {"a.py": MODULE}}, format="json", headers={"Idempotency-Key": "k"}
+        )
+        assert (answer.status_code, answer.data["version"]) == (200, 1)
+    assert Run.objects.filter(user=user, kind="import").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        pytest.param({}, "no Python file", id="nothing"),
+        pytest.param({"../../etc/cron.py": "x = 1"}, "no path within a project", id="traversal"),
+        pytest.param({"/etc/a.py": "x = 1"}, "no path within a project", id="absolute"),
+        pytest.param({"a/../b.py": "x = 1"}, "no path within a project", id="up and down"),
+        pytest.param({"a\\b.py": "x = 1"}, "no path within a project", id="backslash"),
+        pytest.param({"a//b.py": "x = 1"}, "no path within a project", id="empty folder"),
+        pytest.param({"a.txt": "x = 1"}, "no Python file", id="another type"),
+        pytest.param({".py": "x = 1"}, "no path", id="no name"),
+        pytest.param({"/".join("a" * 12) + ".py": "x"}, "too deep", id="deep"),
+        pytest.param({f"m{n}.py": "" for n in range(501)}, "too many", id="many"),
+        pytest.param({"a.py": "#" * (2 * 1024 * 1024 + 1)}, "at most", id="large file"),
+        pytest.param(
+            {f"m{n}.py": "#" * (1024 * 1024) for n in range(7)}, "the project has", id="large"
+        ),
+        pytest.param({"a.py": 1}, "Send a string", id="no text"),
+        pytest.param(["a.py"], "Send an object", id="a list"),
+    ],
+)
+def test_files_that_are_no_project_are_refused_at_once(
+    api: APIClient, user: MemoryUser, files: Any, message: str
+) -> None:
+    answer = api.post(URL, {"files": files}, format="json")
+    assert answer.status_code == 400
+    assert message in json.dumps(answer.data)
+    assert not Run.objects.filter(user=user).exists()
+
+
+def test_another_workspaces_user_does_not_exist(api: APIClient) -> None:
+    assert api.post(URL, {"files": {"a.py": MODULE}}, format="json").status_code == 404
+
+
+# The command
+
+
+@pytest.fixture
+def command(worker: None) -> Callable[..., Any]:
+    """Run `manage.py import_project`; return what it printed."""
+
+    def do(folder: Path, user: str = "ada", **options: Any) -> Any:
+        out = StringIO()
+        call_command("import_project", str(folder), user, stdout=out, **options)
+        return json.loads(out.getvalue())
+
+    return do
+
+
+def test_a_folder_is_imported(
+    command: Callable[..., Any], user: MemoryUser, tmp_path: Path
+) -> None:
+    (tmp_path / "domains" / "travel").mkdir(parents=True)
+    (tmp_path / "domains" / "travel" / "state.py").write_text(MODULE)
+    (tmp_path / "README.md").write_text("not Python")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "hook.py").write_text("1 / 0")
+    said = command(tmp_path)
+    assert said["version"] == 1
+    assert said["modules"] == {"domains/travel/state.py": "travel"}
+
+
+def test_one_file_is_imported(
+    command: Callable[..., Any], user: MemoryUser, tmp_path: Path
+) -> None:
+    (tmp_path / "travel.py").write_text(MODULE)
+    assert command(tmp_path / "travel.py")["modules"] == {"travel.py": "travel"}
+
+
+@pytest.mark.parametrize("target", ["/etc", "/etc/passwd", "missing"])
+def test_links_are_not_followed(
+    command: Callable[..., Any], user: MemoryUser, tmp_path: Path, target: str
+) -> None:
+    (tmp_path / "travel.py").write_text(MODULE)
+    (tmp_path / "link.py").symlink_to(target)
+    with pytest.raises(CommandError, match=r"link\.py is a symbolic link"):
+        command(tmp_path)
+    assert not Run.objects.filter(user=user).exists()
+
+
+def test_what_cannot_be_imported_ends_the_command_with_the_reason(
+    command: Callable[..., Any], user: MemoryUser, tmp_path: Path
+) -> None:
+    (tmp_path / "travel.py").write_text("1 / 0")
+    with pytest.raises(CommandError, match=r"not imported: .*division by zero"):
+        command(tmp_path)
+    with pytest.raises(CommandError, match="there is no user 'bob'"):
+        command(tmp_path, "bob")
+    with pytest.raises(CommandError, match="no folder and no file"):
+        command(tmp_path / "missing")
+    (tmp_path / "travel.py").write_bytes(b"\xff\xfe")
+    with pytest.raises(CommandError, match="not UTF-8"):
+        command(tmp_path)

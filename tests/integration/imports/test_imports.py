@@ -1,0 +1,490 @@
+"""Foreign projects: what they hold becomes records, with equal values, whatever their layout."""
+
+import datetime
+from typing import Any
+
+import pytest
+
+from memory import checkpoints, log, runs
+from memory.log import Draft
+from memory.models import Alert, Checkpoint, EntryOutcome, LogEntry, MemoryUser, Run
+from memory.models.alerts import AlertKind, AlertState
+from memory.models.checkpoints import Origin
+from memory.models.log import EntryKind, Outcome
+from memory.models.runs import RunKind, RunTrigger
+from memory.verification import problems
+from tests.integration.imports.conftest import Fields, Import, report
+from workers import tasks
+from workers.checkpointing import gate
+
+pytestmark = pytest.mark.django_db
+
+MODULE = '''
+"""What is known of a family."""
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from enum import Enum
+from typing import Optional
+
+
+class Kind(Enum):
+    BUSINESS = "business"
+    FAMILY = "family"
+
+
+@dataclass
+class Address:
+    city: str
+    tags: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Person:
+    name: str
+    born: Optional[date] = None
+    address: Address | None = None
+    friends: list["Person"] = field(default_factory=list)
+
+
+@dataclass
+class Trip:
+    to: str
+    on: date
+    kind: Kind
+    cost: Decimal
+    traveller: Person
+    stops: tuple[str, ...] = ()
+    extra: dict = field(default_factory=dict)
+
+
+ada = Person("Ada", date(1815, 12, 10), Address("London", {"b", "a"}))
+bob = Person("Bob", friends=[ada])
+ada.friends.append(bob)
+people = [ada, bob]
+trips = [
+    Trip("Rome", date(2026, 5, 1), Kind.FAMILY, Decimal("10.50"), ada, ("Milan",), {"seat": 4})
+]
+first = trips[0]
+notes = ["one", "two"]
+'''
+
+
+def test_a_module_becomes_collections_references_and_parts(
+    import_files: Import, fields_of: Fields, user: MemoryUser
+) -> None:
+    # When a free-form module is imported,
+    run = import_files(MODULE)
+    # then its lists are collections, and the names of its objects their keys;
+    assert run.outcome == "ok", run.error
+    people = fields_of("memory.people")
+    assert list(people) == ["ada", "bob"]
+    # nested objects are parts of the record, sets are lists in order,
+    address = {"$object": "Address", "fields": {"city": "London", "tags": ["a", "b"]}}
+    assert people["ada"]["address"] == address
+    # objects that are records of their own are referred to, in circles too,
+    assert people["ada"]["friends"] == [{"$ref": "Person", "key": "bob"}]
+    assert people["bob"]["friends"] == [{"$ref": "Person", "key": "ada"}]
+    # enums, decimals and dates stay what they are, and dictionaries become objects,
+    (trip,) = fields_of("memory.trips").values()
+    assert trip["kind"] == {"$enum": "Kind.FAMILY", "value": "family"}
+    assert trip["cost"] == {"$decimal": "10.50"}
+    assert trip["on"] == {"$date": "2026-05-01"}
+    assert trip["stops"] == ["Milan"]
+    assert trip["extra"] == {"$object": "TripExtra", "fields": {"seat": 4}}
+    # and what is no record is kept by its name.
+    (rest,) = fields_of("memory.variables").values()
+    assert rest["notes"] == ["one", "two"]
+
+
+def test_what_changed_its_form_is_said(import_files: Import) -> None:
+    notes = report(import_files(MODULE))["notes"]
+    said = {(note["place"], note["message"]) for note in notes}
+    assert ("Address.tags", "set to list, in sorted order") in said
+    assert ("Trip.stops", "tuple to list") in said
+    assert ("Trip.extra", "dict to an object") in said
+
+
+def test_records_cite_the_entry_of_the_import(import_files: Import, user: MemoryUser) -> None:
+    run = import_files(MODULE)
+    entry = LogEntry.objects.get(user=user)
+    assert "memory.py" in str(entry.content)
+    assert EntryOutcome.objects.get(user=user, seq=entry.seq).outcome == Outcome.COVERED
+    head = Checkpoint.objects.get(user=user)
+    assert (head.origin, head.version, head.seen_seq) == (Origin.IMPORTED, 1, entry.seq)
+    assert run.output is not None
+    assert run.output["version"] == 1
+    assert list(problems(user)) == []
+
+
+HEAD = "from dataclasses import dataclass\n\n@dataclass\nclass A:\n    n: int\n\n"
+
+
+PAPER = {
+    "manifest.py": 'DOMAINS = ["identity", "travel"]\n',
+    "domains/__init__.py": "",
+    "domains/identity/schema.py": """
+from dataclasses import dataclass
+from datetime import date
+
+@dataclass
+class PassportInfo:
+    number: str
+    expires: date
+""",
+    "domains/identity/state.py": """
+from datetime import date
+from .schema import PassportInfo
+
+passport = PassportInfo("X1", date(2026, 2, 1))
+""",
+    "domains/travel/schema.py": """
+from dataclasses import dataclass
+from datetime import date
+
+@dataclass
+class Trip:
+    to: str
+    starts_on: date
+""",
+    "domains/travel/state.py": """
+from datetime import date
+from schema import Trip
+
+trips = [Trip("Tokyo", date(2026, 3, 1)), Trip("Oslo", date(2026, 1, 20))]
+""",
+    "constraints/passport.py": '''
+import importlib.util
+import sys
+from pathlib import Path
+
+
+def _load(root, name):
+    path = Path(root) / "domains" / name / "state.py"
+    sys.path.insert(0, str(path.parent))
+    sys.modules.pop("schema", None)
+    spec = importlib.util.spec_from_file_location(f"domains.{name}.state", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def check(project_path: str) -> list[dict]:
+    """Passports must outlive the trips."""
+    passport = _load(project_path, "identity").passport
+    return [
+        {"severity": "high", "type": f"passport-{trip.to}", "message": trip.to}
+        for trip in _load(project_path, "travel").trips
+        if trip.starts_on > passport.expires
+    ]
+''',
+}
+
+
+def test_a_project_with_domains_and_old_constraints_works_as_it_is(
+    import_files: Import, fields_of: Fields, user: MemoryUser, work: Any
+) -> None:
+    # When a project with a manifest, domains and old constraints is imported,
+    run = import_files(PAPER)
+    assert run.outcome == "ok", run.error
+    # then each domain is one of ours,
+    assert list(fields_of("identity.passport")) == ["passport"]
+    assert [trip["to"] for trip in fields_of("travel.trips").values()] == ["Tokyo", "Oslo"]
+    # and the constraint, unchanged, sees the state as it is now, and speaks.
+    assert report(run)["legacy"]["profile"] == "legacy/live"
+    work()
+    (alert,) = Alert.objects.filter(user=user)
+    assert (alert.severity, alert.message) == ("critical", "Tokyo")
+    assert alert.constraint == "legacy/live/constraints/passport.py"
+    user.refresh_from_db()
+    assert user.head is not None
+    kept = checkpoints.read_file(user.head, "legacy/live/constraints/passport.py")
+    assert kept == PAPER["constraints/passport.py"]
+    assert "LEGACY" in checkpoints.read_file(user.head, "manifest.py")
+
+
+def test_a_live_old_constraint_sees_what_is_learned_later(
+    import_files: Import, user: MemoryUser, work: Any
+) -> None:
+    import_files(PAPER)
+    work()
+    # When the passport is renewed by an edit of ours,
+    user.refresh_from_db()
+    renewed = {
+        "op": "update",
+        "domain": "identity",
+        "collection": "passport",
+        "key": "passport",
+        "fields": {"expires": "2036-01-01"},
+        "sources": [1],
+    }
+    run = runs.queue(
+        user, RunKind.PROPOSAL, RunTrigger.API, checkpoint=user.head, input={"edits": [renewed]}
+    )
+    work()
+    run.refresh_from_db()
+    assert run.outcome == "ok", run.error
+    # then the alert of the old constraint is resolved.
+    assert Alert.objects.get(user=user).state == AlertState.RESOLVED
+
+
+def test_a_state_with_a_check_of_its_own(import_files: Import, user: MemoryUser, work: Any) -> None:
+    run = import_files(
+        """
+from datetime import date
+
+STATE = {"visa": {"from": "2026-12-01", "valid_from": "2024-12-01"}, "trips": [{"to": "Rome"}]}
+
+
+def check_constraints(current_time):
+    today = date.fromisoformat(current_time)
+    assert today.year > 2000
+    return [{"severity": "low", "type": "visa", "message": STATE["visa"]["valid_from"]}]
+"""
+    )
+    assert run.outcome == "ok", run.error
+    work()
+    (alert,) = Alert.objects.filter(user=user)
+    assert (alert.severity, alert.message, alert.kind) == ("info", "2024-12-01", AlertKind.FINDING)
+
+
+def test_an_old_constraint_that_fails_says_so_and_nothing_else(
+    import_files: Import, user: MemoryUser, work: Any
+) -> None:
+    run = import_files("STATE = {'a': 1}\n\ndef check_constraints(now):\n    return STATE['b']\n")
+    assert run.outcome == "ok"
+    assert report(run)["legacy"]["failed"] == {"memory.py": "KeyError: 'b'"}
+    work()
+    (alert,) = Alert.objects.filter(user=user)
+    assert alert.kind == AlertKind.CONSTRAINT_ERROR
+
+
+def test_old_constraints_that_need_the_old_state_keep_it(
+    import_files: Import, user: MemoryUser, work: Any
+) -> None:
+    # Given a constraint that reads a name which is a key in a collection afterwards,
+    state = f"{HEAD}me = A(1)\neverybody = [me]\n"
+    check = (
+        "def check(project_path):\n    from domains.family import state\n"
+        "    return [{'message': f'{state.me.n}', 'severity': 'warning', 'type': 'me'}]\n"
+    )
+    # when it is imported,
+    run = import_files({"domains/family/state.py": state, "constraints/me.py": check})
+    assert run.outcome == "ok", run.error
+    # then it keeps the files that it came with, and finds what it found.
+    assert report(run)["legacy"] == {
+        "profile": "legacy/frozen",
+        "differ": ["constraints/me.py"],
+        "failed": {},
+    }
+    work()
+    (alert,) = Alert.objects.filter(user=user)
+    assert (alert.kind, alert.message) == (AlertKind.FINDING, "1")
+
+
+def test_a_module_is_repaired_and_each_repair_is_named(
+    import_files: Import, fields_of: Fields
+) -> None:
+    run = import_files(
+        "```python\n@dataclass\nclass Trip:\n    to: str = ''\n    on: date\n\n"
+        "trips = [Trip(to='Rome', on=date(2026, 05, 09))]\n```\n"
+    )
+    assert run.outcome == "ok", run.error
+    (repaired,) = report(run)["repairs"]
+    assert set(repaired["repairs"]) == {
+        "code_fence",
+        "leading_zeros",
+        "keyword_only",
+        "missing_imports",
+    }
+    (trip,) = fields_of("memory.trips").values()
+    assert trip == {"to": "Rome", "on": {"$date": "2026-05-09"}}
+
+
+def test_texts_that_look_like_dates_stay_texts(import_files: Import, fields_of: Fields) -> None:
+    run = import_files(
+        "from dataclasses import dataclass\nfrom datetime import date\n\n@dataclass\nclass E:\n"
+        "    on: object\n\nevents = [E('2026-01-02'), E(date(2026, 1, 2)), E(3), E(3.0), E(True)]\n"
+    )
+    assert run.outcome == "ok", run.error
+    values = [event["on"] for event in fields_of("memory.events").values()]
+    assert values == ["2026-01-02", {"$date": "2026-01-02"}, 3, 3.0, True]
+    assert [type(value) for value in values[2:]] == [int, float, bool]
+
+
+def test_names_of_python_are_renamed_and_that_is_said(
+    import_files: Import, fields_of: Fields
+) -> None:
+    run = import_files(
+        "from dataclasses import dataclass\n\n@dataclass\nclass list:\n    key: str\n    n: int\n\n"
+        "@dataclass\nclass Record:\n    sources: str\n\n"
+        "set = [list('a', 1)]\nITEMS = [Record('x')]\n"
+    )
+    assert run.outcome == "ok", run.error
+    assert list(fields_of("memory.set_").values()) == [{"key_": "a", "n": 1}]
+    assert list(fields_of("memory.items").values()) == [{"sources_": "x"}]
+    renamed = {n["place"]: n["message"] for n in report(run)["notes"] if n["kind"] == "renamed"}
+    assert renamed["Record"] == "is the class memory.Record_"
+    assert renamed["list.key"] == "is key_"
+
+
+def test_the_clock_of_foreign_code_stands_at_the_run(
+    import_files: Import, fields_of: Fields
+) -> None:
+    run = import_files(
+        "import time, uuid\nfrom dataclasses import dataclass\n"
+        "from datetime import date, datetime\n\n"
+        "@dataclass\nclass N:\n    day: date\n    at: datetime\n    id: str\n\n"
+        "n = N(date.today(), datetime.now(), str(uuid.uuid4()))\n"
+    )
+    assert run.outcome == "ok", run.error
+    (n,) = fields_of("memory.n").values()
+    day = run.instant.astimezone(datetime.UTC) + datetime.timedelta(hours=2)
+    assert n["day"]["$date"][:4] == str(day.year)
+
+
+def test_a_project_of_ours_is_imported_with_its_keys_and_constraints(
+    import_files: Import, fields_of: Fields
+) -> None:
+    run = import_files(
+        {
+            "domains/travel/schema.py": "import datetime\nfrom dataclasses import dataclass\n"
+            "from uac import PartialDate, Record, Ref\n\n"
+            "@dataclass(kw_only=True)\nclass Visa(Record):\n    since: PartialDate\n\n"
+            "@dataclass(kw_only=True)\nclass Trip(Record):\n    to: str\n    visa: Ref[Visa]\n",
+            "domains/travel/state.py": "from uac import PartialDate, Ref\n"
+            "from domains.travel.schema import Trip, Visa\n\n"
+            'visas: list[Visa] = [Visa(key="v", since=PartialDate("2021-11"), sources=(7,))]\n'
+            'rome = Ref[Visa]("v")\n'
+            'trips: list[Trip] = [Trip(key="rome", to="Rome", visa=rome, sources=(9,))]\n'
+            "del rome\n",
+            "constraints/far.py": "import datetime\nfrom collections.abc import Iterator\n"
+            "from uac import Alert, info\nfrom domains.travel.state import trips\n\n\n"
+            "def check(today: datetime.date) -> Iterator[Alert]:\n    for trip in trips:\n"
+            '        if trip.to == "Sydney":\n            yield info("far", evidence=[trip])\n',
+            "tests/test_far.py": "import datetime\nfrom uac import PartialDate, Ref\n"
+            "from uac.testing import run_check\n"
+            "from constraints import far\nfrom domains.travel.schema import Trip, Visa\n\n\n"
+            "def test_speaks() -> None:\n"
+            '    trips = [Trip(key="a", to="Sydney", visa=Ref[Visa]("v"))]\n'
+            "    found = run_check(far, today=datetime.date(2026, 1, 1), trips=trips)\n"
+            "    assert len(found) == 1\n",
+        }
+    )
+    assert run.outcome == "ok", run.error
+    assert list(fields_of("travel.trips")) == ["rome"]
+    assert fields_of("travel.visas")["v"]["since"] == {"$partial_date": "2021-11"}
+    assert fields_of("travel.trips")["rome"]["visa"] == {"$ref": "Visa", "key": "v"}
+
+
+def finding(run: Run) -> dict[str, Any]:
+    assert run.outcome == "rejected", run.output
+    assert run.output is not None
+    return dict(run.output["verdict"]["checks"][-1]["findings"][0])
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "message"),
+    [
+        pytest.param("I am sorry, I cannot do that", "syntax", "SyntaxError", id="prose"),
+        pytest.param(f"{HEAD}a = [A(1), A(2", "syntax", "never closed", id="cut off"),
+        pytest.param(f"{HEAD}while True:\n    pass", "timeout", "longer than", id="endless loop"),
+        pytest.param(
+            f"{HEAD}while True:\n    print('x' * 10**6)",
+            "output_limit",
+            "printed more",
+            id="output",
+        ),
+        pytest.param(f"{HEAD}a = 'x' * 10**10", "out_of_memory", "memory", id="memory"),
+        pytest.param(
+            f"{HEAD}a = [A(n) for n in range(10**6)]", "result_limit", "values", id="too many"
+        ),
+        pytest.param(
+            f"{HEAD}a = open('/etc/passwd').read()", "execution", "FileNotFoundError", id="files"
+        ),
+        pytest.param(
+            f"{HEAD}import urllib.request\nurllib.request.urlopen('http://127.0.0.1')",
+            "execution",
+            "Error",
+            id="network",
+        ),
+        pytest.param("import math\n\ndef f(): ...\n", "no_objects", "no typed objects", id="none"),
+        pytest.param(
+            "from dataclasses import dataclass\nfrom uac import Record\n\n"
+            "@dataclass(kw_only=True)\nclass A(Record):\n    n: int\n\n"
+            "a = [A(key='x', n=1), A(key='x', n=2)]\n",
+            "key_exists",
+            "2 records with the key 'x'",
+            id="two of one key",
+        ),
+        pytest.param(
+            "from datetime import date\nd = date(2026, 2, 30)",
+            "execution",
+            "out of range",
+            id="date",
+        ),
+        pytest.param(f"{HEAD}import sys\nsys.exit()", "killed", "sys.exit", id="exit"),
+        pytest.param(f"{HEAD}a = A('\\0')", "execution", "null character", id="null"),
+        pytest.param("raise ValueError('no')", "execution", "ValueError: no", id="raises"),
+        pytest.param("import no_such_module", "execution", "no_such_module", id="import"),
+    ],
+)
+def test_what_cannot_be_imported_is_refused_with_the_reason_and_leaves_nothing(
+    import_files: Import, user: MemoryUser, source: str, code: str, message: str
+) -> None:
+    found = finding(import_files(source))
+    assert found["code"] == code
+    assert message in found["message"]
+    assert user.head is None
+    assert user.last_seq == 0
+    assert not EntryOutcome.objects.filter(user=user).exists()
+
+
+def test_two_objects_of_one_id_are_both_kept(import_files: Import, fields_of: Fields) -> None:
+    run = import_files(
+        "from dataclasses import dataclass\n\n@dataclass\nclass A:\n    id: int\n    n: int\n\n"
+        "a = [A(1, 1), A(1, 2)]\n"
+    )
+    assert run.outcome == "ok", run.error
+    assert [one["n"] for one in fields_of("memory.a").values()] == [1, 2]
+    assert any(note["kind"] == "keyed" for note in report(run)["notes"])
+
+
+def test_a_domain_that_exists_is_not_overwritten(import_files: Import, user: MemoryUser) -> None:
+    import_files(MODULE)
+    assert finding(import_files(MODULE))["code"] == "domain_exists"
+    assert user.head is not None
+    assert user.head.version == 1
+
+
+def test_entries_that_come_in_meanwhile_delay_an_import_and_lose_nothing(
+    import_files: Import, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given somebody who writes between the gate and the commit,
+    real = gate.judge
+    wrote: list[LogEntry] = []
+
+    def judge(*args: Any, **options: Any) -> gate.Verdict:
+        if not wrote:
+            wrote.extend(
+                log.append(user, [Draft(kind=EntryKind.MESSAGE, content="hi")], source="test")
+            )
+        return real(*args, **options)
+
+    monkeypatch.setattr(gate, "judge", judge)
+    # when a project is imported, then it cites the entry that is its own.
+    run = import_files(MODULE)
+    assert run.outcome == "ok", run.error
+    entry = LogEntry.objects.get(user=user, source="import")
+    assert entry.seq == 2
+    assert user.head is not None
+    assert user.head.seen_seq == 2
+    assert "sources=(2,)" in checkpoints.read_file(user.head, "domains/memory/state.py")
+
+
+def test_a_run_that_is_repeated_imports_once(import_files: Import, user: MemoryUser) -> None:
+    run = import_files(MODULE)
+    tasks.execute_run(str(run.pk))
+    assert Checkpoint.objects.filter(user=user).count() == 1
+    assert LogEntry.objects.filter(user=user).count() == 1

@@ -1,0 +1,284 @@
+"""Imports: a foreign project is repaired, executed in a sandbox, translated, and judged.
+
+All or nothing: a project that cannot be imported leaves no trace but its run, which says why.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import transaction
+
+from memory import checkpoints, log, runs, users
+from memory.checkpoints import Candidate, Decision, HeadMoved
+from memory.log import Draft
+from memory.models import MemoryUser, Run
+from memory.models.checkpoints import Origin
+from memory.models.log import EntryKind, Outcome
+from memory.models.runs import RunOutcome
+from memory.project import (
+    Change,
+    Edit,
+    EditError,
+    Project,
+    ProjectError,
+    WriteConstraint,
+    apply,
+    edit_to_json,
+    render,
+)
+from memory.project.foreign import ForeignError, Layout, layout, read, translate
+from memory.project.legacy import FROZEN, LIVE, is_old_constraint, surroundings
+from workers.checkpointing import gate
+from workers.checkpointing.repairs import repair
+from workers.foreign import ForeignCodeError, read_objects, run_old_constraint
+from workers.projects import allowance_of
+from workers.sandbox import runner
+from workers.sandbox.interface import Sandbox, SandboxError
+
+MAX_REBUILDS = 5
+MAX_NAMED = 20
+
+
+class Refused(Exception):
+    """The project cannot be imported: a finding of the gate's first check says why."""
+
+    def __init__(
+        self, code: str, message: str, path: str | None = None, line: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.finding = {"code": code, "message": message, "path": path, "line": line}
+
+
+@dataclass
+class Report:
+    """What an import did to the project, besides what its records say."""
+
+    repairs: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    modules: dict[str, str] = field(default_factory=dict)
+    legacy: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is stored with the run."""
+        return {
+            "modules": self.modules,
+            "counts": self.counts,
+            "repairs": self.repairs,
+            "notes": self.notes,
+            "legacy": self.legacy,
+        }
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A project with everything in it, not judged yet."""
+
+    edits: Sequence[Edit]
+    change: Change
+
+
+def execute(run: Run) -> None:
+    """Import the run's files as the next version, or say why not."""
+    report = Report()
+    try:
+        files = _repaired(run.input["files"], report)
+        found = layout(files)
+        report.modules = dict(found.modules)
+        allowance = allowance_of(run.user)
+        with runner.open_sandbox(shape=allowance.shape) as sandbox:
+            data = _read(sandbox, run, files, found)
+            for attempt in range(1, MAX_REBUILDS + 1):
+                user = users.with_head(MemoryUser.objects.select_related("workspace")).get(
+                    pk=run.user_id
+                )
+                imported = _build(sandbox, run, user, files, found, data, report)
+                verdict = gate.judge(
+                    user, user.head, imported.change, judge_code=_has_code(imported.change)
+                )
+                if not verdict.accepted:
+                    _refuse(run, verdict, report)
+                    return
+                try:
+                    _commit(run, user, files, imported, verdict, report)
+                except HeadMoved:
+                    if attempt == MAX_REBUILDS:
+                        raise
+                else:
+                    return
+    except Refused as refused:
+        verdict = gate.Verdict(checks=[gate.Check("import", [refused.finding])])
+        _refuse(run, verdict, report)
+
+
+def _repaired(files: Mapping[str, str], report: Report) -> dict[str, str]:
+    """Return the files, repaired where need be; Refused for one that is no Python after that."""
+    found = {}
+    for path, source in files.items():
+        repaired = repair(source)
+        if repaired.repairs:
+            report.repairs.append({"path": path, "repairs": list(repaired.repairs)})
+        if repaired.error:
+            raise Refused("syntax", repaired.error, path, repaired.line)
+        found[path] = repaired.source
+    return found
+
+
+def _read(sandbox: Sandbox, run: Run, files: Mapping[str, str], found: Layout) -> Mapping[str, Any]:
+    if not found.modules:
+        raise Refused(
+            "no_modules",
+            "no file holds state: give modules that bind instances of dataclasses to names",
+        )
+    try:
+        return read_objects(
+            sandbox, files, list(found.modules), now=run.instant, time_zone=run.user.time_zone
+        )
+    except ForeignCodeError as raised:
+        error = raised.error
+        raise Refused("execution", str(raised), error.path, error.line) from None
+    except SandboxError as error:
+        if error.infrastructure:
+            raise
+        if error.error is not None:
+            message = f"{error.error.type}: {error.error.message}"
+            raise Refused("execution", message, error.error.path, error.error.line) from None
+        raise Refused(error.outcome, f"executing the project: {error.message}") from None
+
+
+def _build(
+    sandbox: Sandbox,
+    run: Run,
+    user: MemoryUser,
+    files: Mapping[str, str],
+    found: Layout,
+    data: Mapping[str, Any],
+    report: Report,
+) -> Imported:
+    """Translate what was read into a change of the user's project as it is now; Refused."""
+    project = checkpoints.open_project(user.head, user)
+    try:
+        graph = read(data)
+        sources = (user.last_seq + 1,)
+        plan = translate(graph, found.modules, sources, taken=project.outline.domains)
+        edits = plan.carry_out(project)
+        for name, path in found.constraints.items():
+            tests = files.get(f"tests/test_{name}.py", "")
+            edit = WriteConstraint(name, files[path], tests, sources)
+            apply(project, edit)
+            edits.append(edit)
+        if found.keeps_old:
+            report.legacy = _keep_old(sandbox, run, project, files)
+        report.notes = graph.notes.to_json()
+        report.counts = plan.counts
+        return Imported(edits, project.change())
+    except ForeignError as error:
+        raise Refused(error.code, str(error), error.path) from None
+    except EditError as error:
+        raise Refused(error.code, str(error)) from None
+    except ProjectError as error:
+        raise Refused("unreadable", str(error), error.path, error.line) from None
+    except RecursionError:
+        raise Refused("too_deep", "the objects are nested too deeply: flatten them") from None
+
+
+def _keep_old(
+    sandbox: Sandbox, run: Run, project: Project, files: Mapping[str, str]
+) -> dict[str, Any]:
+    """Keep the files for their old constraints, with the live state if that changes nothing."""
+    live = {f"{LIVE}{path}": source for path, source in files.items()}
+    now = {path: text for path, text in render(project).items() if path.startswith("domains/")}
+    differs, failed = [], {}
+    for path in (path for path, source in files.items() if is_old_constraint(source)):
+        before = _found(sandbox, run, files, path)
+        after = _found(sandbox, run, surroundings(f"{LIVE}{path}", {**live, **now}), path)
+        if isinstance(before, str):
+            failed[path] = before
+        if before != after:
+            differs.append(path)
+    profile = FROZEN if differs else LIVE
+    project.keep_legacy({f"{profile}{path}": source for path, source in files.items()})
+    return {"profile": profile.rstrip("/"), "differ": differs, "failed": failed}
+
+
+def _found(sandbox: Sandbox, run: Run, files: Mapping[str, str], path: str) -> object:
+    """Return what an old constraint finds, or its error as a text."""
+    try:
+        return run_old_constraint(
+            sandbox, files, path, now=run.instant, time_zone=run.user.time_zone
+        )
+    except ForeignCodeError as error:
+        return str(error)
+    except SandboxError as error:
+        if error.infrastructure or not sandbox.alive:
+            raise
+        return str(error)
+
+
+def _has_code(change: Change) -> bool:
+    return bool(change.outline.constraints)
+
+
+def _refuse(run: Run, verdict: gate.Verdict, report: Report) -> None:
+    runs.finish(
+        run,
+        runs.Result(
+            outcome=RunOutcome.REJECTED,
+            output={"version": None, "verdict": verdict.to_json(), "import": report.to_json()},
+            error={"type": "rejected", "message": verdict.reason, "path": None, "line": None},
+            runner=verdict.runner or runner.runner_name(),
+            timings=verdict.timings,
+        ),
+    )
+
+
+def _commit(
+    run: Run,
+    user: MemoryUser,
+    files: Mapping[str, str],
+    imported: Imported,
+    verdict: gate.Verdict,
+    report: Report,
+) -> None:
+    """Write the entry that the records cite, and the version, in one transaction.
+
+    Raises HeadMoved, too, if the number of that entry was taken by another one meanwhile.
+    """
+    seq = user.last_seq + 1
+    with transaction.atomic():
+        MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        (entry,) = log.append(user, [_entry(files, report)], source="import")
+        if entry.seq != seq:
+            raise HeadMoved(f"{user}: entries came in while a project was imported")
+        candidate = Candidate(
+            parent=user.head,
+            change=imported.change,
+            edits=[edit_to_json(edit) for edit in imported.edits],
+            origin=Origin.IMPORTED,
+            seen_seq=seq,
+            verdict=verdict.to_json(),
+            bytecode=verdict.bytecode,
+            image_digest=verdict.image_digest,
+        )
+        checkpoint = checkpoints.commit(run, user, candidate, [Decision(seq, Outcome.COVERED)])
+        runs.finish(
+            run,
+            runs.Result(
+                outcome=RunOutcome.OK,
+                output={
+                    "version": checkpoint.version,
+                    "verdict": verdict.to_json(),
+                    "import": report.to_json(),
+                },
+                runner=verdict.runner,
+                timings=verdict.timings,
+            ),
+        )
+
+
+def _entry(files: Mapping[str, str], report: Report) -> Draft:
+    named = ", ".join(sorted(files)[:MAX_NAMED])
+    more = f" and {len(files) - MAX_NAMED} more" if len(files) > MAX_NAMED else ""
+    content = f"Imported a project with {report.counts['records']} records from {named}{more}."
+    return Draft(kind=EntryKind.FACT, content=content)

@@ -1,0 +1,154 @@
+"""Foreign code in the sandbox: reading what a project holds, and running its old constraints.
+
+What comes back may have been forged by that code, so its form is checked here.
+"""
+
+import datetime
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memory import checkpoints
+from memory.models import Checkpoint
+from memory.project import Outline
+from memory.project.legacy import LIVE, original_path, surroundings
+from workers.sandbox.interface import (
+    ConstraintResult,
+    FoundAlert,
+    Sandbox,
+    SandboxError,
+    UserError,
+)
+
+MAX_ALERTS = 1000
+MAX_MESSAGE = 10_000
+
+# What such constraints call the severity of an alert; what is not in here is a warning.
+SEVERITIES = {
+    **dict.fromkeys(("critical", "high", "urgent", "severe", "error", "danger"), "critical"),
+    **dict.fromkeys(("info", "low", "notice", "minor", "information", "hint"), "info"),
+}
+# Where such an alert says what it is about, so that it is the same one tomorrow.
+KEYS = ("key", "id", "alert_id", "rule", "type", "kind", "code", "category", "name", "title")
+MESSAGES = ("message", "msg", "text", "description", "detail", "details", "summary", "title")
+LEVELS = ("severity", "level", "priority")
+
+
+class ForeignCodeError(Exception):
+    """Foreign code raised, with the error in its own terms."""
+
+    def __init__(self, error: UserError) -> None:
+        super().__init__(f"{error.type}: {error.message}")
+        self.error = error
+
+
+def read_objects(
+    sandbox: Sandbox,
+    files: Mapping[str, str],
+    modules: Sequence[str],
+    *,
+    now: datetime.datetime,
+    time_zone: str,
+) -> Mapping[str, Any]:
+    """Execute modules of a foreign project and return the graph of the objects that they hold.
+
+    `memory.project.foreign.read` makes sense of it. Raises ForeignCodeError, SandboxError.
+    """
+    answer = sandbox.run_foreign("read", files, modules, now=now, time_zone=time_zone)
+    _raise_error(answer)
+    graph = answer.get("graph")
+    return graph if isinstance(graph, dict) else {}
+
+
+def run_old_constraint(
+    sandbox: Sandbox,
+    files: Mapping[str, str],
+    path: str,
+    *,
+    now: datetime.datetime,
+    time_zone: str,
+) -> tuple[FoundAlert, ...]:
+    """Return what an old constraint of these files finds; ForeignCodeError, SandboxError."""
+    answer = sandbox.run_foreign("check", files, [path], now=now, time_zone=time_zone)
+    _raise_error(answer)
+    alerts = answer.get("alerts")
+    if not isinstance(alerts, list):
+        raise ForeignCodeError(UserError(type="NoAlerts", message="it returned no list of alerts"))
+    rows = [row for row in alerts[:MAX_ALERTS] if isinstance(row, dict)]
+    keys = [_first(row, KEYS) or "alert" for row in rows]
+    found, used = [], Counter[str]()
+    for row, key in zip(rows, keys, strict=True):
+        used[key] += 1
+        message = _first(row, MESSAGES) or "; ".join(f"{name}: {row[name]}" for name in row)
+        found.append(
+            FoundAlert(
+                severity=SEVERITIES.get(_first(row, LEVELS).strip().lower(), "warning"),
+                message=message[:MAX_MESSAGE],
+                key=(key if used[key] == 1 else f"{key}-{used[key]}")[:200],
+                evidence=(),
+            )
+        )
+    return tuple(found)
+
+
+def run_old_constraints(
+    sandbox: Sandbox, checkpoint: Checkpoint, *, now: datetime.datetime, time_zone: str
+) -> list[ConstraintResult]:
+    """Run every old constraint of a version; an error of one is in its own result.
+
+    Raises SandboxError where the sandbox is at fault.
+    """
+    outline = Outline.from_json(checkpoint.outline)
+    if not outline.legacy_constraints:
+        return []
+    needed = {
+        path
+        for path in checkpoint.tree
+        if path in outline.legacy
+        or (path.startswith("domains/") and any(map(_is_live, outline.legacy_constraints)))
+    }
+    files = checkpoints.read_files(checkpoint, needed)
+    results = []
+    for path in outline.legacy_constraints:
+        alerts: tuple[FoundAlert, ...] = ()
+        error = None
+        try:
+            alerts = run_old_constraint(
+                sandbox,
+                surroundings(path, files),
+                original_path(path),
+                now=now,
+                time_zone=time_zone,
+            )
+        except ForeignCodeError as raised:
+            error = raised.error
+        except SandboxError as raised:
+            if raised.infrastructure or not sandbox.alive:
+                raise
+            error = raised.error or UserError(type=raised.outcome, message=raised.message)
+        results.append(ConstraintResult(path=path, alerts=alerts, error=error, seconds=0.0))
+    return results
+
+
+def _is_live(path: str) -> bool:
+    return path.startswith(LIVE)
+
+
+def _first(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    return next((row[name] for name in names if isinstance(row.get(name), str) and row[name]), "")
+
+
+def _raise_error(answer: Mapping[str, Any]) -> None:
+    error = answer.get("error")
+    if not isinstance(error, dict):
+        return
+    line = error.get("line")
+    raise ForeignCodeError(
+        UserError(
+            type=str(error.get("type"))[:200],
+            message=str(error.get("message"))[:2000],
+            path=str(error["path"])[:300] if isinstance(error.get("path"), str) else None,
+            line=line if type(line) is int and 0 <= line < 2**31 else None,
+            traceback=str(error.get("traceback", ""))[:4000],
+        )
+    )
