@@ -18,6 +18,7 @@ from memory.canonical import canonical_json, sha256
 from memory.models import Checkpoint, MemoryUser
 from memory.project import Change, ProjectError, Record, RecordId
 from memory.project.legacy import is_legacy
+from memory.project.literals import Uses, record_literal
 from memory.project.parse import parse_state
 from memory.project.typed import encode
 from workers.checkpointing.policy import check_policy
@@ -154,7 +155,7 @@ def _loss(change: Change, sources: Mapping[str, str]) -> Iterator[dict[str, Any]
     meant to write.
     """
     before: dict[RecordId, Record] = {}
-    after: dict[RecordId, Record] = {}
+    after: list[tuple[RecordId, Record]] = []
     for path in change.expected:
         domain = _domain_of(path)
         try:
@@ -163,7 +164,7 @@ def _loss(change: Change, sources: Mapping[str, str]) -> Iterator[dict[str, Any]
             yield {"path": path, "line": error.line, "message": str(error)}
             return
         for collection, by_key in state.records.items():
-            after |= {RecordId(domain, collection, key): record for key, record in by_key.items()}
+            after += [(RecordId(domain, collection, key), one) for key, one in by_key.items()]
         for collection, records in change.previous_records_in(path).items():
             before |= {RecordId(domain, collection, record.key): record for record in records}
     retired = set(change.retired)
@@ -171,16 +172,39 @@ def _loss(change: Change, sources: Mapping[str, str]) -> Iterator[dict[str, Any]
         record_id: record for record_id, record in before.items() if record_id not in retired
     }
     expected |= {record_id: placed.record for record_id, placed in change.records.items()}
-    for record_id in sorted(expected.keys() | after.keys()):
-        if record_id not in after:
-            yield {"message": f"the record {record_id} would be lost"}
-        elif record_id not in expected:
-            yield {"message": f"the record {record_id} would appear from nowhere"}
-        elif after[record_id] != expected[record_id]:
-            yield {"message": f"the record {record_id} would change its value"}
+    yield from losses(expected, after)
     for record_id in change.added:
         if record_id in before:
             yield {"message": f"the record {record_id} would be added a second time"}
+
+
+def losses(
+    expected: Mapping[RecordId, Record], after: Sequence[tuple[RecordId, Record]]
+) -> Iterator[dict[str, Any]]:
+    """Compare the records that there should be with those that there are: none lost or changed.
+
+    Equal means equal and of equal types, which Python's own comparison is not: 1 == 1.0 == True.
+    """
+    found: dict[RecordId, list[Record]] = {}
+    for record_id, record in after:
+        found.setdefault(record_id, []).append(record)
+    for record_id in sorted(expected.keys() | found.keys()):
+        if record_id not in found:
+            yield {"code": "lost", "message": f"the record {record_id} would be lost"}
+            continue
+        if len(found[record_id]) > 1:
+            message = f"the record {record_id} would be there {len(found[record_id])} times"
+            yield {"code": "doubled", "message": message}
+        if record_id not in expected:
+            message = f"the record {record_id} would appear from nowhere"
+            yield {"code": "appeared", "message": message}
+        elif not all(_same(one, expected[record_id]) for one in found[record_id]):
+            message = f"the record {record_id} would change its value"
+            yield {"code": "changed", "message": message}
+
+
+def _same(left: Record, right: Record) -> bool:
+    return left == right and record_literal(left, Uses()) == record_literal(right, Uses())
 
 
 def _execute(

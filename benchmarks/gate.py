@@ -1,0 +1,659 @@
+"""What the gate makes of what a real model wrote: imports, repairs, refusals, and rules in time.
+
+Reads from UAC_DATA_DIR:
+- `llm_modules.jsonl`: every module is imported by a user of its own, over HTTP. What the project
+  holds then is compared, value by value, with what executing the module gives (in a sandbox, read
+  by code that the import has nothing to do with).
+- `analytical.jsonl`, for the modules whose true records it knows: their faults, found here by
+  comparing rows, must be found by the gate's check that nothing is lost.
+- `active_service.jsonl`: the recorded programs, imported and run on the day of each step; and the
+  recorded rules of the other format, expressed as edits.
+"""
+
+import datetime
+import inspect
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import django
+
+from benchmarks.harness import Client, data_file, json_path, report, until
+from uac_site.embedded.system import System, running_system
+
+MODULE = "module.py"
+WAIT = "?wait=60"
+NOON = datetime.time(12, tzinfo=datetime.UTC)
+
+
+def lines(name: str) -> list[dict[str, Any]]:
+    """Return the cases of a file of recorded data, none where it is absent."""
+    path = data_file(name)
+    return [json.loads(line) for line in path.read_text().splitlines()] if path else []
+
+
+def import_module(client: Client, user_id: str, source: str) -> tuple[int, Any]:
+    """Create a user and import one module; return the status and the decision, once there is one.
+
+    What the API refuses at once comes back with its status.
+    """
+    status, body = client.post("users/", {"user_id": user_id, "time_zone": "UTC"})
+    assert status == 201, body
+    status, body = client.post(f"users/{user_id}/import/{WAIT}", {"files": {MODULE: source}})
+    if status == 202:
+        run = client.finished(body["id"])
+        output = run["output"] or {}
+        body = {
+            "accepted": run["outcome"] == "ok",
+            "verdict": output.get("verdict"),
+            "report": output.get("import"),
+            "error": run["error"],
+        }
+        status = {"ok": 200, "rejected": 422}.get(run["outcome"], 500)
+    return status, body
+
+
+# What executing a module gives
+
+
+def walk(source: str) -> Any:
+    """Execute a module and return what its names hold, as plain JSON (this runs in a sandbox)."""
+    import ast
+    import dataclasses
+    import enum
+    import sys
+    import types
+    from typing import Any
+
+    module = types.ModuleType("executed")
+    sys.modules["executed"] = module
+    exec(source, vars(module))
+    imported = {
+        (alias.asname or alias.name).partition(".")[0]
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+
+    def plain(value: Any, path: tuple[int, ...]) -> Any:
+        if isinstance(value, enum.Enum):
+            return {"member": value.name}
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            name = type(value).__name__
+            if id(value) in path:
+                return {"again": name}
+            fields = {
+                f.name: plain(getattr(value, f.name), (*path, id(value)))
+                for f in dataclasses.fields(value)
+            }
+            return {"class": name, "fields": fields}
+        if isinstance(value, dict):
+            return {"dict": [[plain(k, path), plain(v, path)] for k, v in value.items()]}
+        if isinstance(value, list | tuple):
+            return [plain(item, path) for item in value]
+        if isinstance(value, set | frozenset):
+            return {"set": [plain(item, path) for item in value]}
+        if value is None or isinstance(value, bool | int | str):
+            return value
+        return f"{type(value).__name__} {value}"
+
+    return {
+        name: plain(value, ())
+        for name, value in vars(module).items()
+        if not name.startswith("__")
+        and name not in imported
+        and not isinstance(value, type | types.FunctionType | types.ModuleType)
+    }
+
+
+def executed(source: str) -> tuple[dict[str, Any] | None, str]:
+    """Return what a module's names hold when it is executed in a sandbox, or why it fails."""
+    from workers.sandbox import runner
+    from workers.sandbox.interface import MEBIBYTE, Limits, SandboxError
+
+    code = f"{inspect.getsource(walk)}\nimport json\njson.dumps(walk({source!r}))"
+    limits = Limits(result_bytes=16 * MEBIBYTE)
+    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    try:
+        with runner.open_sandbox() as sandbox:
+            answer = sandbox.evaluate(code, now=now, time_zone="UTC", limits=limits)
+    except SandboxError as error:
+        said = f"{error.error.type}: {error.error.message}" if error.error else str(error)
+        return None, said
+    found: dict[str, Any] = json.loads(str(answer.value))
+    return found, ""
+
+
+# What the project holds
+
+
+class State:
+    """The records of a user's project as the API gives them, references followed."""
+
+    def __init__(self, client: Client, user_id: str) -> None:
+        self.holders: dict[str, list[dict[str, Any]]] = {}
+        self.records: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        _, overview = client.get(f"users/{user_id}/state/")
+        for domain, about in overview["domains"].items():
+            for name in (*about["collections"], *about["singletons"]):
+                page: int | None = 1
+                rows = self.holders.setdefault(name, [])
+                while page:
+                    _, body = client.get(f"users/{user_id}/state/{domain}/{name}/?page={page}")
+                    rows += body["records"]
+                    page = body["next"]
+                for row in rows:
+                    self.records.setdefault((row["$record"], row["key"]), []).append(row)
+
+    def plain(self, value: Any, path: tuple[str, ...] = ()) -> Any:
+        """Return typed JSON in the form of `walk`."""
+        if isinstance(value, list):
+            return [self.plain(item, path) for item in value]
+        if not isinstance(value, dict):
+            return f"float {value}" if isinstance(value, float) else value
+        if "$ref" in value:
+            (row,) = self.records[value["$ref"], value["key"]]
+            return self.plain(row, path)
+        if "$record" in value or "$object" in value:
+            name = value.get("$record") or value["$object"]
+            mark = f"{name} {value.get('key')}"
+            if "key" in value and mark in path:
+                return {"again": name}
+            inner = (*path, mark)
+            fields = {field: self.plain(one, inner) for field, one in value["fields"].items()}
+            return {"class": name, "fields": fields}
+        for tag, kind in (("$date", "date"), ("$time", "time"), ("$decimal", "Decimal")):
+            if tag in value:
+                return f"{kind} {value[tag]}"
+        if "$datetime" in value:
+            return f"datetime {value['$datetime'].replace('T', ' ')}"
+        if "$enum" in value:
+            return {"member": value["$enum"].rpartition(".")[2]}
+        if "$int" in value:
+            return int(value["$int"])
+        raise ValueError(f"{value!r:.100} is unknown here")
+
+    def named(self, name: str) -> Any:
+        """Return what a name of the module is now; KeyError if it is nothing."""
+        for variables in self.holders.get("variables", []):
+            if name in variables["fields"]:
+                return self.plain(variables["fields"][name])
+        for holder in (name, name.lower(), f"{name.lower()}_"):
+            if holder in self.holders:
+                rows = [self.plain(row) for row in self.holders[holder]]
+                return rows if len(rows) != 1 else OneOrMany(rows[0])
+        for (_, key), rows in self.records.items():
+            if key == name:
+                return self.plain(rows[0])
+        raise KeyError(name)
+
+
+class OneOrMany:
+    """A record that stands for itself, or for the list of one that it is in."""
+
+    def __init__(self, row: Any) -> None:
+        self.row = row
+
+
+def differences(expected: Any, found: Any, place: str) -> Iterator[str]:
+    """Yield where two plain values differ; forms that an import announces are the same here."""
+    if isinstance(found, OneOrMany):
+        found = [found.row] if isinstance(expected, list) else found.row
+    if isinstance(expected, dict) and "dict" in expected:
+        pairs = expected["dict"]
+        if isinstance(found, list) and not all(_is_entry(item) for item in found):
+            expected = [value for _, value in pairs]  # a collection under these keys
+        elif isinstance(found, list):
+            expected = [{"class": "", "fields": {"name": k, "value": v}} for k, v in pairs]
+        else:
+            expected = {"class": "", "fields": dict(pairs)}
+    if isinstance(expected, dict) and "set" in expected:
+        expected = sorted(expected["set"], key=lambda item: json.dumps(item, sort_keys=True))
+    if isinstance(expected, list) and isinstance(found, list):
+        if len(expected) != len(found):
+            yield f"{place}: {len(found)} instead of {len(expected)}"
+            return
+        for index, (left, right) in enumerate(zip(expected, found, strict=True)):
+            yield from differences(left, right, f"{place}[{index}]")
+    elif isinstance(expected, dict) and isinstance(found, dict) and "fields" in expected:
+        fields = found.get("fields", {})
+        if expected["class"].rstrip("_") not in ("", str(found.get("class")).rstrip("_")):
+            yield f"{place}: a {found.get('class')} instead of a {expected['class']}"
+        for name in expected["fields"].keys() | fields.keys():
+            at = name if name in fields else f"{name}_"
+            if at not in fields:
+                yield f"{place}.{name}: is lost"
+            elif name not in expected["fields"] and name.rstrip("_") not in expected["fields"]:
+                yield f"{place}.{name}: is new"
+            elif name in expected["fields"]:
+                yield from differences(expected["fields"][name], fields[at], f"{place}.{name}")
+    elif expected != found or type(expected) is not type(found):
+        yield f"{place}: {found!r:.60} instead of {expected!r:.60}"
+
+
+def _is_entry(item: Any) -> bool:
+    return isinstance(item, dict) and set(item.get("fields", {})) == {"name", "value"}
+
+
+def compared(state: State, expected: Mapping[str, Any]) -> list[str]:
+    """Return every difference between a module's names and what the project has of them."""
+    found = []
+    for name, value in expected.items():
+        try:
+            found += list(differences(value, state.named(name), name))
+        except KeyError:
+            found.append(f"{name}: is lost")
+    return found
+
+
+# Faults against the true records
+
+
+def faults(rows: Sequence[Mapping[str, Any]], true: Mapping[Any, Mapping[str, Any]]) -> set[Any]:
+    """Return (kind, id) of every true record that is missing, doubled or wrong in these rows."""
+    by_id: dict[Any, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_id.setdefault(row.get("id"), []).append(row)
+    found = {("lost", number) for number in true.keys() - by_id.keys()}
+    found |= {("appeared", number) for number in by_id.keys() - true.keys()}
+    for number, same in by_id.items():
+        if len(same) > 1:
+            found.add(("doubled", number))
+        if number in true and any(row != true[number] for row in same):
+            found.add(("changed", number))
+    return found
+
+
+def faults_that_the_gate_finds(
+    rows: Sequence[Mapping[str, Any]], true: Mapping[Any, Mapping[str, Any]]
+) -> set[Any]:
+    """Return the same as `faults`, as the gate's check of losses tells it."""
+    from memory.project import EditError, Project, RecordEntry, apply, compile_record
+    from workers.checkpointing.gate import losses
+
+    def records(those: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Any, Any]]:
+        for row in those:  # each in a project of its own, since a key may be there twice
+            project = Project.empty()
+            entry = RecordEntry(1, "data", "Row", str(row.get("id")), "rows", row)
+            try:
+                for edit in compile_record(project, entry):
+                    apply(project, edit)
+            except EditError:
+                continue
+            yield from project.records("data", "rows")
+
+    findings = losses(dict(records(list(true.values()))), list(records(rows)))
+    number = re.compile(r"key='([^']*)'")
+    ids = {str(key): key for key in (*true, *(row.get("id") for row in rows))}
+    return {
+        (finding["code"], ids[match[1]])
+        for finding in findings
+        if (match := number.search(finding["message"]))
+    }
+
+
+def damaged(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return true rows with a fault of every kind planted in them."""
+    planted = [dict(row) for row in rows]
+    changed = planted[0]
+    name = next(name for name in changed if name != "id")
+    value = changed[name]
+    changed[name] = f"{value}x" if isinstance(value, str) else value + 1
+    del planted[1]
+    planted.append(dict(planted[2]))
+    planted.append({**planted[3], "id": -1})
+    return planted
+
+
+def rows_of(state: State) -> list[dict[str, Any]]:
+    """Return all records as plain rows, dates as ISO texts."""
+    return [
+        {name: _row_value(value) for name, value in row["fields"].items()}
+        for rows in state.holders.values()
+        for row in rows
+    ]
+
+
+def _row_value(value: Any) -> Any:
+    return value.get("$date", value) if isinstance(value, dict) else value
+
+
+# The parts
+
+
+def modules(client: Client) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
+    """Import every module; return a row for each, the figures, and what is wrong."""
+    from workers.checkpointing.repairs import repair
+
+    rows, problems = [], []
+    count: Counter[str] = Counter()
+    true_cases = {case["case_id"]: case for case in lines("analytical.jsonl")}
+    faulty = found_faults = planted = found_planted = 0
+    for index, case in enumerate(lines("llm_modules.jsonl")):
+        user_id = f"module-{index}"
+        status, body = import_module(client, user_id, case["code"])
+        runs, _ = executed(case["code"])
+        row = {"module": case["id"][:40], "executes": runs is not None, "status": status}
+        rows.append(row)
+        count["modules"] += 1
+        repairs = [
+            name for one in (body.get("report") or {}).get("repairs", []) for name in one["repairs"]
+        ]
+        row["repairs"] = ", ".join(repairs)
+        if status == 422:
+            count["rejected"] += 1
+            row["reason"] = body["verdict"]["reason"][:90]
+            if runs is not None:
+                count["false_rejections"] += 1
+                problems.append(f"{user_id}: executes, and was refused: {row['reason']}")
+            continue
+        if status != 200:
+            count["crashes"] += 1
+            problems.append(f"{user_id}: {status} {body!r:.200}")
+            continue
+        count["imported"] += 1
+        count["repaired"] += bool(repairs)
+        state = State(client, user_id)
+        expected, why = executed(repair(case["code"]).source)
+        changed = [f"does not execute: {why}"] if expected is None else compared(state, expected)
+        if changed:
+            count["silent_changes"] += 1
+            problems += [f"{user_id}: {one}" for one in changed[:3]]
+        row["records"] = sum(map(len, state.holders.values()))
+        if case["id"] in true_cases:
+            true = {one["id"]: one for one in true_cases[case["id"]]["records"]}
+            there = rows_of(state)
+            here, gate = faults(there, true), faults_that_the_gate_finds(there, true)
+            row["faults"] = f"{len(here & gate)}/{len(here)}"
+            faulty, found_faults = faulty + len(here), found_faults + len(here & gate)
+            wrong = damaged(list(true.values()))
+            here, gate = faults(wrong, true), faults_that_the_gate_finds(wrong, true)
+            planted, found_planted = planted + len(here), found_planted + len(here & gate)
+            if gate - here:
+                problems.append(f"{user_id}: the gate finds what is no fault: {gate - here!r:.200}")
+    names = (
+        "modules",
+        "imported",
+        "repaired",
+        "rejected",
+        "false_rejections",
+        "silent_changes",
+        "crashes",
+    )
+    figures: dict[str, Any] = {name: count[name] for name in names}
+    every = faulty + planted
+    figures["wrong_values_found_share"] = (found_faults + found_planted) / every if every else None
+    figures |= {"wrong_values_of_the_model": faulty, "wrong_values_planted": planted}
+    return rows, figures, problems
+
+
+def run_on(user_id: str, day: str) -> Any:
+    """Have a worker run the user's constraints on a day of the past; return the finished run."""
+    from memory import runs
+    from memory.models import MemoryUser, Run
+    from memory.models.runs import RunKind, RunStatus, RunTrigger
+
+    user = MemoryUser.objects.select_related("head").get(user_id=user_id)
+    until(lambda: not Run.objects.filter(user=user).exclude(status=RunStatus.DONE).exists())
+    # What was found today stands otherwise, since it is newer.
+    MemoryUser.objects.filter(pk=user.pk).update(alerts_version=0, alerts_instant=None)
+    instant = datetime.datetime.combine(datetime.date.fromisoformat(day), NOON)
+    run = runs.queue(
+        user, RunKind.CONSTRAINTS, RunTrigger.DAILY, checkpoint=user.head, instant=instant
+    )
+    until(lambda: Run.objects.filter(pk=run.pk, status=RunStatus.DONE).exists())
+    run.refresh_from_db()
+    return run
+
+
+def alerts_of(run: Any) -> list[dict[str, Any]]:
+    """Return the alerts that a run found."""
+    output = run.output or {}
+    return [alert for one in output.get("constraints", []) for alert in one["alerts"]]
+
+
+def days_before(steps: Sequence[Mapping[str, Any]], index: int) -> list[str]:
+    """Return the days on which a step's state is asked: its own, and the last before the next."""
+    days = [steps[index]["date"]]
+    if index + 1 < len(steps):
+        following = datetime.date.fromisoformat(steps[index + 1]["date"])
+        days.append(
+            str(max(datetime.date.fromisoformat(days[0]), following - datetime.timedelta(1)))
+        )
+    return days
+
+
+def programs(client: Client) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
+    """Import the recorded program of every step, and run it on the days of the step."""
+    rows: list[dict[str, Any]] = []
+    steps = loaded = early = on_day = expected_on_day = 0
+    for case in lines("active_service.jsonl"):
+        sessions = {session["step"]: session for session in case["sessions"]}
+        for index, recorded in enumerate(case["recorded"]["v2"]):
+            steps += 1
+            user_id = f"v2-{case['case_id']}-{recorded['step']}"
+            status, body = import_module(client, user_id, recorded["raw_response"])
+            row = {"module": f"v2 {case['case_id']} {recorded['step']}", "status": status}
+            rows.append(row)
+            if status != 200:
+                row["reason"] = str((body.get("verdict") or body).get("reason"))[:90]
+                continue
+            expected = sessions[recorded["step"]]["expected_alert"]
+            ran = [run_on(user_id, day) for day in days_before(case["recorded"]["v2"], index)]
+            failed = next((run.error for run in ran if run.outcome != "ok"), None)
+            loaded += failed is None
+            spoke = any(alerts_of(run) for run in ran)
+            early += spoke and not expected
+            expected_on_day += expected
+            on_day += expected and bool(alerts_of(ran[0]))
+            row["alerts"] = f"{'spoke' if spoke else 'silent'}, {'expected' if expected else 'not'}"
+            row["reason"] = (failed or {}).get("message", "")
+    figures = {
+        "v2_steps": steps,
+        "v2_loaded": loaded,
+        "v2_early_alerts": early,
+        "v2_alerts_on_day": on_day,
+        "v2_alerts_expected": expected_on_day,
+    }
+    return rows, figures, []
+
+
+# The recorded rules as edits
+
+RULES = '''\
+import datetime
+from collections.abc import Iterator
+
+from domains.rules.state import rules
+from uac import Alert, critical, info, warning
+
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    """Each rule speaks while it is active."""
+    for rule in rules:
+        if today < rule.active_from:
+            continue
+        if rule.active_until is not None and today > rule.active_until:
+            continue
+        message = rule.message
+        if rule.deadline is not None:
+            message = message.replace("{days_remaining}", str((rule.deadline - today).days))
+            message = message.replace("{deadline}", rule.deadline.isoformat())
+        if rule.severity == "high":
+            yield critical(message, evidence=[rule])
+        elif rule.severity == "medium":
+            yield warning(message, evidence=[rule])
+        else:
+            yield info(message, evidence=[rule])
+'''
+RULES_TESTS = """\
+import datetime
+
+from constraints import rules
+from domains.rules.schema import Rule
+from uac.testing import run_check
+
+DAY = datetime.date(2026, 1, 10)
+
+
+def rule(first: datetime.date, last: datetime.date | None = None) -> Rule:
+    return Rule(
+        key="a", severity="high", topic="t", message="{days_remaining} days",
+        active_from=first, active_until=last, deadline=datetime.date(2026, 1, 12),
+    )
+
+
+def test_speaks_while_active() -> None:
+    found = run_check(rules, today=DAY, rules=[rule(DAY, DAY)])
+    assert [alert.message for alert in found] == ["2 days"]
+
+
+def test_is_silent_before_and_after() -> None:
+    day = datetime.timedelta(days=1)
+    assert run_check(rules, today=DAY, rules=[rule(DAY + day)]) == []
+    assert run_check(rules, today=DAY, rules=[rule(DAY - day, DAY - day)]) == []
+"""
+SCHEMA: list[dict[str, Any]] = [
+    {
+        "op": "define_class",
+        "domain": "rules",
+        "name": "Rule",
+        "collection": "rules",
+        "fields": [
+            {"name": "severity", "type": "str"},
+            {"name": "topic", "type": "str"},
+            {"name": "message", "type": "str"},
+            {"name": "active_from", "type": "datetime.date"},
+            {"name": "active_until", "type": "datetime.date | None"},
+            {"name": "deadline", "type": "datetime.date | None"},
+        ],
+    },
+    {"op": "write_constraint", "name": "rules", "source": RULES, "tests_source": RULES_TESTS},
+]
+
+
+def edits_of_step(
+    step: Mapping[str, Any], before: Mapping[str, Any], seq: int
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the edits that lead from the rules before to those of a step, and these rules."""
+    now = {}
+    for rule in step["ir"]["constraints"]:
+        now[rule["id"]] = {
+            "severity": rule["severity"],
+            "topic": rule["type"],
+            "message": rule["message_template"],
+            **{name: rule[name] for name in ("active_from", "active_until", "deadline")},
+        }
+    edits: list[dict[str, Any]] = []
+    sources = [seq]
+    where = {"domain": "rules", "collection": "rules", "sources": sources}
+    for key, fields in now.items():
+        if key not in before:
+            edits.append({"op": "add", **where, "class_name": "Rule", "key": key, "fields": fields})
+        elif fields != before[key]:
+            edits.append({"op": "update", **where, "key": key, "fields": fields})
+    edits += [
+        {"op": "retire", **where, "key": key, "reason": "no longer among the rules"}
+        for key in before
+        if key not in now
+    ]
+    state = json.dumps(step["ir"]["state"], ensure_ascii=False)
+    return [*edits, {"op": "note", "text": state, "sources": sources}], now
+
+
+def rules(client: Client) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
+    """Write the recorded rules of every step as edits, and run them on the days of the step."""
+    rows, problems = [], []
+    cases = passed = early = 0
+    for case in lines("active_service.jsonl"):
+        cases += 1
+        user_id = f"v3-{case['case_id']}"
+        status, body = client.post("users/", {"user_id": user_id, "time_zone": "UTC"})
+        assert status == 201, body
+        faults: list[str] = []
+        before: dict[str, Any] = {}
+        sessions = {session["step"]: session for session in case["sessions"]}
+        for index, step in enumerate(case["recorded"]["v3"]):
+            session = sessions[step["step"]]
+            _, said = client.post(
+                f"users/{user_id}/entries/",
+                {
+                    "kind": "message",
+                    "role": "user",
+                    "content": session["text"],
+                    "occurred_at": f"{session['date']}T09:00:00Z",
+                    "session_id": str(session["session_id"]),
+                },
+            )
+            seq = said["entries"][0]["seq"]
+            edits, before = edits_of_step(step, before, seq)
+            edits = [*(SCHEMA if index == 0 else []), *edits]
+            status, body = client.post(f"users/{user_id}/checkpoints/{WAIT}", {"edits": edits})
+            if status != 200:
+                faults.append(f"step {step['step']}: {status} {body!r:.300}")
+                break
+            for day in days_before(case["recorded"]["v3"], index):
+                found = alerts_of(run_on(user_id, day))
+                if found and not session["expected_alert"]:
+                    early += 1
+                    faults.append(f"step {step['step']}: an alert on {day}, too early")
+                if session["expected_alert"] and not any(
+                    satisfies(alert["message"], case["rubric_required"]) for alert in found
+                ):
+                    faults.append(f"step {step['step']}: no alert on {day} says what it should")
+        passed += not faults
+        problems += [f"{user_id}: {fault}" for fault in faults]
+        rows.append({"module": f"v3 {case['case_id']}", "alerts": "; ".join(faults) or "passed"})
+    return rows, {"v3_cases": cases, "v3_passed": passed, "early_alerts": early}, problems
+
+
+def satisfies(message: str, rubric: Mapping[str, Sequence[str]]) -> bool:
+    """Tell whether a message matches one pattern of every group."""
+    return all(
+        any(re.search(pattern, message, re.IGNORECASE) for pattern in group)
+        for group in rubric.values()
+    )
+
+
+def settings_of(system: System) -> None:
+    """Become part of the system: its database, its Redis, its kind of sandboxes."""
+    os.environ.update(system.environment)
+    django.setup()
+
+
+def main() -> None:
+    """Run all parts and report."""
+    path = json_path(__doc__)
+    rows: list[dict[str, Any]] = []
+    figures: dict[str, Any] = {}
+    problems: list[str] = []
+    parts = {"llm_modules.jsonl": (modules,), "active_service.jsonl": (programs, rules)}
+    present = {name: those for name, those in parts.items() if data_file(name)}
+    for name in parts.keys() - present.keys():
+        print(f"absent: UAC_DATA_DIR does not hold {name}")
+    if present:
+        with running_system() as system:
+            settings_of(system)
+            key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
+            client = Client(system.base_url, key)
+            for part in [part for those in present.values() for part in those]:
+                its_rows, its_figures, its_problems = part(client)
+                rows += its_rows
+                figures |= its_figures
+                problems += its_problems
+            from workers.sandbox.runner import close_pool, runner_name
+
+            settings = {"runner": runner_name()}
+            close_pool()
+    else:
+        settings = {}
+    columns = ("module", "executes", "status", "repairs", "records", "faults", "alerts", "reason")
+    rows = [{name: row.get(name, "") for name in columns} for row in rows]
+    report("gate", settings=settings, rows=rows, figures=figures, path=path, problems=problems)
+
+
+if __name__ == "__main__":
+    main()
