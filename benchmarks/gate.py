@@ -25,7 +25,7 @@ from benchmarks.harness import Client, data_file, json_path, report, until
 from uac_site.embedded.system import System, running_system
 
 MODULE = "module.py"
-WAIT = "?wait=60"
+WAIT = "?wait=30"
 NOON = datetime.time(12, tzinfo=datetime.UTC)
 
 
@@ -114,7 +114,7 @@ def executed(source: str) -> tuple[dict[str, Any] | None, str]:
     from workers.sandbox import runner
     from workers.sandbox.interface import MEBIBYTE, Limits, SandboxError
 
-    code = f"{inspect.getsource(walk)}\nimport json\njson.dumps(walk({source!r}))"
+    code = f"from typing import Any\n{inspect.getsource(walk)}\nimport json\njson.dumps(walk({source!r}))"
     limits = Limits(result_bytes=16 * MEBIBYTE)
     now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     try:
