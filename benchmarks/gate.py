@@ -114,7 +114,8 @@ def executed(source: str) -> tuple[dict[str, Any] | None, str]:
     from workers.sandbox import runner
     from workers.sandbox.interface import MEBIBYTE, Limits, SandboxError
 
-    code = f"from typing import Any\n{inspect.getsource(walk)}\nimport json\njson.dumps(walk({source!r}))"
+    code = f"import json\nfrom typing import Any\n{inspect.getsource(walk)}\n"
+    code += f"json.dumps(walk({source!r}))"
     limits = Limits(result_bytes=16 * MEBIBYTE)
     now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     try:

@@ -389,7 +389,7 @@ class _Reader:
         modules = []
         for path in entries:
             module = _execute(path)
-            imported = _imported_names(files[path])
+            imported = _imported_names(files[path], vars(module))
             annotations = vars(module).get("__annotations__", {})
             names = [
                 [name, self.value(value, 0), _annotation(annotations.get(name))]
@@ -436,7 +436,7 @@ class _Reader:
             ]
             return ["dict", pairs]
         if isinstance(value, (list, tuple, range)):
-            shape = "tuple" if isinstance(value, tuple) else "list"
+            shape = next(k for k in (list, tuple, range) if isinstance(value, k)).__name__
             return [shape, [self.value(item, depth + 1) for item in value]]
         if isinstance(value, (set, frozenset)):
             items = [self.value(item, depth + 1) for item in value]
@@ -540,17 +540,29 @@ def _default_of(field: "dataclasses.Field[Any]") -> Any:
     return [] if field.default_factory is list else field.default
 
 
-def _imported_names(source: str) -> set[str]:
+def _imported_names(source: str, held: Mapping[str, Any]) -> set[str]:
     """The names that a module only imports, and binds to nothing else."""
     imported: set[str] = set()
     bound: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            names = [alias.asname or alias.name.partition(".")[0] for alias in node.names]
-            imported |= set(names)
+            names = {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+            if isinstance(node, ast.ImportFrom) and "*" in names:
+                names = _names_of_all(node.module or "", held)
+            imported |= names
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             bound.add(node.id)
     return imported - bound
+
+
+def _names_of_all(module: str, held: Mapping[str, Any]) -> set[str]:
+    """The names that came with `from module import *`."""
+    found = set()
+    for name, one in list(sys.modules.items()):
+        if name == module or name.endswith(f".{module}"):
+            there = vars(one)
+            found |= {key for key, value in held.items() if key in there and there[key] is value}
+    return found
 
 
 def _is_system_name(name: str) -> bool:

@@ -341,7 +341,7 @@ class _Decoder:
                 return Member(_index(number, self.data["enums"]), _string(name))
             case "list":
                 return [self.node(item, place) for item in content]
-            case "tuple" | "set":
+            case "tuple" | "set" | "range":
                 ordered = ", in sorted order" if kind == "set" else ""
                 self.notes.add("converted", place, f"{kind} to list{ordered}")
                 return [self.node(item, place) for item in content]
@@ -550,6 +550,8 @@ def translate(
     `domains` says which domain the file of each module goes to, `sources` what the records cite,
     `taken` which domains there are. Raises ForeignError.
     """
+    if any(holding.module not in domains for holding in graph.holdings):
+        raise ForeignError("malformed", "what was read of the project names a module it has not")
     for domain in sorted(set(domains.values())):
         if domain in taken:
             raise ForeignError(

@@ -1,0 +1,362 @@
+"""Projects that are not ours: what they see while they are executed, and what becomes of it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from memory.project import Project, RecordId, render
+from memory.project.foreign import ForeignError, Plan, layout, read, translate
+from memory.project.typed import encode
+from tests.integration.sandbox.conftest import NOW, PROJECT, Runner
+from workers.foreign import ForeignCodeError, read_objects, run_old_constraint
+from workers.sandbox.interface import Sandbox, SandboxError
+
+HEAD = (
+    "from dataclasses import dataclass, field\nfrom datetime import *\n"
+    "from decimal import Decimal\nfrom enum import Enum\nfrom typing import *\n\n"
+)
+A = f"{HEAD}@dataclass\nclass A:\n    n: Any = None\n\n"
+
+
+@pytest.fixture(scope="module")
+def shared(runner: Runner) -> Iterator[Sandbox]:
+    """A sandbox that all these tests share, with a project of ours loaded in it."""
+    with runner.open_sandbox() as one:
+        one.load(PROJECT)
+        yield one
+        assert one.alive
+        assert one.dump().counts["travel"]["trips"] == 3
+
+
+def plan(sandbox: Sandbox, files: Mapping[str, str] | str) -> tuple[Plan, Project]:
+    """Execute and translate files; the project is what its own files say it is."""
+    named = {"m.py": files} if isinstance(files, str) else files
+    found = layout(named)
+    data = read_objects(sandbox, named, list(found.modules), now=NOW, time_zone="UTC")
+    made = translate(read(data), found.modules, (1,))
+    project = Project.empty()
+    made.carry_out(project)
+    assert Project.from_files(render(project)) == project
+    return made, project
+
+
+def records(project: Project, name: str, domain: str = "m") -> dict[str, Any]:
+    """Return key → typed JSON of the fields of a collection or singleton."""
+    return {record.key: encode(dict(record.fields)) for _, record in project.records(domain, name)}
+
+
+def kinds(made: Plan) -> set[tuple[str, str]]:
+    return {(note["kind"], note["place"]) for note in made.notes.to_json()}
+
+
+@pytest.mark.parametrize(
+    ("value", "typed"),
+    [
+        ("None", None),
+        ("True", True),
+        ("10**30", {"$int": str(10**30)}),
+        ("1.5", 1.5),
+        ("'2026-01-02'", "2026-01-02"),
+        ("date(2026, 1, 2)", {"$date": "2026-01-02"}),
+        ("time(9, 30)", {"$time": "09:30:00"}),
+        ("datetime(2026, 1, 2, 3)", {"$datetime": "2026-01-02T03:00:00"}),
+        (
+            "datetime(2026, 1, 2, 3, tzinfo=timezone.utc)",
+            {"$datetime": "2026-01-02T03:00:00+00:00"},
+        ),
+        ("Decimal('1.50')", {"$decimal": "1.50"}),
+        ("[1, 'a', None]", [1, "a", None]),
+        ("[[1], []]", [[1], []]),
+        ("(1, 2)", [1, 2]),
+        ("{3, 1, 2}", [1, 2, 3]),
+        ("range(3)", [0, 1, 2]),
+        ("float('nan')", {"$object": "Number", "fields": {"text": "nan"}}),
+        ("b'ab'", {"$object": "Bytes", "fields": {"base64": "YWI="}}),
+        (
+            "timedelta(1, 2)",
+            {"$object": "Duration", "fields": {"days": 1, "seconds": 2, "microseconds": 0}},
+        ),
+        ("{'a': 1}", {"$object": "AN", "fields": {"a": 1}}),
+        ("{'x y': 1}", [{"$object": "ANEntry", "fields": {"name": "x y", "value": 1}}]),
+        ("{1: 'a'}", [{"$object": "ANEntry", "fields": {"name": 1, "value": "a"}}]),
+        ("{}", []),
+        ("A(n=2)", {"$ref": "A", "key": "a-1"}),
+        ("__import__('pathlib').PurePath('a')", "a"),
+    ],
+)
+def test_values_stay_what_they_are_or_the_change_is_noted(
+    shared: Sandbox, value: str, typed: Any
+) -> None:
+    made, project = plan(shared, f"{A}x = A({value})\n")
+    found = records(project, "x")["x"].get("n")
+    assert (found, type(found)) == (typed, type(typed))
+    same = not isinstance(typed, dict | list) or value.startswith(("[", "d", "t", "D", "1", "A"))
+    assert ("converted", "A.n") in kinds(made) or same
+
+
+def test_dictionaries_of_other_keys_are_objects_of_other_classes(shared: Sandbox) -> None:
+    _, project = plan(shared, f"{A}x = A([{{'a': 1}}, {{'b': None}}, {{'a': 'text'}}])\n")
+    assert records(project, "x")["x"]["n"] == [
+        {"$object": "AN", "fields": {"a": 1}},
+        {"$object": "AN2", "fields": {}},
+        {"$object": "AN", "fields": {"a": "text"}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "collections", "singletons"),
+    [
+        pytest.param("x = A(1)", [], ["x"], id="name"),
+        pytest.param("X = A(1)", [], ["x"], id="upper case"),
+        pytest.param("_x = A(1)", [], ["x"], id="underscore"),
+        pytest.param("xs = [A(1), A(2)]", ["xs"], [], id="list"),
+        pytest.param("xs = (A(1),)", ["xs"], [], id="tuple"),
+        pytest.param("xs = {'a': A(1), 'b c': A(2)}", ["xs"], [], id="dictionary"),
+        pytest.param("x = A(1)\nxs = [x]", ["xs"], [], id="name in list"),
+        pytest.param("xs = [A(1)]\nys = xs", ["xs"], ["variables"], id="list of two names"),
+        pytest.param("x = A(1)\ny = x", [], ["x", "variables"], id="two names"),
+        pytest.param("x = A(1)\nxs = [x, x]", [], ["x", "variables"], id="twice in a list"),
+        pytest.param("xs = [A(1), 2]", ["as_"], ["variables"], id="list of many kinds"),
+        pytest.param("xs_0001 = [A(1)]", ["xs_0001_"], [], id="like a shard"),
+        pytest.param("list = [A(1)]", ["list_"], [], id="like a builtin"),
+        pytest.param("xs = []\nn = 3", [], ["variables"], id="no objects"),
+        pytest.param("STATE = {'a': {'b': [1]}}", [], ["state"], id="dictionaries"),
+        pytest.param("rows = [{'a': 1}, {'a': 2}]", ["rows"], [], id="rows"),
+        pytest.param("x = A(A(A(1)))", ["as_"], ["x"], id="nested in itself"),
+    ],
+)
+def test_where_things_go(
+    shared: Sandbox, source: str, collections: list[str], singletons: list[str]
+) -> None:
+    _, project = plan(shared, f"{A}{source}\n")
+    domain = project.outline.domains["m"]
+    assert (list(domain.collections), list(domain.singletons)) == (collections, singletons)
+
+
+def test_classes_that_refer_to_each_other(shared: Sandbox) -> None:
+    _, project = plan(
+        shared,
+        f"{HEAD}@dataclass\nclass A:\n    b: 'B'\n\n@dataclass\nclass B:\n    a: A | None\n\n"
+        "b = B(None)\na = A(b)\nb.a = a\n",
+    )
+    assert records(project, "a")["a"] == {"b": {"$ref": "B", "key": "b"}}
+    assert records(project, "b")["b"] == {"a": {"$ref": "A", "key": "a"}}
+
+
+def test_an_object_that_two_hold_is_one_record(shared: Sandbox) -> None:
+    _, project = plan(
+        shared,
+        f"{A}@dataclass\nclass P:\n    at: A\n\ndef both():\n    a = A(1)\n    return [P(a), P(a)]"
+        "\n\nps = both()\n",
+    )
+    assert {p["at"]["key"] for p in records(project, "ps").values()} == {"a-1"}
+    assert len(records(project, "as_")) == 1
+
+
+def test_objects_that_are_no_dataclasses(shared: Sandbox) -> None:
+    made, project = plan(
+        shared,
+        f"{A}class Plain:\n    def __init__(self):\n        self.n = 1\n\n"
+        "class Pair(NamedTuple):\n    a: int\n    b: str = 'x'\n\n"
+        "class Slots:\n    __slots__ = ('s',)\n\nplain, pair, slots = Plain(), Pair(1), Slots()\n"
+        "slots.s = 2\nlate = A(1)\nlate.more = 3\n",
+    )
+    assert records(project, "plain")["plain"] == {"n": 1}
+    assert records(project, "pair")["pair"] == {"a": 1}
+    assert project.outline.domains["m"].classes["Pair"].field("b") is not None
+    assert records(project, "slots")["slots"] == {"s": 2}
+    assert records(project, "late")["late"] == {"n": 1, "more": 3}
+    assert made.counts["records"] == 4
+
+
+def test_enums(shared: Sandbox) -> None:
+    made, project = plan(
+        shared,
+        f"{A}class Color(Enum):\n    RED = 'red'\n    BLUE = 2\n\n"
+        "class Odd(Enum):\n    A = (1, 2)\n    B = (3, 4)\n\nx = A([Color.RED, Odd.B])\n",
+    )
+    assert records(project, "x")["x"]["n"] == [{"$enum": "Color.RED"}, {"$enum": "Odd.B"}]
+    assert ("converted", "Odd") in kinds(made)
+
+
+def test_domains_share_classes_and_refer_to_each_other(shared: Sandbox) -> None:
+    files = {
+        "common.py": f"{A}",
+        "domains/x/state.py": "from common import A\nfirst = A(1)\n",
+        "domains/y/state.py": "from common import A\nfrom domains.x.state import first\n"
+        "second = A(first)\n",
+    }
+    _, project = plan(shared, files)
+    assert records(project, "first", "x")["first"] == {"n": 1}
+    assert records(project, "second", "y")["second"] == {"n": {"$ref": "x.A", "key": "first"}}
+    assert project.record(RecordId("y", "first", "first")) is None
+
+
+@pytest.mark.parametrize(
+    ("files", "modules", "constraints", "keeps_old"),
+    [
+        ({"a.py": ""}, {"a.py": "a"}, {}, False),
+        ({"My Data.py": ""}, {"My Data.py": "my_data"}, {}, False),
+        ({"list.py": ""}, {"list.py": "list_"}, {}, False),
+        ({"2024.py": ""}, {"2024.py": "imported"}, {}, False),
+        ({"p/domains/h/state.py": ""}, {"p/domains/h/state.py": "h"}, {}, False),
+        ({"health/schema.py": ""}, {"health/schema.py": "health"}, {}, False),
+        ({"manifest.py": "", "tests/test_a.py": "", "setup.py": ""}, {}, {}, False),
+        ({"constraints/c.py": "def check(p): ..."}, {}, {}, True),
+        (
+            {"constraints/c.py": "import uac\ndef check(p): ..."},
+            {},
+            {"c": "constraints/c.py"},
+            False,
+        ),
+        ({"s.py": "STATE = {}\ndef check_constraints(t): ..."}, {"s.py": "s"}, {}, True),
+    ],
+)
+def test_layouts(
+    files: dict[str, str], modules: object, constraints: object, keeps_old: bool
+) -> None:
+    found = layout(files)
+    assert (found.modules, found.constraints) == (modules, constraints)
+    assert found.keeps_old is keeps_old
+
+
+def test_files_are_found_by_whatever_way_and_nothing_can_be_written(shared: Sandbox) -> None:
+    files = {
+        "m.py": f"{A}import os\nfrom pathlib import Path\n\nroot = Path(__file__).parent\n"
+        "x = A([root.is_dir(), (root / 'd').is_dir(), (root / 'd' / 'e.py').exists(),\n"
+        "       Path('d/e.py').read_text(), open('d/e.py', 'rb').read().decode(),\n"
+        "       sorted(os.listdir(root)), sorted(p.name for p in root.rglob('*.py')),\n"
+        "       [e.name for e in os.scandir('d')], os.path.getsize('d/e.py'),\n"
+        "       os.getcwd(), os.access('d/e.py', os.R_OK), os.access('d/e.py', os.W_OK)])\n",
+        "d/e.py": "E = 1\n",
+    }
+    _, project = plan(shared, files)
+    assert records(project, "x")["x"]["n"] == [
+        *(True, True, True, "E = 1\n", "E = 1\n", ["d", "m.py"], ["e.py", "m.py"], ["e.py"], 6),
+        *("/project", True, False),
+    ]
+    with pytest.raises(ForeignCodeError, match="Read-only"):
+        plan(shared, "open('/project/new.py', 'w')")
+
+
+def test_each_folder_has_its_own_schema(shared: Sandbox) -> None:
+    schema = f"{HEAD}@dataclass\nclass T:\n    "
+    files = {
+        "domains/g/schema.py": f"{schema}g: int\n",
+        "domains/g/state.py": "from schema import T\nts = [T(1)]\n",
+        "domains/h/schema.py": f"{schema}h: int\n",
+        "domains/h/state.py": "from schema import T\nts = [T(2)]\n",
+    }
+    _, project = plan(shared, files)
+    assert list(records(project, "ts", "g").values()) == [{"g": 1}]
+    assert list(records(project, "ts", "h").values()) == [{"h": 2}]
+
+
+def test_the_users_own_project_is_not_there(shared: Sandbox) -> None:
+    with pytest.raises(ForeignCodeError, match="No module named 'domains'"):
+        plan(shared, "from domains.travel.state import trips\n")
+
+
+def test_two_executions_give_the_same(shared: Sandbox) -> None:
+    source = (
+        f"{A}import random, time, uuid\nx = A([str(uuid.uuid4()), random.random(), time.time(),\n"
+        "       datetime.now().isoformat(), date.today().isoformat(), time.strftime('%Y')])\n"
+    )
+    first, second = (records(plan(shared, source)[1], "x")["x"]["n"] for _ in range(2))
+    assert first == second
+    assert first[2:] == [NOW.timestamp(), "2026-03-01T23:30:00", "2026-03-01", "2026"]
+
+
+# Old constraints
+
+
+@pytest.mark.parametrize(
+    ("source", "alerts"),
+    [
+        ("def check(project_path):\n    return [{'message': project_path}]", ["/project"]),
+        ("def check_constraints(current_time):\n    return [current_time]", ["2026-03-01"]),
+        ("def check(today: date):\n    return [{'message': today.year}]", ["2026"]),
+        ("def check(now: datetime):\n    return [{'message': now.hour}]", ["23"]),
+        ("def check():\n    yield {'severity': 'high', 'type': 't', 'text': 'x'}", ["x"]),
+        ("def check(project_path):\n    return None", []),
+        ("def check(project_path):\n    return 'one'", ["one"]),
+        ("def check(p):\n    return [('high', 'x'), ('low', 'y')]", ["x", "y"]),
+        ("def check(p):\n    return [A(1)]", ["n: 1"]),
+    ],
+)
+def test_old_constraints_speak_in_many_ways(
+    shared: Sandbox, source: str, alerts: list[str]
+) -> None:
+    found = run_old_constraint(shared, {"c.py": f"{A}{source}\n"}, "c.py", now=NOW, time_zone="UTC")
+    assert [alert.message for alert in found] == alerts
+    assert len({alert.key for alert in found}) == len(alerts)
+
+
+def test_alerts_of_one_type_are_told_apart(shared: Sandbox) -> None:
+    source = (
+        "def check(p):\n    return [{'type': 't', 'severity': s} for s in ('HIGH', 'low', 'x')]"
+    )
+    found = run_old_constraint(shared, {"c.py": source}, "c.py", now=NOW, time_zone="UTC")
+    assert [(alert.key, alert.severity) for alert in found] == [
+        ("t", "critical"),
+        ("t-2", "info"),
+        ("t-3", "warning"),
+    ]
+
+
+# What is no project
+
+
+@pytest.mark.parametrize(
+    ("source", "outcome"),
+    [
+        (f"{A}x = A()\nx.n = x.__class__(x)\ny = [[]]\ny[0] = y", "result_limit"),
+        ("import os\nos.abort()", "killed"),
+        ("import os\nos._exit(0)", "killed"),
+        ("import os\nos.write(3, b'{}\\n')", "protocol_error"),
+        ("raise MemoryError", "out_of_memory"),
+    ],
+)
+def test_what_ends_the_process_ends_nothing_else(
+    shared: Sandbox, source: str, outcome: str
+) -> None:
+    with pytest.raises(SandboxError) as raised:
+        plan(shared, source)
+    assert (raised.value.outcome, raised.value.infrastructure) == (outcome, False)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"modules": None},
+        {"modules": [], "classes": [], "enums": [], "objects": []},
+        {"modules": [{"path": "m.py", "names": [["x", ["object", 0], ""]]}], "classes": []},
+        *(
+            {
+                "modules": [{"path": path, "names": [[name, value, ""]]}],
+                "classes": [{"name": "A", "is_record": False, "doc": "", "fields": []}],
+                "enums": [],
+                "objects": [[0, [], None]],
+            }
+            for path, name, value in [
+                ("m.py", "x", ["object", 1]),
+                ("m.py", "x", ["object", -1]),
+                ("m.py", "x", ["object", True]),
+                ("m.py", "x", ["enum", [0, "A"]]),
+                ("m.py", "x", ["date", "2026-02-30"]),
+                ("m.py", "x", ["date", 3]),
+                ("m.py", "x", ["unknown", 3]),
+                ("m.py", "x", {"a": 1}),
+                ("m.py", "x", ["list", 3]),
+                ("m.py", "x", ["int", "9" * 5000]),
+                ("m.py", 3, ["object", 0]),
+                ("other.py", "x", ["object", 0]),
+            ]
+        ),
+    ],
+)
+def test_a_forged_graph_is_refused(data: Any) -> None:
+    with pytest.raises(ForeignError):
+        translate(read(data), {"m.py": "m"}, (1,))
