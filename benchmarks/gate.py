@@ -428,9 +428,13 @@ def days_before(steps: Sequence[Mapping[str, Any]], index: int) -> list[str]:
 
 
 def programs(client: Client) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
-    """Import the recorded program of every step, and run it on the days of the step."""
+    """Import the recorded program of every step, and run it on the days of the step.
+
+    An alert is early if it says before its day what the expected one must say; on a day without
+    an expected one, any other is counted apart: the program may be right to raise it.
+    """
     rows: list[dict[str, Any]] = []
-    steps = loaded = early = on_day = expected_on_day = 0
+    steps = loaded = early = other = on_day = expected_on_day = 0
     for case in lines("active_service.jsonl"):
         sessions = {session["step"]: session for session in case["sessions"]}
         for index, recorded in enumerate(case["recorded"]["v2"]):
@@ -446,16 +450,19 @@ def programs(client: Client) -> tuple[list[dict[str, Any]], dict[str, Any], list
             ran = [run_on(user_id, day) for day in days_before(case["recorded"]["v2"], index)]
             failed = next((run.error for run in ran if run.outcome != "ok"), None)
             loaded += failed is None
-            spoke = any(alerts_of(run) for run in ran)
+            said = [alert["message"] for run in ran for alert in alerts_of(run)]
+            spoke = any(satisfies(message, case["rubric_required"]) for message in said)
             early += spoke and not expected
+            other += bool(said) and not spoke and not expected
             expected_on_day += expected
             on_day += expected and bool(alerts_of(ran[0]))
-            row["alerts"] = f"{'spoke' if spoke else 'silent'}, {'expected' if expected else 'not'}"
+            row["alerts"] = f"{'spoke' if said else 'silent'}, {'expected' if expected else 'not'}"
             row["reason"] = (failed or {}).get("message", "")
     figures = {
         "v2_steps": steps,
         "v2_loaded": loaded,
         "v2_early_alerts": early,
+        "v2_other_alerts": other,
         "v2_alerts_on_day": on_day,
         "v2_alerts_expected": expected_on_day,
     }
@@ -468,27 +475,37 @@ RULES = '''\
 import datetime
 from collections.abc import Iterator
 
+from domains.rules.schema import Rule
 from domains.rules.state import rules
 from uac import Alert, critical, info, warning
 
+NOTICE = datetime.timedelta(days=7)
+
+
+def deadline_of(rule: Rule) -> datetime.date | None:
+    if rule.anchor is None or rule.offset_days is None:
+        return rule.deadline
+    return rule.anchor + datetime.timedelta(days=rule.offset_days)
+
 
 def check(today: datetime.date) -> Iterator[Alert]:
-    """Each rule speaks while it is active."""
+    """Each rule speaks while it is active: with a deadline, in the week before it."""
     for rule in rules:
-        if today < rule.active_from:
+        message, first, last = rule.message, rule.active_from, rule.active_until
+        deadline = deadline_of(rule)
+        if deadline is not None:
+            first = first or deadline - NOTICE
+            last = last or deadline
+            message = message.replace("{days_remaining}", str((deadline - today).days))
+            message = message.replace("{deadline}", deadline.isoformat())
+        if (first is not None and today < first) or (last is not None and today > last):
             continue
-        if rule.active_until is not None and today > rule.active_until:
-            continue
-        message = rule.message
-        if rule.deadline is not None:
-            message = message.replace("{days_remaining}", str((rule.deadline - today).days))
-            message = message.replace("{deadline}", rule.deadline.isoformat())
         if rule.severity == "high":
             yield critical(message, evidence=[rule])
-        elif rule.severity == "medium":
-            yield warning(message, evidence=[rule])
-        else:
+        elif rule.severity == "low":
             yield info(message, evidence=[rule])
+        else:
+            yield warning(message, evidence=[rule])
 '''
 RULES_TESTS = """\
 import datetime
@@ -498,25 +515,33 @@ from domains.rules.schema import Rule
 from uac.testing import run_check
 
 DAY = datetime.date(2026, 1, 10)
+ONE = datetime.timedelta(days=1)
 
 
-def rule(first: datetime.date, last: datetime.date | None = None) -> Rule:
+def rule(first: datetime.date | None = None, last: datetime.date | None = None) -> Rule:
     return Rule(
-        key="a", severity="high", topic="t", message="{days_remaining} days",
-        active_from=first, active_until=last, deadline=datetime.date(2026, 1, 12),
+        key="a", severity="high", topic="t", message="m", active_from=first, active_until=last
+    )
+
+
+def due(day: datetime.date) -> Rule:
+    return Rule(
+        key="b", severity="low", topic="t", message="by {deadline}, {days_remaining} days",
+        anchor=day + ONE, offset_days=-1,
     )
 
 
 def test_speaks_while_active() -> None:
-    found = run_check(rules, today=DAY, rules=[rule(DAY, DAY)])
-    assert [alert.message for alert in found] == ["2 days"]
+    assert len(run_check(rules, today=DAY, rules=[rule(DAY, DAY)])) == 1
+    (alert,) = run_check(rules, today=DAY, rules=[due(DAY + ONE)])
+    assert alert.message == "by 2026-01-11, 1 days"
 
 
 def test_is_silent_before_and_after() -> None:
-    day = datetime.timedelta(days=1)
-    assert run_check(rules, today=DAY, rules=[rule(DAY + day)]) == []
-    assert run_check(rules, today=DAY, rules=[rule(DAY - day, DAY - day)]) == []
+    for silent in (rule(DAY + ONE), rule(last=DAY - ONE), due(DAY - ONE), due(DAY + 8 * ONE)):
+        assert run_check(rules, today=DAY, rules=[silent]) == []
 """
+DATES = ("active_from", "active_until", "deadline")
 SCHEMA: list[dict[str, Any]] = [
     {
         "op": "define_class",
@@ -524,12 +549,9 @@ SCHEMA: list[dict[str, Any]] = [
         "name": "Rule",
         "collection": "rules",
         "fields": [
-            {"name": "severity", "type": "str"},
-            {"name": "topic", "type": "str"},
-            {"name": "message", "type": "str"},
-            {"name": "active_from", "type": "datetime.date"},
-            {"name": "active_until", "type": "datetime.date | None"},
-            {"name": "deadline", "type": "datetime.date | None"},
+            *({"name": name, "type": "str"} for name in ("severity", "topic", "message")),
+            *({"name": name, "type": "datetime.date | None"} for name in (*DATES, "anchor")),
+            {"name": "offset_days", "type": "int | None"},
         ],
     },
     {"op": "write_constraint", "name": "rules", "source": RULES, "tests_source": RULES_TESTS},
@@ -546,7 +568,9 @@ def edits_of_step(
             "severity": rule["severity"],
             "topic": rule["type"],
             "message": rule["message_template"],
-            **{name: rule[name] for name in ("active_from", "active_until", "deadline")},
+            **{name: rule[name] for name in DATES},
+            "anchor": rule["deadline_anchor"],
+            "offset_days": rule["deadline_offset_days"],
         }
     edits: list[dict[str, Any]] = []
     sources = [seq]
@@ -608,7 +632,7 @@ def rules(client: Client) -> tuple[list[dict[str, Any]], dict[str, Any], list[st
         passed += not faults
         problems += [f"{user_id}: {fault}" for fault in faults]
         rows.append({"module": f"v3 {case['case_id']}", "alerts": "; ".join(faults) or "passed"})
-    return rows, {"v3_cases": cases, "v3_passed": passed, "early_alerts": early}, problems
+    return rows, {"v3_cases": cases, "v3_passed": passed, "v3_early_alerts": early}, problems
 
 
 def satisfies(message: str, rubric: Mapping[str, Sequence[str]]) -> bool:
@@ -645,6 +669,9 @@ def main() -> None:
                 rows += its_rows
                 figures |= its_figures
                 problems += its_problems
+            early = [figures[name] for name in figures if name.endswith("_early_alerts")]
+            if early:
+                figures["early_alerts"] = sum(early)
             from workers.sandbox.runner import close_pool, runner_name
 
             settings = {"runner": runner_name()}
