@@ -386,25 +386,39 @@ class _Reader:
 
     def read(self, files: Mapping[str, str], entries: list[str]) -> dict[str, Any]:
         """Execute the modules in order and return what they hold."""
-        modules = []
+        modules, namespaces = [], []
         for path in entries:
             module = _execute(path)
             imported = _imported_names(files[path], vars(module))
             annotations = vars(module).get("__annotations__", {})
+            own = [
+                (name, value)
+                for name, value in list(vars(module).items())
+                if not _is_system_name(name) and name not in imported
+            ]
             names = [
                 [name, self.value(value, 0), _annotation(annotations.get(name))]
-                for name, value in list(vars(module).items())
-                if not _is_system_name(name) and name not in imported and not _is_code(value)
+                for name, value in own
+                if not _is_code(value)
             ]
             modules.append({"path": path, "names": names})
-        for number, value in self._pending:  # which grows meanwhile
-            self.objects[number] = self._contents(value)
+            namespaces += [(names, name, value) for name, value in own if _is_namespace(value)]
+        self._read_pending()
+        for names, name, kind in namespaces:
+            if not any(issubclass(known, kind) for known in self._class_numbers):
+                names.append([name, ["dict", self._pairs(_attributes_of(kind), 0)], ""])
+        self._read_pending()
         return {
             "modules": modules,
             "classes": self.classes,
             "enums": self.enums,
             "objects": self.objects,
         }
+
+    def _read_pending(self) -> None:
+        for number, value in self._pending:  # which grows meanwhile
+            self.objects[number] = self._contents(value)
+        self._pending.clear()
 
     def value(self, value: Any, depth: int) -> Any:
         """A scalar as it is, or a list of what kind of value it is and what makes it up."""
@@ -430,11 +444,7 @@ class _Reader:
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
             return self._object(value)
         if isinstance(value, dict):
-            pairs = [
-                [self.value(key, depth + 1), self.value(item, depth + 1)]
-                for key, item in value.items()
-            ]
-            return ["dict", pairs]
+            return ["dict", self._pairs(value, depth)]
         if isinstance(value, (list, tuple, range)):
             shape = next(k for k in (list, tuple, range) if isinstance(value, k)).__name__
             return [shape, [self.value(item, depth + 1) for item in value]]
@@ -443,12 +453,21 @@ class _Reader:
             return ["set", sorted(items, key=lambda item: json.dumps(item, sort_keys=True))]
         return self._scalar(value) or self._object(value)
 
+    def _pairs(self, value: Mapping[Any, Any], depth: int) -> list[Any]:
+        return [
+            [self.value(key, depth + 1), self.value(item, depth + 1)] for key, item in value.items()
+        ]
+
     def _scalar(self, value: Any) -> list[Any] | None:
         match value:
+            case datetime.datetime(tzinfo=ZoneInfo(key=zone)):
+                return ["zoned", [value.isoformat(), _text(str(zone))]]
             case datetime.datetime():
                 return ["datetime", value.isoformat()]
             case datetime.date():
                 return ["date", value.isoformat()]
+            case datetime.time(tzinfo=ZoneInfo(key=zone)):
+                return ["opaque", ["time", _text(f"{value.isoformat()} {zone}")]]
             case datetime.time():
                 return ["time", value.isoformat()]
             case datetime.timedelta():
@@ -486,6 +505,8 @@ class _Reader:
         """The class of an object, its fields in order, and the key of a record."""
         kind = type(value)
         names = [name for name, _, _ in self._fields(kind)]
+        if not dataclasses.is_dataclass(kind) and not isinstance(value, tuple):
+            names += _attributes_of(kind)
         held = list(vars(value)) if hasattr(value, "__dict__") else []
         names += [name for name in held if name not in names and not _is_system_name(name)]
         is_record = isinstance(value, Record)
@@ -576,6 +597,31 @@ def _is_code(value: object) -> bool:
     if isinstance(value, (typing.TypeVar, re.Pattern)) or type(value).__module__ == "typing":
         return True
     return callable(value) and not dataclasses.is_dataclass(value)
+
+
+def _is_namespace(value: object) -> bool:
+    """Whether a class of the foreign project holds data itself, and is no description of it."""
+    return (
+        isinstance(value, type)
+        and _is_users(value)
+        and not dataclasses.is_dataclass(value)
+        and not issubclass(value, (enum.Enum, tuple, dict, BaseException, Record))
+        and bool(_attributes_of(value))
+    )
+
+
+def _attributes_of(kind: type) -> dict[str, Any]:
+    """The data that the classes of the foreign project in a class's ancestry hold."""
+    return {
+        name: value
+        for one in reversed(kind.__mro__)
+        if _is_users(one)
+        for name, value in vars(one).items()
+        if not _is_system_name(name)
+        and not name.startswith("_")
+        and not callable(value)
+        and not hasattr(value, "__get__")
+    }
 
 
 def _is_users(kind: type) -> bool:

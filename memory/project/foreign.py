@@ -80,6 +80,8 @@ from memory.project.values import (
 
 # Of one dictionary whose keys can be the fields of a class.
 MAX_FIELDS = 60
+# Of an integer that a field can hold.
+MAX_DIGITS = 300
 # Of dictionaries in one place with other keys each, before they become lists of entries.
 MAX_SHAPES = 8
 MAX_NOTES = 500
@@ -348,13 +350,18 @@ class _Decoder:
             case "dict":
                 return self._dictionary(content, place)
             case "int":
-                return int(_string(content))
+                return self._integer(_string(content), place)
             case "decimal":
                 return self._decimal(_string(content), place)
             case "date":
                 return datetime.date.fromisoformat(content)
             case "datetime":
                 return datetime.datetime.fromisoformat(content)
+            case "zoned":
+                text, zone = content
+                message = f"a moment in {_string(zone)} to its offset from UTC"
+                self.notes.add("converted", place, message)
+                return datetime.datetime.fromisoformat(text)
             case "time":
                 return datetime.time.fromisoformat(content)
             case "partial_date":
@@ -380,6 +387,11 @@ class _Decoder:
                 self.notes.add("converted", place, f"{_string(class_name)} to its text")
                 return _string(text)
         raise ValueError(f"no kind of value: {kind!r}")
+
+    def _integer(self, text: str, place: str) -> Node:
+        if len(text) > MAX_DIGITS:
+            return self._made("Number", {"text": text}, place, "int")
+        return int(text)
 
     def _decimal(self, text: str, place: str) -> Node:
         number = Decimal(text)
