@@ -162,6 +162,36 @@ def test_an_object_that_two_hold_is_one_record(shared: Sandbox) -> None:
     assert len(records(project, "as_")) == 1
 
 
+def test_references_lead_to_one_record_whatever_the_collection(shared: Sandbox) -> None:
+    # Given objects of one class with the same id in two lists, and one that no list holds,
+    made, project = plan(
+        shared,
+        f"{HEAD}@dataclass\nclass T:\n    id: int\n    o: Any = None\n\n"
+        "a = [T(1), T(2)]\nb = [T(1, a[0]), T(3, T(2, a[1]))]\n",
+    )
+    # then no two records of the class have one key.
+    assert list(records(project, "a")) == ["t-1", "t-2"]
+    assert list(records(project, "b")) == ["b-t-1", "t-3"]
+    assert records(project, "b")["b-t-1"]["o"]["key"] == "t-1"
+    assert list(records(project, "ts")) == ["ts-t-2"]
+    assert ("keyed", "b") in kinds(made)
+
+
+def test_modules_of_one_domain_may_use_the_same_names(shared: Sandbox) -> None:
+    schema = f"{HEAD}@dataclass\nclass P:\n    n: int\n\n"
+    _, project = plan(
+        shared,
+        {
+            "domains/h/a.py": f"{schema}user = P(1)\nnotes = ['a']\n",
+            "domains/h/b.py": "from domains.h.a import P\nimport domains.h.a as a\n"
+            "user = P(2)\nnotes = ['b']\npeople = [user, a.user]\n",
+        },
+    )
+    assert [person["n"] for person in records(project, "people", "h").values()] == [2, 1]
+    (rest,) = records(project, "variables", "h").values()
+    assert (rest["notes"], rest["notes2"]) == (["a"], ["b"])
+
+
 def test_objects_that_are_no_dataclasses(shared: Sandbox) -> None:
     made, project = plan(
         shared,

@@ -1,37 +1,28 @@
-"""Foreign projects: from the objects that executing one gave to the edits that make it ours.
+"""From a graph of objects to the edits and records that they are here."""
 
-What comes in is the graph that `sandbox_image.foreign` reads, which the foreign code may have
-forged: nothing of it is trusted. What goes out are edits, exact records, and a report of all that
-is otherwise afterwards: a name that could not stay, a set that became a list.
-
-    layout(files)                           # which modules hold state, and for which domain
-    graph = read(data)                      # ForeignError: no graph, or nothing in it
-    plan = translate(graph, domains, sources)
-    notes = plan.carry_out(project)         # EditError: refused
-
-Where an object goes:
-- what a module-level list or dictionary of one class holds is a collection, under that name;
-- what a module-level name holds is a singleton, unless it is in a collection: then the name is its
-  key there;
-- a class that is held so anywhere is one of records, and what refers to its objects elsewhere
-  becomes a reference; all other objects are parts of the records that hold them;
-- whatever else a module holds is a field of one record, `variables`.
-"""
-
-import base64
 import datetime
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TypeAlias
 
 from memory.project.apply import apply
 from memory.project.conform import normal_fields
 from memory.project.edits import Add, AddField, DefineClass, Edit, FieldSpec
 from memory.project.errors import EditError
-from memory.project.legacy import is_old_constraint
+from memory.project.foreign.graph import (
+    ForeignClass,
+    ForeignError,
+    ForeignObject,
+    Graph,
+    Holding,
+    Member,
+    Node,
+    Notes,
+    Pointer,
+    is_key,
+)
+from memory.project.foreign.layout import is_lower
 from memory.project.literals import Uses, record_literal
 from memory.project.model import Project
 from memory.project.names import (
@@ -40,11 +31,8 @@ from memory.project.names import (
     camel,
     check_class_name,
     check_enum_member,
-    check_key,
-    check_lower_name,
     default_collection,
     escape_field_name,
-    singular,
     snake,
     unused,
 )
@@ -77,401 +65,6 @@ from memory.project.values import (
     Struct,
     Value,
 )
-
-# Of one dictionary whose keys can be the fields of a class.
-MAX_FIELDS = 60
-# Of an integer that a field can hold.
-MAX_DIGITS = 300
-# Of dictionaries in one place with other keys each, before they become lists of entries.
-MAX_SHAPES = 8
-MAX_NOTES = 500
-
-
-class ForeignError(Exception):
-    """A foreign project that cannot be imported; the message says why, and what would help."""
-
-    def __init__(self, code: str, message: str, path: str | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.path = path
-
-
-# The layout
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What the files of a foreign project are.
-
-    `modules` are those that hold state, each with the domain that it goes to; `constraints` those
-    that today's constraints can stay, by name; `keeps_old` tells that there are old ones.
-    """
-
-    modules: Mapping[str, str]
-    constraints: Mapping[str, str]
-    keeps_old: bool
-
-
-def layout(files: Mapping[str, str]) -> Layout:
-    """Tell what the files of a project are, whatever its folders are called."""
-    old = {path for path, source in files.items() if is_old_constraint(source)}
-    modules, constraints = {}, {}
-    for path in sorted(files):
-        *folders, name = path.removesuffix(".py").split("/")
-        if {"tests", "test"} & set(folders) or name.startswith("test_") or name in _NO_STATE:
-            continue
-        if folders[-1:] == ["constraints"]:
-            if path not in old:
-                constraints[name] = path
-        elif path != "manifest.py":
-            modules[path] = _domain_name(folders, name)
-    return Layout(modules, constraints, bool(old))
-
-
-_NO_STATE = {"__init__", "conftest", "setup"}
-# Files that are named for what they hold, in a folder that is named for what it is about.
-_PARTS = {"state", "schema", "data", "models", "types"}
-
-
-def _domain_name(folders: Sequence[str], name: str) -> str:
-    if "domains" in folders[:-1]:
-        found = folders[folders.index("domains") + 1]
-    else:
-        found = folders[-1] if folders and name in _PARTS else name
-    found = re.sub(r"\W+", "_", found.lower()).strip("_") or "imported"
-    found = found[: MAX_LENGTH - 10]
-    for candidate in (found, f"{found}_", f"imported_{found}"):
-        if _is_lower(candidate):
-            return candidate
-    return "imported"
-
-
-# The graph
-
-
-@dataclass(frozen=True)
-class Pointer:
-    """One object of the graph, by its number."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class Member:
-    """A member of an enum, by the enum's number."""
-
-    enum: int
-    name: str
-
-
-Node: TypeAlias = "Value | Pointer | Member | list[Node]"
-
-
-@dataclass
-class ForeignClass:
-    """A class of the foreign project, or one that its dictionaries of one form amount to."""
-
-    name: str
-    is_record: bool = False
-    doc: str = ""
-    fields: list[tuple[str, str, list[Node]]] = field(default_factory=list)
-    is_made_up: bool = False
-
-
-@dataclass
-class ForeignObject:
-    """An object: its class, its fields, and its key if it is a record of this very library."""
-
-    class_number: int
-    fields: dict[str, Node]
-    key: str | None = None
-
-
-@dataclass(frozen=True)
-class Holding:
-    """What a module holds under a name. `keys` are those of a dictionary of objects."""
-
-    module: str
-    name: str
-    node: Node
-    annotation: str = ""
-    keys: tuple[str, ...] = ()
-
-
-@dataclass
-class Graph:
-    """All that the modules hold."""
-
-    classes: list[ForeignClass]
-    enums: list[tuple[str, list[tuple[str, Node]]]]
-    objects: list[ForeignObject]
-    holdings: list[Holding]
-    notes: "Notes"
-
-    def pointers(self, node: Node) -> Iterator[int]:
-        """Walk over the objects that a value holds itself, not those within these."""
-        if isinstance(node, Pointer):
-            yield node.number
-        elif isinstance(node, list):
-            for item in node:
-                yield from self.pointers(item)
-
-
-class Notes:
-    """What is otherwise after an import: kind and place, each said once, with how often."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[tuple[str, str, str]] = Counter()
-
-    def add(self, kind: str, place: str, message: str) -> None:
-        """Note that something changed its form or name, or was left out."""
-        self._counts[kind, place, message] += 1
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """Return the notes in the order in which they came up."""
-        return [
-            {"kind": kind, "place": place, "message": message, "count": count}
-            for (kind, place, message), count in list(self._counts.items())[:MAX_NOTES]
-        ]
-
-
-def read(data: Mapping[str, Any]) -> Graph:
-    """Read the graph that came from a sandbox; raises ForeignError if it is none, or empty."""
-    try:
-        graph = _Decoder(data).graph()
-    except (KeyError, TypeError, ValueError, IndexError, ArithmeticError, RecursionError) as error:
-        raise ForeignError(
-            "malformed", f"what was read of the project makes no sense: {error!r:.200}"
-        ) from None
-    if not graph.holdings:
-        raise ForeignError(
-            "no_objects",
-            "executing it leaves no typed objects: bind instances of dataclasses, lists of them,"
-            " or dictionaries to names of a module",
-        )
-    return graph
-
-
-class _Decoder:
-    """Turns the JSON of a graph into nodes; dictionaries become objects of classes made up."""
-
-    def __init__(self, data: Mapping[str, Any]) -> None:
-        self.data = data
-        self.notes = Notes()
-        self.classes = [
-            ForeignClass(
-                name=_string(c["name"]), is_record=c["is_record"] is True, doc=_string(c["doc"])
-            )
-            for c in data["classes"]
-        ]
-        self.objects: list[ForeignObject] = []
-        self._enums = len(data["enums"])
-        self._shapes: dict[tuple[str, tuple[str, ...]], int] = {}
-        self._forms: Counter[str] = Counter()
-        self._made_up: list[ForeignObject] = []
-
-    def graph(self) -> Graph:
-        """Return the graph."""
-        number_of_objects = len(self.data["objects"])
-        enums = []
-        for one in self.data["enums"]:
-            name = _string(one["name"])
-            members = [(_string(label), self.node(value, name)) for label, value in one["members"]]
-            enums.append((name, members))
-        for class_, told in zip(self.classes, self.data["classes"], strict=True):
-            class_.fields = [
-                (
-                    _string(name),
-                    _string(annotation),
-                    [self.node(value, f"{class_.name}.{name}") for value in default],
-                )
-                for name, annotation, default in told["fields"]
-            ]
-        decoded = []
-        for class_number, fields, key in self.data["objects"]:
-            class_name = self.classes[_index(class_number, self.classes)].name
-            values = {
-                _string(name): self.node(value, f"{class_name}.{name}") for name, value in fields
-            }
-            decoded.append(
-                ForeignObject(class_number, values, None if key is None else _string(key))
-            )
-        holdings = [
-            self._holding(_string(module["path"]), _string(name), value, _string(annotation))
-            for module in self.data["modules"]
-            for name, value, annotation in module["names"]
-        ]
-        assert len(decoded) == number_of_objects
-        return Graph(
-            self.classes,
-            enums,
-            [*decoded, *self._made_up],
-            [holding for holding in holdings if holding is not None],
-            self.notes,
-        )
-
-    def _holding(self, path: str, name: str, value: Any, annotation: str) -> Holding | None:
-        if isinstance(value, list) and value[0] == "opaque":
-            self.notes.add("left_out", name, f"a {_string(value[1][0])} is no data")
-            return None
-        if isinstance(value, list) and value[0] == "dict" and len(value[1]) > 0:
-            keys = [key for key, _ in value[1]]
-            nodes = [item for _, item in value[1]]
-            objects = all(isinstance(item, list) and item[0] == "object" for item in nodes)
-            distinct = len({str(item) for item in nodes}) == len(nodes)
-            if objects and distinct and all(isinstance(key, str) and _is_key(key) for key in keys):
-                items: list[Node] = [self.node(item, name) for item in nodes]
-                numbers = [item.number for item in items if isinstance(item, Pointer)]
-                classes = {str(self.data["objects"][number][0]) for number in numbers}
-                if len(classes) == 1:
-                    self.notes.add("converted", name, "dict to collection: its keys are the keys")
-                    return Holding(path, name, items, annotation, tuple(keys))
-        return Holding(path, name, self.node(value, name), annotation)
-
-    def node(self, value: Any, place: str) -> Node:
-        """Return what a value of the graph's JSON stands for."""
-        if value is None or type(value) in (bool, int, str):
-            return value  # type: ignore[no-any-return]
-        if type(value) is float:
-            return value
-        kind, content = value
-        match kind:
-            case "object":
-                return Pointer(_index(content, self.data["objects"]))
-            case "enum":
-                number, name = content
-                return Member(_index(number, self.data["enums"]), _string(name))
-            case "list":
-                return [self.node(item, place) for item in content]
-            case "tuple" | "set" | "range":
-                ordered = ", in sorted order" if kind == "set" else ""
-                self.notes.add("converted", place, f"{kind} to list{ordered}")
-                return [self.node(item, place) for item in content]
-            case "dict":
-                return self._dictionary(content, place)
-            case "int":
-                return self._integer(_string(content), place)
-            case "decimal":
-                return self._decimal(_string(content), place)
-            case "date":
-                return datetime.date.fromisoformat(content)
-            case "datetime":
-                return datetime.datetime.fromisoformat(content)
-            case "zoned":
-                text, zone = content
-                message = f"a moment in {_string(zone)} to its offset from UTC"
-                self.notes.add("converted", place, message)
-                return datetime.datetime.fromisoformat(text)
-            case "time":
-                return datetime.time.fromisoformat(content)
-            case "partial_date":
-                return PartialDate(_string(content))
-            case "ref":
-                class_name, key = content
-                return Ref(_string(class_name), _string(key))
-            case "float":
-                return self._made("Number", {"text": _string(content)}, place, "float")
-            case "duration":
-                days, seconds, microseconds = map(int, content)
-                fields: dict[str, Node] = {
-                    "days": days,
-                    "seconds": seconds,
-                    "microseconds": microseconds,
-                }
-                return self._made("Duration", fields, place, "timedelta")
-            case "bytes":
-                base64.b64decode(content, validate=True)
-                return self._made("Bytes", {"base64": _string(content)}, place, "bytes")
-            case "opaque":
-                class_name, text = content
-                self.notes.add("converted", place, f"{_string(class_name)} to its text")
-                return _string(text)
-        raise ValueError(f"no kind of value: {kind!r}")
-
-    def _integer(self, text: str, place: str) -> Node:
-        if len(text) > MAX_DIGITS:
-            return self._made("Number", {"text": text}, place, "int")
-        return int(text)
-
-    def _decimal(self, text: str, place: str) -> Node:
-        number = Decimal(text)
-        if number.is_finite():
-            return number
-        return self._made("Number", {"text": text}, place, "Decimal")
-
-    def _made(self, name: str, fields: dict[str, Node], place: str, kind: str) -> Pointer:
-        self.notes.add("converted", place, f"{kind} to an object {name}")
-        return self._object(name, fields)
-
-    def _dictionary(self, pairs: Any, place: str) -> Node:
-        """Return an object with the keys as fields, or a list of entries where that cannot be."""
-        name = _class_of_place(place)
-        keys = tuple(key if isinstance(key, str) else None for key, _ in pairs)
-        named = tuple(key for key in keys if key is not None and _is_field(key))
-        shape = (name, tuple(sorted(named)))
-        if 0 < len(named) == len(keys) <= MAX_FIELDS and (
-            shape in self._shapes or self._forms[name] < MAX_SHAPES
-        ):
-            self.notes.add("converted", place, "dict to an object")
-            fields = {key: self.node(item, f"{place}.{key}") for key, item in pairs}
-            return self._object(name, fields)
-        self.notes.add("converted", place, "dict to a list of entries")
-        entries: list[Node] = [
-            self._object(
-                f"{name}Entry",
-                {
-                    "name": self.node(key, f"{place}.name"),
-                    "value": self.node(item, f"{place}.value"),
-                },
-            )
-            for key, item in pairs
-        ]
-        return entries
-
-    def _object(self, name: str, fields: dict[str, Node]) -> Pointer:
-        shape = (name, tuple(sorted(fields)))
-        if shape not in self._shapes:
-            self._forms[name] += 1
-            self._shapes[shape] = len(self.classes)
-            declared: list[tuple[str, str, list[Node]]] = [(field_, "", []) for field_ in fields]
-            self.classes.append(ForeignClass(name, fields=declared, is_made_up=True))
-        self._made_up.append(ForeignObject(self._shapes[shape], fields))
-        return Pointer(len(self.data["objects"]) + len(self._made_up) - 1)
-
-
-def _string(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is no text")
-    return value
-
-
-def _index(value: Any, items: Sequence[Any]) -> int:
-    if type(value) is not int or not 0 <= value < len(items):
-        raise IndexError(f"{value!r:.40} is the number of nothing")
-    return value
-
-
-def _is_field(key: str) -> bool:
-    try:
-        return escape_field_name(key, "dict") == key
-    except EditError:
-        return False
-
-
-def _is_key(key: str) -> bool:
-    try:
-        check_key(key)
-    except EditError:
-        return False
-    return True
-
-
-def _class_of_place(place: str) -> str:
-    """Return the name of the class of what stands in a field: `TripStops` for `Trip.stops`."""
-    return (camel(singular(place.replace(".", "_").lower())) or "Item")[: MAX_LENGTH - 20]
-
-
-# The translation
 
 
 @dataclass
@@ -582,6 +175,7 @@ class _Translation:
         self.homes: dict[int, _Home] = {}
         self.order: list[int] = []
         self.taken: dict[str, set[str]] = {domain: set() for domain in domains.values()}
+        self.keys: set[tuple[int, str]] = set()
         self.variables: dict[str, dict[str, Node]] = {}
         self.names: dict[tuple[str, int], str] = {}
         self.enum_names: dict[tuple[str, int], str] = {}
@@ -662,12 +256,11 @@ class _Translation:
             domain = self.domains[holding.module]
             name = self._holder(domain, holding.name)
             keys = self._keys(name, numbers, holding.keys, bound)
-            for number, key in zip(numbers, keys, strict=True):
-                self._settle(number, _Home(domain, name, key, singleton=False))
+            self._settle_all(domain, name, numbers, keys)
         return rest
 
     def _keys(
-        self, name: str, numbers: list[int], given: Sequence[str], bound: Mapping[int, str]
+        self, name: str, numbers: list[int], given: Sequence[str], bound: dict[int, str]
     ) -> list[str]:
         """Return a key for each object of a collection, all different."""
         objects = [self.graph.objects[number] for number in numbers]
@@ -686,7 +279,7 @@ class _Translation:
             return list(given)
         class_name = snake(self.graph.classes[objects[0].class_number].name) or "item"
         ids = [one.fields.get("id") for one in objects]
-        plain = [i for i in ids if type(i) is int or (isinstance(i, str) and _is_key(i))]
+        plain = [i for i in ids if type(i) is int or (isinstance(i, str) and is_key(i))]
         if len(plain) == len(objects):
             if len({str(i) for i in plain}) == len(plain):
                 return [str(i) if isinstance(i, str) else f"{class_name}-{i}" for i in plain]
@@ -697,7 +290,9 @@ class _Translation:
         keys = []
         used = {bound[number] for number in numbers if number in bound}
         for position, number in enumerate(numbers, 1):
-            key = bound.get(number) or unused(f"{class_name}-{position}", used)
+            key = bound.pop(number, "")
+            if not key or key in keys:
+                key = unused(f"{class_name}-{position}", used)
             used.add(key)
             keys.append(key)
         return keys
@@ -710,7 +305,7 @@ class _Translation:
             number = node.number if isinstance(node, Pointer) else None
             class_number = self.graph.objects[number].class_number if number is not None else None
             if number is None or class_number not in self.record_classes:
-                self.variables.setdefault(domain, {})[holding.name] = node
+                self._keep_variable(domain, holding.name, node)
             elif number not in self.homes:
                 name = self._holder(domain, holding.name)
                 key = self.graph.objects[number].key or name
@@ -722,8 +317,15 @@ class _Translation:
             if holding.name not in (home.key, home.holder) and not (
                 home.singleton and home.holder == self._lower(holding.name)
             ):
-                domain = self.domains[holding.module]
-                self.variables.setdefault(domain, {})[holding.name] = holding.node
+                self._keep_variable(self.domains[holding.module], holding.name, holding.node)
+
+    def _keep_variable(self, domain: str, name: str, node: Node) -> None:
+        """Keep what a name holds; two modules of one domain may both have that name."""
+        values = self.variables.setdefault(domain, {})
+        found = unused(name, values)
+        values[found] = node
+        if found != name:
+            self.graph.notes.add("renamed", name, f"is {domain}.variables.{found}")
 
     def _place_others(self) -> None:
         """Give records that no name and no collection holds one of their class."""
@@ -747,8 +349,7 @@ class _Translation:
                         overflow[where] = (self._holder(domain, name, note=False), [])
                     overflow[where][1].append(number)
         for (domain, _), (name, numbers) in overflow.items():
-            for number, key in zip(numbers, self._keys(name, numbers, (), {}), strict=True):
-                self._settle(number, _Home(domain, name, key, singleton=False))
+            self._settle_all(domain, name, numbers, self._keys(name, numbers, (), {}))
 
     def _gather_variables(self) -> None:
         """Make one record of what a domain's modules hold besides records."""
@@ -765,8 +366,27 @@ class _Translation:
             self.graph.objects.append(ForeignObject(class_number, dict(values)))
             self._settle(number, _Home(domain, name, name, singleton=True))
 
+    def _settle_all(
+        self, domain: str, name: str, numbers: Sequence[int], keys: Sequence[str]
+    ) -> None:
+        """Give the objects of a collection their homes.
+
+        A reference says the class and the key, and not the collection: so a key that another
+        collection has for a record of the class gets the collection's name before it.
+        """
+        for number, key in zip(numbers, keys, strict=True):
+            one = self.graph.objects[number]
+            found = key
+            if one.key is None and (one.class_number, key) in self.keys:
+                found = f"{name}-{key}"
+                self.graph.notes.add(
+                    "keyed", name, f"keys begin with {name}-, since others have them"
+                )
+            self._settle(number, _Home(domain, name, found, singleton=False))
+
     def _settle(self, number: int, home: _Home) -> None:
-        if not _is_key(home.key):
+        self.keys.add((self.graph.objects[number].class_number, home.key))
+        if not is_key(home.key):
             raise ForeignError(
                 "bad_key", f"{home.holder} has a record with the key {home.key!r:.80}"
             )
@@ -777,9 +397,9 @@ class _Translation:
 
     def _lower(self, name: str) -> str:
         found = name.lstrip("_").lower() or "value"
-        if not _is_lower(found):
+        if not is_lower(found):
             found = f"{found[: MAX_LENGTH - 10].rstrip('_')}_"
-        return found if _is_lower(found) else "value"
+        return found if is_lower(found) else "value"
 
     def _holder(self, domain: str, name: str, *, note: bool = True) -> str:
         """Return the name of a new collection or singleton."""
@@ -1096,14 +716,6 @@ _SCALARS: Mapping[type, str] = {
     datetime.time: "datetime.time",
     PartialDate: "PartialDate",
 }
-
-
-def _is_lower(name: str) -> bool:
-    try:
-        check_lower_name(name, "name")
-    except EditError:
-        return False
-    return True
 
 
 def _direct(node: Node) -> list[Pointer]:

@@ -1,0 +1,363 @@
+"""The objects of a foreign project as a graph, read from JSON that nobody trusts."""
+
+import base64
+import datetime
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from memory.project.errors import EditError
+from memory.project.names import (
+    MAX_LENGTH,
+    camel,
+    check_key,
+    escape_field_name,
+    singular,
+)
+from memory.project.values import (
+    PartialDate,
+    Ref,
+    Value,
+)
+
+# Of one dictionary whose keys can be the fields of a class.
+MAX_FIELDS = 60
+# Of an integer that a field can hold.
+MAX_DIGITS = 300
+# Of dictionaries in one place with other keys each, before they become lists of entries.
+MAX_SHAPES = 8
+MAX_NOTES = 500
+
+
+class ForeignError(Exception):
+    """A foreign project that cannot be imported; the message says why, and what would help."""
+
+    def __init__(self, code: str, message: str, path: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.path = path
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """One object of the graph, by its number."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of an enum, by the enum's number."""
+
+    enum: int
+    name: str
+
+
+Node: TypeAlias = "Value | Pointer | Member | list[Node]"
+
+
+@dataclass
+class ForeignClass:
+    """A class of the foreign project, or one that its dictionaries of one form amount to."""
+
+    name: str
+    is_record: bool = False
+    doc: str = ""
+    fields: list[tuple[str, str, list[Node]]] = field(default_factory=list)
+    is_made_up: bool = False
+
+
+@dataclass
+class ForeignObject:
+    """An object: its class, its fields, and its key if it is a record of this very library."""
+
+    class_number: int
+    fields: dict[str, Node]
+    key: str | None = None
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What a module holds under a name. `keys` are those of a dictionary of objects."""
+
+    module: str
+    name: str
+    node: Node
+    annotation: str = ""
+    keys: tuple[str, ...] = ()
+
+
+@dataclass
+class Graph:
+    """All that the modules hold."""
+
+    classes: list[ForeignClass]
+    enums: list[tuple[str, list[tuple[str, Node]]]]
+    objects: list[ForeignObject]
+    holdings: list[Holding]
+    notes: "Notes"
+
+    def pointers(self, node: Node) -> Iterator[int]:
+        """Walk over the objects that a value holds itself, not those within these."""
+        if isinstance(node, Pointer):
+            yield node.number
+        elif isinstance(node, list):
+            for item in node:
+                yield from self.pointers(item)
+
+
+class Notes:
+    """What is otherwise after an import: kind and place, each said once, with how often."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+
+    def add(self, kind: str, place: str, message: str) -> None:
+        """Note that something changed its form or name, or was left out."""
+        self._counts[kind, place, message] += 1
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the notes in the order in which they came up."""
+        return [
+            {"kind": kind, "place": place, "message": message, "count": count}
+            for (kind, place, message), count in list(self._counts.items())[:MAX_NOTES]
+        ]
+
+
+def read(data: Mapping[str, Any]) -> Graph:
+    """Read the graph that came from a sandbox; raises ForeignError if it is none, or empty."""
+    try:
+        graph = _Decoder(data).graph()
+    except (KeyError, TypeError, ValueError, IndexError, ArithmeticError, RecursionError) as error:
+        raise ForeignError(
+            "malformed", f"what was read of the project makes no sense: {error!r:.200}"
+        ) from None
+    if not graph.holdings:
+        raise ForeignError(
+            "no_objects",
+            "executing it leaves no typed objects: bind instances of dataclasses, lists of them,"
+            " or dictionaries to names of a module",
+        )
+    return graph
+
+
+class _Decoder:
+    """Turns the JSON of a graph into nodes; dictionaries become objects of classes made up."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.data = data
+        self.notes = Notes()
+        self.classes = [
+            ForeignClass(
+                name=_string(c["name"]), is_record=c["is_record"] is True, doc=_string(c["doc"])
+            )
+            for c in data["classes"]
+        ]
+        self.objects: list[ForeignObject] = []
+        self._enums = len(data["enums"])
+        self._shapes: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._forms: Counter[str] = Counter()
+        self._made_up: list[ForeignObject] = []
+
+    def graph(self) -> Graph:
+        """Return the graph."""
+        number_of_objects = len(self.data["objects"])
+        enums = []
+        for one in self.data["enums"]:
+            name = _string(one["name"])
+            members = [(_string(label), self.node(value, name)) for label, value in one["members"]]
+            enums.append((name, members))
+        for class_, told in zip(self.classes, self.data["classes"], strict=True):
+            class_.fields = [
+                (
+                    _string(name),
+                    _string(annotation),
+                    [self.node(value, f"{class_.name}.{name}") for value in default],
+                )
+                for name, annotation, default in told["fields"]
+            ]
+        decoded = []
+        for class_number, fields, key in self.data["objects"]:
+            class_name = self.classes[_index(class_number, self.classes)].name
+            values = {
+                _string(name): self.node(value, f"{class_name}.{name}") for name, value in fields
+            }
+            decoded.append(
+                ForeignObject(class_number, values, None if key is None else _string(key))
+            )
+        holdings = [
+            self._holding(_string(module["path"]), _string(name), value, _string(annotation))
+            for module in self.data["modules"]
+            for name, value, annotation in module["names"]
+        ]
+        assert len(decoded) == number_of_objects
+        return Graph(
+            self.classes,
+            enums,
+            [*decoded, *self._made_up],
+            [holding for holding in holdings if holding is not None],
+            self.notes,
+        )
+
+    def _holding(self, path: str, name: str, value: Any, annotation: str) -> Holding | None:
+        if isinstance(value, list) and value[0] == "opaque":
+            self.notes.add("left_out", name, f"a {_string(value[1][0])} is no data")
+            return None
+        if isinstance(value, list) and value[0] == "dict" and len(value[1]) > 0:
+            keys = [key for key, _ in value[1]]
+            nodes = [item for _, item in value[1]]
+            objects = all(isinstance(item, list) and item[0] == "object" for item in nodes)
+            distinct = len({str(item) for item in nodes}) == len(nodes)
+            if objects and distinct and all(isinstance(key, str) and is_key(key) for key in keys):
+                items: list[Node] = [self.node(item, name) for item in nodes]
+                numbers = [item.number for item in items if isinstance(item, Pointer)]
+                classes = {str(self.data["objects"][number][0]) for number in numbers}
+                if len(classes) == 1:
+                    self.notes.add("converted", name, "dict to collection: its keys are the keys")
+                    return Holding(path, name, items, annotation, tuple(keys))
+        return Holding(path, name, self.node(value, name), annotation)
+
+    def node(self, value: Any, place: str) -> Node:
+        """Return what a value of the graph's JSON stands for."""
+        if value is None or type(value) in (bool, int, str):
+            return value  # type: ignore[no-any-return]
+        if type(value) is float:
+            return value
+        kind, content = value
+        match kind:
+            case "object":
+                return Pointer(_index(content, self.data["objects"]))
+            case "enum":
+                number, name = content
+                return Member(_index(number, self.data["enums"]), _string(name))
+            case "list":
+                return [self.node(item, place) for item in content]
+            case "tuple" | "set" | "range":
+                ordered = ", in sorted order" if kind == "set" else ""
+                self.notes.add("converted", place, f"{kind} to list{ordered}")
+                return [self.node(item, place) for item in content]
+            case "dict":
+                return self._dictionary(content, place)
+            case "int":
+                return self._integer(_string(content), place)
+            case "decimal":
+                return self._decimal(_string(content), place)
+            case "date":
+                return datetime.date.fromisoformat(content)
+            case "datetime":
+                return datetime.datetime.fromisoformat(content)
+            case "zoned":
+                text, zone = content
+                message = f"a moment in {_string(zone)} to its offset from UTC"
+                self.notes.add("converted", place, message)
+                return datetime.datetime.fromisoformat(text)
+            case "time":
+                return datetime.time.fromisoformat(content)
+            case "partial_date":
+                return PartialDate(_string(content))
+            case "ref":
+                class_name, key = content
+                return Ref(_string(class_name), _string(key))
+            case "float":
+                return self._made("Number", {"text": _string(content)}, place, "float")
+            case "duration":
+                days, seconds, microseconds = map(int, content)
+                fields: dict[str, Node] = {
+                    "days": days,
+                    "seconds": seconds,
+                    "microseconds": microseconds,
+                }
+                return self._made("Duration", fields, place, "timedelta")
+            case "bytes":
+                base64.b64decode(content, validate=True)
+                return self._made("Bytes", {"base64": _string(content)}, place, "bytes")
+            case "opaque":
+                class_name, text = content
+                self.notes.add("converted", place, f"{_string(class_name)} to its text")
+                return _string(text)
+        raise ValueError(f"no kind of value: {kind!r}")
+
+    def _integer(self, text: str, place: str) -> Node:
+        if len(text) > MAX_DIGITS:
+            return self._made("Number", {"text": text}, place, "int")
+        return int(text)
+
+    def _decimal(self, text: str, place: str) -> Node:
+        number = Decimal(text)
+        if number.is_finite():
+            return number
+        return self._made("Number", {"text": text}, place, "Decimal")
+
+    def _made(self, name: str, fields: dict[str, Node], place: str, kind: str) -> Pointer:
+        self.notes.add("converted", place, f"{kind} to an object {name}")
+        return self._object(name, fields)
+
+    def _dictionary(self, pairs: Any, place: str) -> Node:
+        """Return an object with the keys as fields, or a list of entries where that cannot be."""
+        name = _class_of_place(place)
+        keys = tuple(key if isinstance(key, str) else None for key, _ in pairs)
+        named = tuple(key for key in keys if key is not None and _is_field(key))
+        shape = (name, tuple(sorted(named)))
+        if 0 < len(named) == len(keys) <= MAX_FIELDS and (
+            shape in self._shapes or self._forms[name] < MAX_SHAPES
+        ):
+            self.notes.add("converted", place, "dict to an object")
+            fields = {key: self.node(item, f"{place}.{key}") for key, item in pairs}
+            return self._object(name, fields)
+        self.notes.add("converted", place, "dict to a list of entries")
+        entries: list[Node] = [
+            self._object(
+                f"{name}Entry",
+                {
+                    "name": self.node(key, f"{place}.name"),
+                    "value": self.node(item, f"{place}.value"),
+                },
+            )
+            for key, item in pairs
+        ]
+        return entries
+
+    def _object(self, name: str, fields: dict[str, Node]) -> Pointer:
+        shape = (name, tuple(sorted(fields)))
+        if shape not in self._shapes:
+            self._forms[name] += 1
+            self._shapes[shape] = len(self.classes)
+            declared: list[tuple[str, str, list[Node]]] = [(field_, "", []) for field_ in fields]
+            self.classes.append(ForeignClass(name, fields=declared, is_made_up=True))
+        self._made_up.append(ForeignObject(self._shapes[shape], fields))
+        return Pointer(len(self.data["objects"]) + len(self._made_up) - 1)
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is no text")
+    return value
+
+
+def _index(value: Any, items: Sequence[Any]) -> int:
+    if type(value) is not int or not 0 <= value < len(items):
+        raise IndexError(f"{value!r:.40} is the number of nothing")
+    return value
+
+
+def _is_field(key: str) -> bool:
+    try:
+        return escape_field_name(key, "dict") == key
+    except EditError:
+        return False
+
+
+def is_key(key: str) -> bool:
+    """Tell whether a text can be the key of a record."""
+    try:
+        check_key(key)
+    except EditError:
+        return False
+    return True
+
+
+def _class_of_place(place: str) -> str:
+    """Return the name of the class of what stands in a field: `TripStops` for `Trip.stops`."""
+    return (camel(singular(place.replace(".", "_").lower())) or "Item")[: MAX_LENGTH - 20]

@@ -1,0 +1,68 @@
+"""Which files of a foreign project hold state, and which are constraints."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memory.project.errors import EditError
+from memory.project.legacy import is_old_constraint
+from memory.project.names import (
+    MAX_LENGTH,
+    check_lower_name,
+)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the files of a foreign project are.
+
+    `modules` are those that hold state, each with the domain that it goes to; `constraints` those
+    that today's constraints can stay, by name; `keeps_old` tells that there are old ones.
+    """
+
+    modules: Mapping[str, str]
+    constraints: Mapping[str, str]
+    keeps_old: bool
+
+
+def layout(files: Mapping[str, str]) -> Layout:
+    """Tell what the files of a project are, whatever its folders are called."""
+    old = {path for path, source in files.items() if is_old_constraint(source)}
+    modules, constraints = {}, {}
+    for path in sorted(files):
+        *folders, name = path.removesuffix(".py").split("/")
+        if {"tests", "test"} & set(folders) or name.startswith("test_") or name in _NO_STATE:
+            continue
+        if folders[-1:] == ["constraints"]:
+            if path not in old:
+                constraints[name] = path
+        elif path != "manifest.py":
+            modules[path] = _domain_name(folders, name)
+    return Layout(modules, constraints, bool(old))
+
+
+_NO_STATE = {"__init__", "conftest", "setup"}
+# Files that are named for what they hold, in a folder that is named for what it is about.
+_PARTS = {"state", "schema", "data", "models", "types"}
+
+
+def _domain_name(folders: Sequence[str], name: str) -> str:
+    if "domains" in folders[:-1]:
+        found = folders[folders.index("domains") + 1]
+    else:
+        found = folders[-1] if folders and name in _PARTS else name
+    found = re.sub(r"\W+", "_", found.lower()).strip("_") or "imported"
+    found = found[: MAX_LENGTH - 10]
+    for candidate in (found, f"{found}_", f"imported_{found}"):
+        if is_lower(candidate):
+            return candidate
+    return "imported"
+
+
+def is_lower(name: str) -> bool:
+    """Tell whether a domain, a collection or a singleton can have a name."""
+    try:
+        check_lower_name(name, "name")
+    except EditError:
+        return False
+    return True
