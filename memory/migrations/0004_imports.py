@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     """The new kinds and triggers of runs."""
 
-    dependencies = [("memory", "0002_database_rules")]
+    dependencies = [("memory", "0003_llm_calls")]
 
     operations = [
         migrations.AlterField(
