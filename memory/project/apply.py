@@ -98,21 +98,36 @@ def _add(project: Project, edit: Add) -> None:
     record_id = RecordId(edit.domain, name, key)
     check_key(key)
     _check_unused(project, record_id)
+    _check_derived(edit, where)
     fields = conform_fields(edit.fields, class_, domain, where)
     record = Record(class_.name, key, fields, tuple(sorted(set(edit.sources))))
     if held is None and not edit.singleton:
         project.add_collection(edit.domain, name, class_.name)
     project.add(record_id, record, singleton=edit.singleton)
+    project.note_derived(record_id, dict(edit.derived))
 
 
 def _update(project: Project, edit: Update) -> None:
     record_id, record, domain = _existing_record(project, edit)
     class_ = domain.classes[record.class_name]
     where = f"{edit.domain}.{class_.name}"
+    _check_derived(edit, where)
     changed = conform_some_fields(edit.fields, class_, domain, where)
     fields = normal_fields({**record.fields, **changed}, class_)
     sources = tuple(sorted({*record.sources, *edit.sources}))
     project.replace(record_id, replace(record, fields=fields, sources=sources))
+    project.note_derived(record_id, dict(edit.derived))
+
+
+def _check_derived(edit: Add | Update, where: str) -> None:
+    for name, _ in edit.derived:
+        if name not in edit.fields:
+            known = ", ".join(edit.fields) or "none"
+            raise EditError(
+                "unknown_field",
+                f"{edit.op}.derived names {name!r} of {where}, which this edit does not set: it"
+                f" sets {known}",
+            )
 
 
 def _retire(project: Project, edit: Retire) -> None:
@@ -147,7 +162,7 @@ def _note(project: Project, edit: Note) -> None:
     domain = project.outline.domains.get("notes")
     if domain is None or "Note" not in domain.classes:
         define_class(project, DefineClass("notes", "Note", (FieldSpec("text", "str"),)))
-    _add(project, Add("notes", "Note", {"text": edit.text}, edit.sources))
+    _add(project, Add("notes", "Note", {"text": edit.text}, edit.sources, derived=edit.derived))
 
 
 def _dismiss(project: Project, edit: Dismiss) -> None:

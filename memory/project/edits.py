@@ -87,7 +87,8 @@ class Add:
 
     Without `key` it gets `<class>-<newest source>[-n]`; without `collection` it goes to the first
     one of its class, which is created if need be. With `singleton` the collection is the name of
-    this one record.
+    this one record. `derived` names fields whose dates or numbers no cited entry says, each with
+    the reason: "nights" with "from check-in and check-out".
     """
 
     op: ClassVar = "add"
@@ -98,11 +99,12 @@ class Add:
     key: str | None = None
     collection: str | None = None
     singleton: bool = False
+    derived: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Update:
-    """Change some fields of a record; its sources are extended."""
+    """Change some fields of a record; its sources are extended. `derived` as in `Add`."""
 
     op: ClassVar = "update"
     domain: str
@@ -110,6 +112,7 @@ class Update:
     key: str
     fields: Mapping[str, object]
     sources: tuple[int, ...]
+    derived: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -146,11 +149,12 @@ class DeleteConstraint:
 
 @dataclass(frozen=True)
 class Note:
-    """Keep a text for which there is no class, as a record of `notes`."""
+    """Keep a text for which there is no class, as a record of `notes`; `derived` as in `Add`."""
 
     op: ClassVar = "note"
     text: str
     sources: tuple[int, ...]
+    derived: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -303,11 +307,25 @@ def _members(value: object, where: str) -> tuple[tuple[str, str | int], ...]:
     return tuple((name, member) for name, member in pairs)
 
 
+def _reasons(value: object, where: str) -> tuple[tuple[str, str], ...]:
+    pairs = list(value.items()) if isinstance(value, dict) else value
+    if not isinstance(pairs, list) or not all(
+        isinstance(pair, list | tuple)
+        and len(pair) == 2
+        and all(isinstance(text, str) and text.strip() for text in pair)
+        for pair in pairs
+    ):
+        expected = 'an object with a reason for each field, such as {"nights": "from both dates"}'
+        raise _malformed(where, expected, value)
+    return tuple((_text(name, where), _text(reason, where)) for name, reason in pairs)
+
+
 _READERS: Mapping[str, Callable[[object, str], object]] = {
     **dict.fromkeys(("domain", "name", "new_name", "class_name", "collection", "key"), _text),
     **dict.fromkeys(("type", "doc", "text", "reason", "source", "tests_source"), _text),
     "kind": _kind,
     "members": _members,
+    "derived": _reasons,
     "singleton": _boolean,
     "sources": _sources,
     "fields": _values,

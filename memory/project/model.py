@@ -44,7 +44,8 @@ class Change:
 
     `files` has the new text of every file that changed, None for one that is gone. `records` has
     every record that was added or updated. `transient` are records both added and retired since:
-    they are in no file, but their keys are used up like those of `retired`.
+    they are in no file, but their keys are used up like those of `retired`. `derived` has the
+    fields of records that an edit marked as derived, each with the reason.
     """
 
     files: Mapping[str, str | None]
@@ -58,6 +59,7 @@ class Change:
     files_rendered: int
     expected: Mapping[str, FileRecords]
     previous: Mapping[str, FileRecords]
+    derived: Mapping[RecordId, Mapping[str, str]]
 
     def records_in(self, path: str) -> dict[str, list[Record]]:
         """Return what a changed file holds now: the records of each collection and singleton."""
@@ -87,6 +89,7 @@ class Project:
         self._written: dict[str, str] = {}
         self._touched: set[str] = set()
         self._renamed: list[tuple[str, str, str]] = []
+        self._derived: dict[RecordId, dict[str, str]] = {}
 
     @classmethod
     def empty(cls) -> "Project":
@@ -256,6 +259,10 @@ class Project:
         """Remember that a field has another name now, for the check that nothing uses the old."""
         self._renamed.append((domain, class_name, field))
 
+    def note_derived(self, record_id: RecordId, reasons: Mapping[str, str]) -> None:
+        """Remember which fields of a record follow from what is said, and are not said."""
+        self._derived.setdefault(record_id, {}).update(reasons)
+
     def change(self) -> Change:
         """Return what has changed since the project was opened; it may be called repeatedly.
 
@@ -286,6 +293,7 @@ class Project:
             files_rendered=sum(text is not None for text in files.values()),
             expected={path: _copy(self.records_of(path)) for path in changed_states},
             previous={path: self._originals[path] for path in changed_states},
+            derived={i: dict(self._derived[i]) for i in (*added, *updated) if i in self._derived},
         )
 
     # Bookkeeping
