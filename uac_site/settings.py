@@ -132,6 +132,8 @@ UAC_SANDBOX_RUNNER = env.str("UAC_SANDBOX_RUNNER", default="auto" if DEVELOPMENT
 # The image of the Docker sandboxes; by default that of this release, which
 # `python -m workers.sandbox.build` makes.
 UAC_SANDBOX_IMAGE = env.str("UAC_SANDBOX_IMAGE", default="")
+# The image that types are checked in; made by the same command.
+UAC_TYPECHECK_IMAGE = env.str("UAC_TYPECHECK_IMAGE", default="")
 # The OCI runtime of the containers, as the engine names it; by default the engine's own ("runc").
 # One whose name contains "runsc" or "gvisor" has to prove that it is gVisor.
 UAC_SANDBOX_RUNTIME = env.str("UAC_SANDBOX_RUNTIME", default="")

@@ -61,6 +61,26 @@ def render_state(domain: Domain, path: str, records: FileRecords) -> str:
     return _file(imports.lines(), body)
 
 
+def render_state_stub(domain: Domain) -> str:
+    """Write what a type checker has to know of a domain's state.py: names and classes, no record.
+
+    Whatever the number of records, it is a few lines.
+    """
+    held = [(c.name, c.class_name, True) for c in domain.collections.values()]
+    held += [(s.name, s.class_name, False) for s in domain.singletons.values()]
+    classes = {class_name for _, class_name, _ in held}
+    uses = Uses(aliases=_aliases(sorted(classes)))
+    imports = _Imports()
+    for class_name in classes:
+        prefix, _, bare = class_name.rpartition(".")
+        imports.add(f"domains.{prefix or domain.name}.schema", bare, uses.name_of(class_name))
+    lines = [
+        f"{name}: {f'list[{uses.name_of(class_name)}]' if many else uses.name_of(class_name)}\n"
+        for name, class_name, many in held
+    ]
+    return _file(imports.lines(), lines, gap="")
+
+
 def _aliases(class_names: Iterable[str]) -> dict[str, str]:
     """Other names for classes of other domains whose own name is taken in this file."""
     taken = [bare_name(name) for name in class_names]

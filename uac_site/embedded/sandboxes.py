@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from uac_site.embedded.process import ProcessFailed
-from workers.sandbox.build import ImageNotBuilt, ensure_image
+from workers.sandbox.build import ImageNotBuilt, ensure_image, ensure_typecheck_image
 from workers.sandbox.runner import AUTO
 
 
@@ -23,7 +23,10 @@ def prepare_sandboxes(environment: Mapping[str, str], report: Callable[[str], No
         report(f"sandboxes: Docker containers of {image}, as UAC_SANDBOX_IMAGE says")
         return
     try:
-        report(f"sandboxes: Docker containers of {ensure_image(say=report)}")
+        image = ensure_image(say=report)
+        if not variables.get("UAC_TYPECHECK_IMAGE"):
+            ensure_typecheck_image(image, say=report)
+        report(f"sandboxes: Docker containers of {image}")
     except ImageNotBuilt as error:
         if chosen != AUTO:
             raise ProcessFailed(f"UAC_SANDBOX_RUNNER is {chosen}: {error}") from None

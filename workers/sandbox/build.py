@@ -1,17 +1,20 @@
-"""Builds the image of the Docker sandboxes, as `python -m workers.sandbox.build [--base IMAGE]`.
+"""Builds the images of user code, as `python -m workers.sandbox.build [--base IMAGE]`.
 
-The image is `sandbox_image/Dockerfile` on a base with Python. Where the engine neither has the
-Dockerfile's own base nor can pull it, a base is put together from the packages of this Debian or
-Ubuntu: an interpreter, its libraries and the time zones, without a shell.
+That of the sandboxes is `sandbox_image/Dockerfile` on a base with Python. Where the engine neither
+has the Dockerfile's own base nor can pull it, a base is put together from the packages of this
+Debian or Ubuntu: an interpreter, its libraries and the time zones, without a shell. That of the
+type checker is `typecheck_image/Dockerfile` on the former.
 """
 
 import argparse
+import functools
 import re
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TextIO
 
@@ -19,6 +22,7 @@ import docker
 from docker.errors import APIError, BuildError, DockerException, ImageNotFound
 
 from workers.sandbox.image import SOURCES, default_image
+from workers.typecheck.image import typecheck_image_name, write_context
 
 BASE_TAG = "uac-python:debian"
 ENGINE_SECONDS = 300
@@ -40,28 +44,56 @@ def ensure_image(
     `renew`, it is built in any case, on the newest base there is. Raises ImageNotBuilt.
     """
     name = default_image()
+    with _engine() as client:
+        if renew or base is not None or not _has(client, name):
+            base = base or _available_base(client) or _base_of_packages(client, say)
+            _build(client, name, base, SOURCES, say)
+    return name
+
+
+def ensure_typecheck_image(
+    base: str, *, renew: bool = False, say: Callable[[str], None] = lambda line: None
+) -> str:
+    """Build the type checker's image of this release, unless the engine has it; return its name.
+
+    `base` is the sandboxes' image. Its Python has to be of this server's version, whose mypy it is
+    given. Raises ImageNotBuilt.
+    """
+    name = typecheck_image_name()
+    with _engine() as client:
+        if renew or not _has(client, name):
+            with tempfile.TemporaryDirectory(prefix="uac-image-") as folder:
+                write_context(Path(folder))
+                _build(client, name, base, Path(folder), say)
+    return name
+
+
+@contextmanager
+def _engine() -> Iterator[docker.DockerClient]:
+    """Within it, an engine that does not answer or refuses is ImageNotBuilt."""
     try:
-        client = docker.from_env(timeout=ENGINE_SECONDS)
-        try:
-            if renew or base is not None or not _has(client, name):
-                base = base or _available_base(client) or _base_of_packages(client, say)
-                say(f"building {name} on {base}")
-                client.images.build(
-                    path=str(SOURCES),
-                    buildargs={"BASE": base},
-                    tag=name,
-                    network_mode="none",
-                    rm=True,
-                    forcerm=True,
-                )
-        finally:
-            client.close()
+        with closing(docker.from_env(timeout=ENGINE_SECONDS)) as client:
+            yield client
+    except (DockerException, OSError) as error:
+        raise ImageNotBuilt(f"the Docker engine: {error}") from error
+
+
+def _build(
+    client: docker.DockerClient, name: str, base: str, folder: Path, say: Callable[[str], None]
+) -> None:
+    say(f"building {name} on {base}")
+    try:
+        client.images.build(
+            path=str(folder),
+            buildargs={"BASE": base},
+            tag=name,
+            network_mode="none",
+            rm=True,
+            forcerm=True,
+        )
     except BuildError as error:
         lines = [str(line.get("stream") or line.get("error") or "") for line in error.build_log]
         raise ImageNotBuilt(f"on the base {base}: {error}\n{''.join(lines)[-2000:]}") from error
-    except (DockerException, OSError) as error:
-        raise ImageNotBuilt(f"the Docker engine: {error}") from error
-    return name
 
 
 def _has(client: docker.DockerClient, image: str) -> bool:
@@ -162,12 +194,14 @@ def run_program(command: list[str], folder: Path | None = None) -> str:
 
 
 def main() -> int:
-    """Build, and print the image's name."""
+    """Build both, and print the name of the sandboxes' image."""
     parser = argparse.ArgumentParser(prog="python -m workers.sandbox.build", description=__doc__)
     parser.add_argument("--base", help="an image with Python 3.11 or newer")
     arguments = parser.parse_args()
+    say = functools.partial(_write, sys.stderr)
     try:
-        name = ensure_image(arguments.base, renew=True, say=lambda line: _write(sys.stderr, line))
+        name = ensure_image(arguments.base, renew=True, say=say)
+        ensure_typecheck_image(name, renew=True, say=say)
     except ImageNotBuilt as error:
         _write(sys.stderr, f"The sandbox's image was not built: {error}")
         return 1

@@ -16,7 +16,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -117,23 +117,28 @@ def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox
             hash_seed=hash_seed,
             memory_bytes=shape.process_memory_bytes,
         )
-        expected = CONFINED | {"kernel": "gvisor" if is_gvisor() else "linux"}
-        confinement = {name: sandbox.hello.get(name) for name in expected}
-        if confinement != expected:
-            raise SandboxError(
-                "killed",
-                f"the container is not confined ({confinement} instead of {expected}), so it"
-                " is not used: the engine or its runtime ignores the seccomp profile, or is gVisor"
-                " without --oci-seccomp, or is called gVisor (runsc) and is not, or the other way"
-                " round (UAC_SANDBOX_RUNTIME)",
-                infrastructure=True,
-            )
+        check_confined(sandbox.hello)
     except BaseException as error:
         channel.close()
         if isinstance(error, SandboxError):
             raise error.at_start(channel.last_words) from error
         raise
     return sandbox
+
+
+def check_confined(hello: Mapping[str, Any]) -> None:
+    """Raise SandboxError unless what a container says of itself is what was asked for."""
+    expected = CONFINED | {"kernel": "gvisor" if is_gvisor() else "linux"}
+    confinement = {name: hello.get(name) for name in expected}
+    if confinement != expected:
+        raise SandboxError(
+            "killed",
+            f"the container is not confined ({confinement} instead of {expected}), so it"
+            " is not used: the engine or its runtime ignores the seccomp profile, or is gVisor"
+            " without --oci-seccomp, or is called gVisor (runsc) and is not, or the other way"
+            " round (UAC_SANDBOX_RUNTIME)",
+            infrastructure=True,
+        )
 
 
 def open_sandbox(
@@ -450,16 +455,21 @@ def is_gvisor() -> bool:
 @functools.cache
 def _image() -> str:
     """The id of the image: what this process compiled stays good when the name moves on."""
-    name = settings.UAC_SANDBOX_IMAGE or default_image()
-    try:
-        return str(_engine().images.get(name).id)
-    except ImageNotFound:
-        raise SandboxError(
-            "killed",
-            f"the Docker engine has no image {name}: build it with"
-            " `python -m workers.sandbox.build`, or name another in UAC_SANDBOX_IMAGE",
-            infrastructure=True,
-        ) from None
+    return image_id(settings.UAC_SANDBOX_IMAGE or default_image(), setting="UAC_SANDBOX_IMAGE")
+
+
+def image_id(name: str, *, setting: str) -> str:
+    """Return the id of an image; raises SandboxError if the engine has none of that name."""
+    with _engine_errors():
+        try:
+            return str(_engine().images.get(name).id)
+        except ImageNotFound:
+            raise SandboxError(
+                "killed",
+                f"the Docker engine has no image {name}: build it with"
+                f" `python -m workers.sandbox.build`, or name another in {setting}",
+                infrastructure=True,
+            ) from None
 
 
 def _digest_of(image: str) -> str:

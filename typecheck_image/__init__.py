@@ -1,0 +1,1 @@
+"""What runs in the container that checks the types of a project: mypy, behind one request."""

@@ -1,0 +1,161 @@
+"""Checks the types of one project and ends: `python -m typecheck_image.checker CACHE`.
+
+It speaks the frames of the sandboxes (see sandbox_image/uac/protocol.py) on its standard input and
+output: a hello, then one request {"files": path → source}, answered with {"outcome", "findings"}.
+The files are given to mypy as they arrive; nothing is written, and no configuration is read.
+CACHE holds what mypy knows of the standard library and of `uac`: `--prepare` writes it.
+"""
+
+import os
+import platform
+import resource
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mypy.build import build
+from mypy.errors import CompileError
+from mypy.main import process_options
+from mypy.modulefinder import BuildSource
+from mypy.options import Options
+
+import sandbox_image
+from sandbox_image.processes import confinement
+from sandbox_image.uac import protocol
+
+CPU_SECONDS = 20
+MEMORY_BYTES = 768 * 1024 * 1024
+MAX_FINDINGS = 200
+CRASHED = 70
+
+# What a project may import of the standard library, and its own library. What mypy has to know of
+# these is most of its work, and the same for everybody.
+KNOWN = """\
+import collections, collections.abc, dataclasses, datetime, decimal, enum, functools, itertools
+import math, re, statistics, typing, zoneinfo
+import builtins, uac, uac.testing
+"""
+
+
+def main() -> None:
+    """Serve one request, or prepare the cache."""
+    cache, *mode = sys.argv[1:]
+    if mode == ["--prepare"]:
+        errors = check({"known.py": KNOWN}, cache)
+        if errors:
+            raise SystemExit(f"the library itself has type errors: {errors}")
+        return
+    requests = os.fdopen(os.dup(0), "rb")
+    answers = os.dup(1)
+    os.dup2(2, 1)  # what mypy may print is not an answer
+    hello = {
+        "hello": protocol.VERSION,
+        "python": platform.python_version(),
+        **confinement(),
+    }
+    _write(answers, protocol.encode_frame(hello))
+    request = protocol.read_frame(requests.read)
+    if request is not None:
+        _write(answers, protocol.encode_frame(answer(request["files"], cache)))
+
+
+def answer(files: Mapping[str, str], cache: str) -> dict[str, Any]:
+    """What is wrong with the types of a project, or which limit the check exceeded.
+
+    The check runs in a fork: what exceeds a limit ends with it.
+    """
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(reader)
+            resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+            findings = check(files, cache)[:MAX_FINDINGS]
+            _write(writer, protocol.encode_frame({"outcome": "ok", "findings": findings}))
+            os._exit(0)
+        except MemoryError:
+            _write(writer, protocol.encode_frame({"outcome": "out_of_memory", "findings": []}))
+            os._exit(0)
+        finally:
+            os._exit(CRASHED)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as stream:
+        written = stream.read()
+    _, status = os.waitpid(pid, 0)
+    if os.WIFSIGNALED(status):
+        stopped = os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)
+        return {"outcome": "timeout" if stopped else "crashed", "findings": []}
+    if os.WEXITSTATUS(status) != 0:
+        return {"outcome": "crashed", "findings": []}
+    return protocol.decode(written[protocol.HEADER_BYTES :])
+
+
+def check(files: Mapping[str, str], cache: str) -> list[dict[str, Any]]:
+    """What mypy --strict says of the files: path, line, code and message of each error."""
+    options = _options(cache)
+    sources = [BuildSource(path, _module(path), text) for path, text in sorted(files.items())]
+    errors: list[dict[str, Any]] = []
+
+    def collect(filename: str | None, messages: list[str], is_serious: bool) -> None:
+        for message in messages:
+            errors.extend(_finding(message, files))
+
+    try:
+        build(sources, options, flush_errors=collect)
+    except CompileError as error:  # a file that cannot be parsed, or modules by the same name
+        collect(None, error.messages, True)
+    unique = {tuple(sorted(error.items())): error for error in errors}
+    return sorted(unique.values(), key=lambda error: (error["path"], error["line"]))
+
+
+def _options(cache: str) -> Options:
+    # No configuration is looked for, and nothing of a working directory is on the search path.
+    _, options = process_options(
+        [
+            "--strict",
+            "--config-file=",
+            "--no-site-packages",
+            f"--cache-dir={cache}",
+            "--no-sqlite-cache",
+            "--no-native-parser",  # which starts threads
+            "--no-error-summary",
+            "--no-color-output",
+            "--no-pretty",
+            "--hide-error-context",
+            "--show-error-codes",
+            "--show-traceback",
+            "--command=pass",
+        ]
+    )
+    options.mypy_path = [str(Path(sandbox_image.__path__[0]))]
+    return options
+
+
+def _module(path: str) -> str:
+    bare = path.removesuffix(".pyi").removesuffix(".py").removesuffix("/__init__")
+    return bare.replace("/", ".")
+
+
+def _finding(line: str, files: Mapping[str, str]) -> list[dict[str, Any]]:
+    """One line of mypy's output; notes, and what it says of other files, are left out."""
+    path, _, rest = line.partition(":")
+    number, _, rest = rest.partition(":")
+    kind, _, message = rest.strip().partition(": ")
+    if kind != "error" or path not in files or not number.isdigit():
+        return []
+    text, _, code = message.rpartition("  [")
+    found = (text, code.removesuffix("]")) if text and code.endswith("]") else (message, "misc")
+    return [{"path": path, "line": int(number), "code": found[1], "message": found[0].strip()}]
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""What the type checker's image is made of: its own files, and mypy as this server has it."""
+
+import functools
+import hashlib
+import shutil
+from importlib import metadata
+from pathlib import Path
+
+import typecheck_image
+from workers.sandbox.image import sources_digest
+
+SOURCES = Path(typecheck_image.__path__[0])
+# mypy and what it imports, none of which a user's project can.
+PACKAGES = ("mypy", "mypy-extensions", "typing-extensions", "pathspec", "librt")
+
+
+def typecheck_image_name() -> str:
+    """Return the name of the image of this release: its tag is the digest of what it adds."""
+    return f"uac-typecheck:{_digest()[:16]}"
+
+
+@functools.cache
+def _digest() -> str:
+    digest = hashlib.sha256(sources_digest().encode())
+    for path in sorted(_files()):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    for package in PACKAGES:
+        digest.update(f"{package} {metadata.version(package)}\0".encode())
+    return digest.hexdigest()
+
+
+def write_context(folder: Path) -> None:
+    """Put together what the Dockerfile copies; it holds nothing that has to be downloaded."""
+    own = folder / SOURCES.name
+    own.mkdir()
+    for path in _files():
+        shutil.copyfile(path, (folder if path.name == "Dockerfile" else own) / path.name)
+    for package in PACKAGES:
+        for file in metadata.files(package) or ():
+            if ".." in file.parts or "__pycache__" in file.parts:
+                continue  # its commands, and bytecode that names other paths
+            target = folder / "packages" / Path(*file.parts)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(str(file.locate()), target)
+
+
+def _files() -> list[Path]:
+    return [SOURCES / "Dockerfile", *SOURCES.glob("*.py")]
