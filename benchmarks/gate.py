@@ -258,13 +258,13 @@ def faults(rows: Sequence[Mapping[str, Any]], true: Mapping[Any, Mapping[str, An
     by_id: dict[Any, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_id.setdefault(row.get("id"), []).append(row)
-    found = {("lost", number) for number in true.keys() - by_id.keys()}
-    found |= {("appeared", number) for number in by_id.keys() - true.keys()}
+    found = {("record_lost", number) for number in true.keys() - by_id.keys()}
+    found |= {("record_unexpected", number) for number in by_id.keys() - true.keys()}
     for number, same in by_id.items():
         if len(same) > 1:
-            found.add(("doubled", number))
+            found.add(("record_doubled", number))
         if number in true and any(row != true[number] for row in same):
-            found.add(("changed", number))
+            found.add(("record_changed", number))
     return found
 
 
@@ -273,7 +273,7 @@ def faults_that_the_gate_finds(
 ) -> set[Any]:
     """Return the same as `faults`, as the gate's check of losses tells it."""
     from memory.project import EditError, Project, RecordEntry, apply, compile_record
-    from workers.checkpointing.gate import losses
+    from workers.checkpointing.no_loss import losses
 
     def records(those: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Any, Any]]:
         for row in those:  # each in a project of its own, since a key may be there twice
@@ -287,13 +287,8 @@ def faults_that_the_gate_finds(
             yield from project.records("data", "rows")
 
     findings = losses(dict(records(list(true.values()))), list(records(rows)))
-    number = re.compile(r"key='([^']*)'")
     ids = {str(key): key for key in (*true, *(row.get("id") for row in rows))}
-    return {
-        (finding["code"], ids[match[1]])
-        for finding in findings
-        if (match := number.search(finding["message"]))
-    }
+    return {(finding.code, ids[finding.record.key]) for finding in findings if finding.record}
 
 
 def damaged(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -244,7 +244,13 @@ def gate(verdict: Mapping[str, Any] | None) -> SafeString | str:
 
 def _finding(finding: Mapping[str, Any]) -> SafeString:
     where = source_line(finding)
-    return format_html("{}{}", f"{where}: " if where else "", inline(finding["message"]))
+    return format_html(
+        "{}{}{}{}",
+        "" if finding.get("blocking", True) else badge("info", "reported"),
+        f"{where}: " if where else "",
+        inline(finding["message"]),
+        format_html(": {}", inline(finding["fix"])) if finding.get("fix") else "",
+    )
 
 
 def durations(timings: Mapping[str, float]) -> str:

@@ -1,6 +1,6 @@
 """`/v1/users/{user_id}/checkpoints/`: the versions of a project, and edits proposed to it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.db.models import QuerySet
@@ -20,6 +20,7 @@ from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger, warni
 from memory.project import EditError, edit_from_json
 
 MAX_EDITS = 1000
+MAX_CONSIDERED = 10_000
 PROPOSAL_WAIT_SECONDS = 20.0
 
 
@@ -72,6 +73,13 @@ class ProposalSerializer(StrictSerializer):
         min_length=1,
         max_length=MAX_EDITS,
         help_text="Each has `op` and the fields of that edit; see docs/edits.md.",
+    )
+    considered = serializers.ListField(
+        child=serializers.IntegerField(min_value=1),
+        default=list,
+        max_length=MAX_CONSIDERED,
+        help_text="The log entries that the edits settle, if you want it checked: each has to be"
+        " cited or dismissed by one of them.",
     )
 
     def validate_edits(self, edits: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -150,8 +158,8 @@ class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
         limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
         body = ProposalSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        edits = body.validated_data["edits"]
-        return propose(request, self.memory_user(), lambda: edits, limit)
+        edits, considered = body.validated_data["edits"], body.validated_data["considered"]
+        return propose(request, self.memory_user(), lambda: edits, limit, considered=considered)
 
 
 def propose(
@@ -159,15 +167,22 @@ def propose(
     user: MemoryUser,
     edits: Callable[[], list[dict[str, Any]]],
     limit: float,
+    *,
+    considered: Sequence[int] = (),
 ) -> Response:
     """Queue the proposal, wait for the gate for `limit` seconds, and answer.
 
-    `edits` may raise if the state of things does not allow them.
+    `edits` may raise if the state of things does not allow them. The entries in `considered` have
+    to be settled by them.
     """
 
     def queue() -> Run:
         return runs.queue(
-            user, RunKind.PROPOSAL, RunTrigger.API, checkpoint=user.head, input={"edits": edits()}
+            user,
+            RunKind.PROPOSAL,
+            RunTrigger.API,
+            checkpoint=user.head,
+            input={"edits": edits(), "considered": list(considered)},
         )
 
     written = idempotency.once(

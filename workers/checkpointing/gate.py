@@ -7,106 +7,61 @@ one program.
 
 import datetime
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import Any
 
 from django.utils import timezone
 
 from memory.canonical import canonical_json, sha256
-from memory.models import Checkpoint, MemoryUser
-from memory.project import Change, ProjectError, Record, RecordId
+from memory.models import Checkpoint, LogEntry, MemoryUser
+from memory.project import Change
 from memory.project.legacy import is_legacy
-from memory.project.literals import Uses, record_literal
-from memory.project.parse import parse_state
 from memory.project.typed import encode
+from workers.checkpointing.findings import Check, Finding, Verdict
+from workers.checkpointing.grounding import Claim, Source, claims_of, ungrounded
+from workers.checkpointing.mutants import surviving_mutants
+from workers.checkpointing.no_loss import domain_of, lost_records
 from workers.checkpointing.policy import check_policy
-from workers.errors import error_json, user_error_json
+from workers.checkpointing.type_check import type_errors, wants_type_check
+from workers.errors import error_json, outcome_of, user_error_json
 from workers.projects import allowance_of, bytecode_of, load, loaded
 from workers.sandbox import runner
-from workers.sandbox.interface import Allowance, ConstraintRun, Limits, Sandbox, SandboxError
+from workers.sandbox.interface import (
+    Allowance,
+    ConstraintRun,
+    Limits,
+    Sandbox,
+    SandboxError,
+    UserError,
+)
 
 # An interpreter that orders its sets and hashes its strings differently must find the same.
 OTHER_HASH_SEED = 1
-MAX_FINDINGS = 20
 
 
 class GateUnavailable(Exception):
     """The sandbox could not be had or broke: there is no verdict, and it is worth another try."""
 
 
-@dataclass(frozen=True)
-class Check:
-    """One check with what it found; nothing found means passed."""
-
-    name: str
-    findings: Sequence[Mapping[str, Any]]
-
-    @property
-    def passed(self) -> bool:
-        """Whether the candidate passed this check."""
-        return not self.findings
-
-
-@dataclass
-class Verdict:
-    """What the gate says of a candidate, check by check."""
-
-    checks: list[Check] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-    timings: dict[str, float] = field(default_factory=dict)
-    bytecode: dict[str, str] = field(default_factory=dict)
-    image_digest: str = ""
-    runner: str = ""
-
-    @property
-    def accepted(self) -> bool:
-        """Whether every check passed."""
-        return all(check.passed for check in self.checks)
-
-    @property
-    def reason(self) -> str:
-        """Say in one line what failed first; empty if nothing did."""
-        for check in self.checks:
-            for finding in check.findings:
-                path = finding.get("path")
-                place = f"{path}:{finding.get('line') or 1}: " if path else ""
-                return f"{check.name}: {place}{finding['message']}"
-        return ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what is stored with a checkpoint or a refused proposal."""
-        return {
-            "accepted": self.accepted,
-            "reason": self.reason,
-            "checks": [
-                {
-                    "name": check.name,
-                    "passed": check.passed,
-                    "findings": [dict(finding) for finding in check.findings[:MAX_FINDINGS]],
-                }
-                for check in self.checks
-            ],
-            "counts": self.counts,
-            "timings": self.timings,
-            "runner": self.runner,
-        }
-
-
 def judge(
-    user: MemoryUser, parent: Checkpoint | None, change: Change, *, judge_code: bool = False
+    user: MemoryUser,
+    parent: Checkpoint | None,
+    change: Change,
+    *,
+    judge_code: bool = False,
+    checks: Sequence[Check] = (),
 ) -> Verdict:
     """Judge a change of the project at `parent`; raises GateUnavailable.
 
-    With `judge_code`, tests and constraints must pass too. A change made of typed entries goes
-    without: a fact is not refused because a constraint cannot cope with it. The constraint's run
-    after the checkpoint fails visibly instead.
+    `checks` are those that it has passed already. With `judge_code`, its records must be grounded,
+    and types, tests and constraints must be in order too. A change made of typed entries goes
+    without: its records say what the entries say, and a fact is not refused because a constraint
+    cannot cope with it. The constraint's run after the checkpoint fails visibly instead.
 
     The checks run from the cheap to the dear and stop at the first that fails, because those after
     it would speak of its consequences.
     """
-    verdict = Verdict()
+    verdict = Verdict(checks=[*checks])
     # What is kept of another project as it came is no part of this one's program.
     sources = {
         path: text
@@ -124,87 +79,62 @@ def judge(
     }
     verdict.checks.append(Check("policy", list(_policy(sources))))
     if verdict.accepted:
-        verdict.checks.append(Check("no loss", list(_loss(change, sources))))
+        verdict.checks.append(Check("no loss", list(lost_records(change, sources))))
+    if judge_code and verdict.accepted:
+        verdict.checks.append(Check("grounding", list(_grounding(user, change))))
     if not verdict.accepted:
         return verdict
     try:
-        _execute(user, parent, change, sources, verdict, judge_code=judge_code)
+        if judge_code and wants_type_check(parent, change):
+            started = time.monotonic()
+            verdict.checks.append(Check("types", list(type_errors(parent, change))))
+            verdict.timings["types"] = time.monotonic() - started
+        if verdict.accepted:
+            _execute(user, parent, change, sources, verdict, judge_code=judge_code)
     except SandboxError as error:
         # Without anybody's code to judge, slowness is the machine's.
         if error.infrastructure or (error.outcome == "timeout" and not judge_code):
             raise GateUnavailable(str(error)) from error
-        verdict.checks.append(Check("execution", [_finding(error_json(error))]))
+        verdict.checks.append(Check("execution", [_of_request(error)]))
     return verdict
 
 
-def _policy(sources: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _policy(sources: Mapping[str, str]) -> Iterator[Finding]:
     for path, source in sources.items():
-        for finding in check_policy(path, source):
-            yield {
-                "path": finding.path,
-                "line": finding.line,
-                "code": finding.code,
-                "message": finding.message,
-            }
+        for found in check_policy(path, source):
+            yield Finding(code=found.code, path=found.path, line=found.line, message=found.message)
 
 
-def _loss(change: Change, sources: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Records before + added - retired are the records after, by key and with equal values.
-
-    What is compared is what the rendered files say when they are read back, not what the edits
-    meant to write.
-    """
-    before: dict[RecordId, Record] = {}
-    after: list[tuple[RecordId, Record]] = []
-    for path in change.expected:
-        domain = _domain_of(path)
-        try:
-            state = parse_state(path, sources[path], change.outline.domains[domain])
-        except ProjectError as error:
-            yield {"path": path, "line": error.line, "message": str(error)}
-            return
-        for collection, by_key in state.records.items():
-            after += [(RecordId(domain, collection, key), one) for key, one in by_key.items()]
-        for collection, records in change.previous_records_in(path).items():
-            before |= {RecordId(domain, collection, record.key): record for record in records}
-    retired = set(change.retired)
-    expected = {
-        record_id: record for record_id, record in before.items() if record_id not in retired
+def _grounding(user: MemoryUser, change: Change) -> Iterator[Finding]:
+    """What is new in records is said by the entries that they cite."""
+    claims = list(_claims(change))
+    cited = {seq for claim in claims for seq in claim.sources}
+    entries = LogEntry.objects.filter(user=user, seq__in=cited).values_list(
+        "seq", "content", "occurred_at", "data", "speaker"
+    )
+    sources = {
+        seq: Source(seq, content or "", occurred_at, data, speaker or "")
+        for seq, content, occurred_at, data, speaker in entries
     }
-    expected |= {record_id: placed.record for record_id, placed in change.records.items()}
-    yield from losses(expected, after)
-    for record_id in change.added:
-        if record_id in before:
-            yield {"message": f"the record {record_id} would be added a second time"}
+    return ungrounded(claims, sources, user.time_zone)
 
 
-def losses(
-    expected: Mapping[RecordId, Record], after: Sequence[tuple[RecordId, Record]]
-) -> Iterator[dict[str, Any]]:
-    """Compare the records that there should be with those that there are: none lost or changed.
-
-    Equal means equal and of equal types, which Python's own comparison is not: 1 == 1.0 == True.
-    """
-    found: dict[RecordId, list[Record]] = {}
-    for record_id, record in after:
-        found.setdefault(record_id, []).append(record)
-    for record_id in sorted(expected.keys() | found.keys()):
-        if record_id not in found:
-            yield {"code": "lost", "message": f"the record {record_id} would be lost"}
-            continue
-        if len(found[record_id]) > 1:
-            message = f"the record {record_id} would be there {len(found[record_id])} times"
-            yield {"code": "doubled", "message": message}
-        if record_id not in expected:
-            message = f"the record {record_id} would appear from nowhere"
-            yield {"code": "appeared", "message": message}
-        elif not all(_same(one, expected[record_id]) for one in found[record_id]):
-            message = f"the record {record_id} would change its value"
-            yield {"code": "changed", "message": message}
-
-
-def _same(left: Record, right: Record) -> bool:
-    return left == right and record_literal(left, Uses()) == record_literal(right, Uses())
+def _claims(change: Change) -> Iterator[Claim]:
+    before = {
+        (path, collection, record.key): record
+        for path in change.previous
+        for collection, records in change.previous_records_in(path).items()
+        for record in records
+    }
+    for record_id, placed in change.records.items():
+        class_ = change.outline.domains[record_id.domain].classes[placed.record.class_name]
+        yield claims_of(
+            record_id,
+            placed.record,
+            before.get((placed.path, record_id.collection, record_id.key)),
+            change.derived.get(record_id, {}),
+            [field.name for field in class_.fields],
+        )
 
 
 def _execute(
@@ -249,6 +179,11 @@ def _execute(
         if judge_code and verdict.accepted:
             found = _constraints(sandboxes, user, parent, change, allowance)
             verdict.checks.append(Check("constraints", list(found)))
+        if judge_code and verdict.accepted:
+            constraints = _changed_constraints(sources)
+            # In the one that nobody uses afterwards.
+            survivors = surviving_mutants(sandboxes[-1], constraints, allowance.limits)
+            verdict.checks.append(Check("mutants", list(survivors)))
         if verdict.accepted:
             tree = parent.tree if parent else {}
             kept = {path: tree[path] for path in tree.keys() - change.files.keys()}
@@ -257,7 +192,16 @@ def _execute(
     verdict.timings["total"] = time.monotonic() - started
 
 
-def _state(sandbox: Sandbox, change: Change) -> Iterator[dict[str, Any]]:
+def _changed_constraints(sources: Mapping[str, str]) -> dict[str, str]:
+    """The constraints that are written, by name; each has its tests written with it."""
+    return {
+        path.removeprefix("constraints/").removesuffix(".py"): source
+        for path, source in sources.items()
+        if path.startswith("constraints/") and not path.endswith("/__init__.py")
+    }
+
+
+def _state(sandbox: Sandbox, change: Change) -> Iterator[Finding]:
     """The interpreter sees the records that the edits describe, and as many as there should be."""
     dump = sandbox.dump(list(change.expected))
     for domain in change.outline.domains.values():
@@ -266,9 +210,13 @@ def _state(sandbox: Sandbox, change: Change) -> Iterator[dict[str, Any]]:
         for name, count in counts.items():
             seen = dump.counts.get(domain.name, {}).get(name, 0)
             if seen != count:
-                yield {"message": f"{domain.name}.{name} has {seen} records, not {count}"}
+                yield Finding(
+                    code="count_differs",
+                    path=domain.state_path,
+                    message=f"{domain.name}.{name} has {seen} records, not {count}",
+                )
     for path in change.expected:
-        of_domain = change.outline.domains[_domain_of(path)]
+        of_domain = change.outline.domains[domain_of(path)]
         expected = {
             collection: [encode(record, of_domain) for record in records]
             for collection, records in change.records_in(path).items()
@@ -276,27 +224,31 @@ def _state(sandbox: Sandbox, change: Change) -> Iterator[dict[str, Any]]:
         }
         seen_records = {name: rows for name, rows in dump.records.get(path, {}).items() if rows}
         if canonical_json(seen_records) != canonical_json(expected):
-            yield {"path": path, "message": "its records read otherwise when it is executed"}
+            yield Finding(
+                code="value_differs",
+                path=path,
+                message="its records read otherwise when it is executed",
+            )
 
 
-def _tests(sandbox: Sandbox, change: Change, limits: Limits) -> Iterator[dict[str, Any]]:
+def _tests(sandbox: Sandbox, change: Change, limits: Limits) -> Iterator[Finding]:
     """Every test passes, and every constraint that is written comes with one."""
     tests = change.outline.tests
     results = sandbox.run_tests(tests, limits=limits).results if tests else ()
     # A file that could not run to its end may well have tests: it has an error, which comes below.
     tested = {result.name.partition("::")[0] for result in results}
-    for path in change.files:
-        if path.startswith("constraints/") and change.files[path] is not None:
-            name = path.removeprefix("constraints/").removesuffix(".py")
-            if name != "__init__" and f"tests/test_{name}.py" not in tested:
-                yield {
-                    "path": f"tests/test_{name}.py",
-                    "message": "has no test: add functions named test_… that show the constraint"
-                    " speak and be silent",
-                }
+    written = {path: text for path, text in change.files.items() if text is not None}
+    for name in _changed_constraints(written):
+        if f"tests/test_{name}.py" not in tested:
+            yield Finding(
+                code="no_test",
+                path=f"tests/test_{name}.py",
+                message="has no test",
+                fix="add functions named test_… that show the constraint speak and be silent",
+            )
     for result in results:
         if result.error is not None:
-            yield _finding({**user_error_json(result.error), "test": result.name})
+            yield _of_error("test_failed", result.error, test=result.name)
 
 
 def _constraints(
@@ -305,13 +257,55 @@ def _constraints(
     parent: Checkpoint | None,
     change: Change,
     allowance: Allowance,
-) -> Iterator[dict[str, Any]]:
-    """No constraint fails that did not before, and all say the same in every order of hashing."""
+) -> Iterator[Finding]:
+    """No constraint fails, or depends on the order of hashing, that did not before."""
     if not change.outline.constraints:
         return
     now = timezone.now()
+    failed, differing = _faults(sandboxes, None, user, now, allowance)
+    old = {path for path in (*failed, *differing) if path not in change.files}
+    before = _faulty_before(parent, old, user, now, allowance) if old and parent else set()
+    for path, error in failed.items():
+        if path not in before:
+            yield _of_error("constraint_failed", error, path=path)
+    for path in differing:
+        if path not in before:
+            yield Finding(
+                code="not_deterministic",
+                path=path,
+                message="finds other alerts when sets are ordered otherwise",
+                fix="sort what you iterate",
+            )
+
+
+def _faulty_before(
+    parent: Checkpoint,
+    paths: Collection[str],
+    user: MemoryUser,
+    now: datetime.datetime,
+    allowance: Allowance,
+) -> set[str]:
+    """Of these constraints, those that were at fault in the version before, too."""
+    with (
+        loaded(parent, allowance) as sandbox,
+        runner.open_sandbox(hash_seed=OTHER_HASH_SEED, shape=allowance.shape) as other,
+    ):
+        load(other, parent, bytecode_of(parent, other.image_digest, allowance.shape))
+        known = sorted(path for path in paths if path in parent.tree)
+        failed, differing = _faults([sandbox, other], known, user, now, allowance)
+    return {*failed, *differing}
+
+
+def _faults(
+    sandboxes: Sequence[Sandbox],
+    paths: Sequence[str] | None,
+    user: MemoryUser,
+    now: datetime.datetime,
+    allowance: Allowance,
+) -> tuple[dict[str, UserError], list[str]]:
+    """The constraints that fail in one of the sandboxes, and those that say different things."""
     ran = [
-        sandbox.run_constraints(now=now, time_zone=user.time_zone, limits=allowance.limits)
+        sandbox.run_constraints(paths, now=now, time_zone=user.time_zone, limits=allowance.limits)
         for sandbox in sandboxes
     ]
     failed = {
@@ -320,33 +314,7 @@ def _constraints(
         for result in run.results
         if result.error is not None
     }
-    old = [path for path in failed if path not in change.files]
-    failed_before = set(_failing(parent, old, user, now, allowance)) if old and parent else set()
-    for path, error in failed.items():
-        if path not in failed_before:
-            yield _finding({**user_error_json(error), "path": path})
-    for path in _paths_that_differ(ran):
-        if path not in failed:
-            yield {
-                "path": path,
-                "code": "not_deterministic",
-                "message": "finds other alerts when sets are ordered otherwise; sort what you"
-                " iterate",
-            }
-
-
-def _failing(
-    parent: Checkpoint,
-    paths: Sequence[str],
-    user: MemoryUser,
-    now: datetime.datetime,
-    allowance: Allowance,
-) -> list[str]:
-    with loaded(parent, allowance) as sandbox:
-        ran = sandbox.run_constraints(
-            paths, now=now, time_zone=user.time_zone, limits=allowance.limits
-        )
-    return [result.path for result in ran.results if result.error is not None]
+    return failed, [path for path in _paths_that_differ(ran) if path not in failed]
 
 
 def _paths_that_differ(ran: Sequence[ConstraintRun]) -> list[str]:
@@ -354,9 +322,21 @@ def _paths_that_differ(ran: Sequence[ConstraintRun]) -> list[str]:
     return sorted(path for path in first if any(first[path] != other[path] for other in others))
 
 
-def _domain_of(path: str) -> str:
-    return path.split("/")[1]
+def _of_error(code: str, error: UserError, **where: str) -> Finding:
+    """The finding of an error in the user's code; a limit that it exceeded is the code instead."""
+    outcome = outcome_of(error)
+    return Finding.of_error(
+        code if outcome == "user_error" else outcome,
+        error,
+        str(user_error_json(error)["message"]),
+        **where,
+    )
 
 
-def _finding(error: Mapping[str, Any]) -> dict[str, Any]:
-    return {**error, "message": f"{error['type']}: {error['message']}"}
+def _of_request(error: SandboxError) -> Finding:
+    if error.error is not None:
+        return _of_error("does_not_run", error.error)
+    told = error_json(error)
+    return Finding(
+        code=error.outcome, type=told["type"], message=f"{told['type']}: {told['message']}"
+    )

@@ -1,7 +1,6 @@
 """Proposed edits: what a product's own agent or engineer wants to change in a project."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from django.db import transaction
 
@@ -13,6 +12,8 @@ from memory.models.log import EntryKind, Outcome
 from memory.models.runs import RunOutcome
 from memory.project import Change, Dismiss, Edit, EditError, apply, edit_from_json, edit_to_json
 from workers.checkpointing import gate
+from workers.checkpointing.coverage import uncovered
+from workers.checkpointing.findings import Check, Finding, Verdict
 
 MAX_REBUILDS = 3
 
@@ -20,13 +21,14 @@ MAX_REBUILDS = 3
 def execute(run: Run) -> None:
     """Build the proposal on the head, put it through the gate, and commit it or say why not."""
     edits = [edit_from_json(edit) for edit in run.input["edits"]]
+    considered = run.input.get("considered", [])
     for attempt in range(1, MAX_REBUILDS + 1):
         user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=run.user_id)
-        refusal, change = _build(user, edits)
+        checks, change = _build(user, edits, considered)
         if change is None:
-            _refuse(run, refusal)
+            _refuse(run, Verdict(checks))
             return
-        verdict = gate.judge(user, user.head, change, judge_code=True)
+        verdict = gate.judge(user, user.head, change, judge_code=True, checks=checks)
         if not verdict.accepted:
             _refuse(run, verdict)
             return
@@ -39,39 +41,28 @@ def execute(run: Run) -> None:
             return
 
 
-def _build(user: MemoryUser, edits: Sequence[Edit]) -> tuple[gate.Verdict, Change | None]:
-    verdict = gate.Verdict()
-    findings = list(_unknown_sources(user, edits))
+def _build(
+    user: MemoryUser, edits: Sequence[Edit], considered: Sequence[int]
+) -> tuple[list[Check], Change | None]:
+    """Check what can be without the project, then apply the edits; no change if one is refused."""
+    coverage = Check("coverage", list(uncovered(edits, considered, last_seq=user.last_seq)))
+    if not coverage.passed:
+        return [coverage], None
     project = checkpoints.open_project(user.head, user)
-    for index, edit in enumerate(edits):
-        try:
+    applied = 0
+    try:
+        for edit in edits:
             apply(project, edit)
-        except EditError as error:
-            findings.append({"edit": index, "code": error.code, "message": str(error)})
-            break
-    change = None
-    if not findings:
-        try:
-            change = project.change()
-        except EditError as error:
-            findings.append({"code": error.code, "message": str(error)})
-    verdict.checks.append(gate.Check("edits", findings))
-    return verdict, change
+            applied += 1
+        change = project.change()
+    except EditError as error:
+        place = applied if applied < len(edits) else None  # none of them, but all together
+        finding = Finding(code=error.code, edit=place, message=str(error))
+        return [coverage, Check("edits", [finding])], None
+    return [coverage, Check("edits", [])], change
 
 
-def _unknown_sources(user: MemoryUser, edits: Sequence[Edit]) -> Iterator[Mapping[str, Any]]:
-    for index, edit in enumerate(edits):
-        for seq in edit.sources:
-            if not 1 <= seq <= user.last_seq:
-                yield {
-                    "edit": index,
-                    "code": "unknown_source",
-                    "message": f"edits[{index}].sources cites entry {seq};"
-                    f" the log has entries 1 to {user.last_seq}",
-                }
-
-
-def _refuse(run: Run, verdict: gate.Verdict) -> None:
+def _refuse(run: Run, verdict: Verdict) -> None:
     runs.finish(
         run,
         runs.Result(
@@ -89,7 +80,7 @@ def _commit(
     user: MemoryUser,
     edits: Sequence[Edit],
     change: Change,
-    verdict: gate.Verdict,
+    verdict: Verdict,
 ) -> None:
     with transaction.atomic():
         # Locked before it is decided which entries are still pending.

@@ -22,6 +22,7 @@ from memory.models.users import LaneName
 from memory.project import Change, Edit, EditError, RecordEntry, apply, compile_record, edit_to_json
 from memory.project.names import snake
 from workers.checkpointing import gate
+from workers.checkpointing.findings import Verdict
 
 logger = structlog.get_logger(__name__)
 
@@ -105,7 +106,7 @@ class _Draft:
     change: Change
     edits: Sequence[Edit]
     rejected: dict[int, str]
-    verdict: gate.Verdict
+    verdict: Verdict
 
 
 def _best_draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
@@ -127,7 +128,7 @@ def _offenders(
     user: MemoryUser,
     base: Sequence[LogEntry],
     entries: Sequence[LogEntry],
-    verdict: gate.Verdict,
+    verdict: Verdict,
 ) -> dict[int, str]:
     """Find by bisecting which entries make the gate refuse, on top of an accepted `base`."""
     if len(entries) == 1:
@@ -179,7 +180,7 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
             edits += compiled
         else:
             change = project.change()
-            verdict = gate.judge(user, user.head, change) if change.files else gate.Verdict()
+            verdict = gate.judge(user, user.head, change) if change.files else Verdict()
             return _Draft(change, edits, rejected, verdict)
 
 

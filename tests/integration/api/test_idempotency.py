@@ -137,9 +137,15 @@ class TestReplay:
         url = "/v1/users/ada/constraints/rule/?wait=0"
         rule = {
             "source": "import datetime\nfrom collections.abc import Iterator\n"
-            "from uac import Alert\n\n\n"
-            "def check(today: datetime.date) -> Iterator[Alert]:\n    yield from ()\n",
-            "tests": "def test_nothing() -> None:\n    assert True\n",
+            "from uac import Alert, info\n\n\n"
+            "def check(today: datetime.date) -> Iterator[Alert]:\n"
+            "    if today.year > 2100:\n        yield info('late', key='late')\n",
+            "tests": "import datetime\nfrom constraints import rule\n"
+            "from uac.testing import run_check\n\n\n"
+            "def test_speaks() -> None:\n"
+            "    assert run_check(rule, today=datetime.date(2101, 1, 1))\n\n\n"
+            "def test_is_silent() -> None:\n"
+            "    assert not run_check(rule, today=datetime.date(2100, 1, 1))\n",
         }
         api.put(url, rule, HTTP_IDEMPOTENCY_KEY="put")
         work()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from memory.project import Record, RecordId, Value
-from workers.checkpointing.gate import losses
+from workers.checkpointing.no_loss import losses
 
 
 def record(key: str, cost: Value) -> tuple[RecordId, Record]:
@@ -21,24 +21,24 @@ TRUE = [record("a", 1), record("b", 2.5), record("c", None)]
     [
         pytest.param(TRUE, [], id="all there"),
         pytest.param(list(reversed(TRUE)), [], id="in another order"),
-        pytest.param(TRUE[1:], ["lost"], id="lost"),
-        pytest.param([], ["lost", "lost", "lost"], id="all lost"),
-        pytest.param([*TRUE, record("d", 1)], ["appeared"], id="from nowhere"),
-        pytest.param([*TRUE, record("a", 1)], ["doubled"], id="twice"),
-        pytest.param([*TRUE, record("a", 2)], ["doubled", "changed"], id="twice, once wrong"),
-        pytest.param([record("a", 2), *TRUE[1:]], ["changed"], id="another value"),
-        pytest.param([record("a", 1.0), *TRUE[1:]], ["changed"], id="another type"),
-        pytest.param([record("a", True), *TRUE[1:]], ["changed"], id="true is not one"),
-        pytest.param([record("a", "1"), *TRUE[1:]], ["changed"], id="its text"),
+        pytest.param(TRUE[1:], ["record_lost"], id="record_lost"),
+        pytest.param([], ["record_lost", "record_lost", "record_lost"], id="all lost"),
+        pytest.param([*TRUE, record("d", 1)], ["record_unexpected"], id="from nowhere"),
+        pytest.param([*TRUE, record("a", 1)], ["record_doubled"], id="twice"),
+        pytest.param([*TRUE, record("a", 2)], ["record_doubled", "record_changed"], id="twice, once wrong"),
+        pytest.param([record("a", 2), *TRUE[1:]], ["record_changed"], id="another value"),
+        pytest.param([record("a", 1.0), *TRUE[1:]], ["record_changed"], id="another type"),
+        pytest.param([record("a", True), *TRUE[1:]], ["record_changed"], id="true is not one"),
+        pytest.param([record("a", "1"), *TRUE[1:]], ["record_changed"], id="its text"),
         pytest.param(
-            [(TRUE[0][0], replace(TRUE[0][1], sources=(2,))), *TRUE[1:]], ["changed"], id="sources"
+            [(TRUE[0][0], replace(TRUE[0][1], sources=(2,))), *TRUE[1:]], ["record_changed"], id="sources"
         ),
         pytest.param(
             [(TRUE[0][0], TRUE[1][1]), (TRUE[1][0], TRUE[0][1]), TRUE[2]],
-            ["changed", "changed"],
+            ["record_changed", "record_changed"],
             id="exchanged",
         ),
     ],
 )
 def test_faults_are_found(after: list[tuple[RecordId, Record]], codes: list[str]) -> None:
-    assert [finding["code"] for finding in losses(dict(TRUE), after)] == codes
+    assert [finding.code for finding in losses(dict(TRUE), after)] == codes

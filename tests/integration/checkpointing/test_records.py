@@ -15,6 +15,7 @@ from memory.verification import problems
 from tests.integration.checkpointing.conftest import Append, Records, trip
 from workers import tasks
 from workers.checkpointing import gate, records
+from workers.checkpointing.findings import Check, Finding, Verdict
 from workers.sandbox import process
 from workers.sandbox.interface import SandboxError
 
@@ -235,12 +236,12 @@ class FaultyGate:
         self.judged: list[int] = []
         real = gate.judge
 
-        def judge(user: MemoryUser, parent: Any, change: Any, **options: Any) -> gate.Verdict:
+        def judge(user: MemoryUser, parent: Any, change: Any, **options: Any) -> Verdict:
             self.judged.append(len(change.added))
             poisoned = [record for record in change.added if "poison" in record.key]
             if poisoned:
-                finding = {"message": f"{poisoned[0].key} makes it fail"}
-                return gate.Verdict(checks=[gate.Check("execution", [finding])])
+                finding = Finding(code="poison", message=f"{poisoned[0].key} makes it fail")
+                return Verdict(checks=[Check("execution", [finding])])
             return real(user, parent, change, **options)
 
         monkeypatch.setattr(gate, "judge", judge)

@@ -17,7 +17,7 @@ from tests.integration.sandbox.containers import Containers
 from tests.integration.sandbox.processes import eventually
 from workers.errors import REMEDY
 from workers.sandbox import docker, runner
-from workers.sandbox.build import ensure_image
+from workers.sandbox.build import ensure_image, ensure_typecheck_image
 from workers.sandbox.interface import Shape
 from workers.sandbox.pool import Pool, PoolLimits
 
@@ -33,15 +33,35 @@ CONSTRAINT = """\
 import datetime
 from collections.abc import Iterator
 
-from uac import Alert
+from domains.travel.state import trips
+from uac import Alert, info
 
 
 def check(today: datetime.date) -> Iterator[Alert]:
-    \"\"\"Cost what it may.\"\"\"
-    {line}
-    yield from ()
+    \"\"\"Cost what it may where there are many trips; its own tests have none of that.\"\"\"
+    if len(trips) > 2:
+        {line}
+    for trip in trips:
+        if trip.to == "Atlantis":
+            yield info("there is no such place", evidence=[trip])
 """
-TESTS = "def test_nothing() -> None:\n    assert True\n"
+TESTS = """\
+import datetime
+
+from constraints import {name} as rule
+from domains.travel.schema import Trip
+from uac.testing import run_check
+
+TODAY = datetime.date(2026, 1, 1)
+
+
+def test_speaks() -> None:
+    assert len(run_check(rule, today=TODAY, trips=[Trip(key="t", to="Atlantis")])) == 1
+
+
+def test_is_silent() -> None:
+    assert run_check(rule, today=TODAY, trips=[Trip(key="t", to="Rome")]) == []
+"""
 
 Case = tuple[dict[str, Any], str, str, str]
 
@@ -49,7 +69,7 @@ Case = tuple[dict[str, Any], str, str, str]
 @pytest.fixture(autouse=True)
 def mine() -> Iterator[Containers]:
     """Sandboxes are containers of this test's own."""
-    ensure_image()
+    ensure_typecheck_image(ensure_image())
     with override_settings(UAC_SANDBOX_RUNNER="docker", **AMPLE), Containers() as containers:
         yield containers
 
@@ -91,7 +111,7 @@ class Tenant:
 
     def propose(self, name: str, line: str, tests: str = TESTS) -> dict[str, Any]:
         """Write a constraint whose function has this line."""
-        body = {"source": CONSTRAINT.format(line=line), "tests": tests}
+        body = {"source": CONSTRAINT.format(line=line), "tests": tests.format(name=name)}
         return self.done(self.api.put(f"/v1/users/ada/constraints/{name}/?wait=0", body))
 
     def run_constraints(self) -> Run:
@@ -204,7 +224,7 @@ def test_a_constraint_past_a_limit_fails_visibly_and_is_not_let_in_anew(
 
 
 def test_tests_have_the_limits_of_the_workspace_too(tenant: Callable[..., Tenant]) -> None:
-    tests = f"def test_slowly() -> None:\n    assert {BUSY}\n"
+    tests = f"{TESTS}\n\ndef test_slowly() -> None:\n    assert {BUSY}\n"
 
     refused = tenant(wall_seconds=0.2).propose("rule", "pass", tests)
     assert refused["outcome"] == "rejected"

@@ -127,8 +127,9 @@ def test_a_version_that_the_gate_refuses_is_not_what_the_next_question_sees(
     edit = {
         "op": "write_constraint",
         "name": "broken",
-        "source": "def check(today): return [1 / 0]\n",
-        "tests_source": "def test_it(): raise ValueError\n",
+        "source": "import datetime\nfrom collections.abc import Iterator\nfrom uac import Alert\n"
+        "def check(today: datetime.date) -> Iterator[Alert]:\n    yield from ()\n",
+        "tests_source": "def test_it() -> None:\n    raise ValueError\n",
         "sources": [],
     }
     user.refresh_from_db()
@@ -138,6 +139,8 @@ def test_a_version_that_the_gate_refuses_is_not_what_the_next_question_sees(
     tasks.execute_run(str(run.pk))
     run.refresh_from_db()
     assert run.outcome == "rejected"
+    assert run.error is not None
+    assert run.error["message"].startswith("tests: ")
 
     (lease,) = pool._leases.values()
     assert not [path for path in lease.tree if "broken" in path]

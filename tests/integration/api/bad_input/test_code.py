@@ -170,9 +170,36 @@ def test_code_that_is_no_text(api: APIClient, body: bytes, words: list[str]) -> 
 
 
 RULE = {
-    "source": "import datetime\nfrom collections.abc import Iterator\n\nfrom uac import Alert\n\n\n"
-    "def check(today: datetime.date) -> Iterator[Alert]:\n    yield from ()\n",
-    "tests": "def test_nothing() -> None:\n    assert True\n",
+    "source": """\
+import datetime
+from collections.abc import Iterator
+
+from domains.travel.state import trips
+from uac import Alert, info
+
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    for trip in trips:
+        if trip.days > 30:
+            yield info("that is long", evidence=[trip])
+""",
+    "tests": """\
+import datetime
+
+from constraints import rule
+from domains.travel.schema import Trip
+from uac.testing import run_check
+
+TODAY = datetime.date(2026, 1, 1)
+
+
+def test_speaks() -> None:
+    assert len(run_check(rule, today=TODAY, trips=[Trip(key="t", days=31)])) == 1
+
+
+def test_is_silent() -> None:
+    assert run_check(rule, today=TODAY, trips=[Trip(key="t", days=30)]) == []
+""",
 }
 
 
@@ -188,12 +215,16 @@ RULE = {
         ({"source": "while True: pass\n" + RULE["source"]}, ["rule.py:1", "runs on import"]),
         ({"tests": "# nothing"}, ["tests/test_rule.py", "test_"]),
         (
-            {"tests": "def test_it() -> None:\n    assert 1 == 2\n"},
-            ["tests/test_rule.py:2", "AssertionError"],
+            {"tests": RULE["tests"].replace("== []", "!= []")},
+            ["tests/test_rule.py:15", "AssertionError"],
         ),
         (
-            {"source": RULE["source"].replace("()", "range(3)")},
-            ["constraints/rule.py", "check yielded int"],
+            {"source": RULE["source"].replace("info(", "len(").replace(", evidence=[trip]", "")},
+            ["types: constraints/rule.py:11", 'expected type "Alert"'],
+        ),
+        (
+            {"tests": "def test_nothing() -> None:\n    assert True\n"},
+            ["mutants: tests/test_rule.py", "never alerts", "a state on which it alerts"],
         ),
         ({"sources": [99]}, ["edits[0].sources cites entry 99", "entries 1 to 1"]),
         ({"sources": [10**30]}, ["edits[0].sources cites entry 1000", "entries 1 to 1"]),

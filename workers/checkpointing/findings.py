@@ -1,0 +1,115 @@
+"""What the gate finds: for a model to repair, for staff to read."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from memory.project import RecordId
+from workers.sandbox.interface import UserError
+
+# Of each check, in what is stored.
+MAX_FINDINGS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that is wrong: `code` names its kind, `message` says what and `fix` what to do.
+
+    The rest says where, as far as it applies: a line of a file, a record and its field, an entry by
+    its seq, an edit by its place in the list, a test by its name; of an error in the user's code
+    its type and the user's own frames. What is not `blocking` is reported and refuses nothing.
+    """
+
+    code: str
+    message: str
+    fix: str = ""
+    path: str | None = None
+    line: int | None = None
+    record: RecordId | None = None
+    field: str | None = None
+    entry: int | None = None
+    edit: int | None = None
+    test: str | None = None
+    type: str | None = None
+    traceback: str | None = None
+    blocking: bool = True
+
+    @classmethod
+    def of_error(cls, code: str, error: UserError, message: str, **where: Any) -> "Finding":
+        """Return the finding of an error that the user's code raised."""
+        where = {"path": error.path, "line": error.line, **where}
+        return cls(
+            code=code,
+            message=f"{error.type}: {message}",
+            type=error.type,
+            traceback=error.traceback or None,
+            **where,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what applies of it."""
+        data = {name: value for name, value in asdict(self).items() if value not in (None, "")}
+        if self.record is not None:
+            data["record"] = self.record._asdict()
+        return data
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check with what it found; nothing found that blocks means passed."""
+
+    name: str
+    findings: Sequence[Finding]
+
+    @property
+    def passed(self) -> bool:
+        """Whether the candidate passed this check."""
+        return not any(finding.blocking for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is stored of it: what blocks comes first, and of very many the beginning."""
+        ordered = sorted(self.findings, key=lambda finding: not finding.blocking)
+        return {
+            "name": self.name,
+            "passed": self.passed,
+            "findings": [finding.to_json() for finding in ordered[:MAX_FINDINGS]],
+        }
+
+
+@dataclass
+class Verdict:
+    """What the gate says of a candidate, check by check."""
+
+    checks: list[Check] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    timings: dict[str, float] = field(default_factory=dict)
+    bytecode: dict[str, str] = field(default_factory=dict)
+    image_digest: str = ""
+    runner: str = ""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether every check passed."""
+        return all(check.passed for check in self.checks)
+
+    @property
+    def reason(self) -> str:
+        """Say in one line what failed first; empty if nothing did."""
+        for check in self.checks:
+            for finding in check.findings:
+                if finding.blocking:
+                    place = f"{finding.path}:{finding.line or 1}: " if finding.path else ""
+                    fix = f": {finding.fix}" if finding.fix else ""
+                    return f"{check.name}: {place}{finding.message}{fix}"
+        return ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is stored with a checkpoint or a refused proposal."""
+        return {
+            "accepted": self.accepted,
+            "reason": self.reason,
+            "checks": [check.to_json() for check in self.checks],
+            "counts": self.counts,
+            "timings": self.timings,
+            "runner": self.runner,
+        }

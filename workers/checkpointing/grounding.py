@@ -1,0 +1,300 @@
+"""Grounding: the dates, numbers and names of a record are found in the entries that it cites.
+
+What is compared is meaning, not spelling: 1200 is grounded by "1,200 €" and by "twelve hundred", a
+date by "next Friday" in an entry of that week. A number or a date that no cited entry says refuses
+the record, unless its field is marked as derived; a name, or a number in words, is reported alone,
+since the same person may be called otherwise.
+"""
+
+import datetime
+import json
+import re
+import unicodedata
+import zoneinfo
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from memory.project.values import PartialDate, Record, RecordId, Ref, Struct, Value
+from workers.checkpointing.findings import Finding
+from workers.checkpointing.moments import Said, absolute_dates, masked, moments_said, times_said
+from workers.checkpointing.quantities import numbers_said, numerals, spelled
+
+# Letters and digits in one word: a booking code, the number of a passport, a flight.
+_CODE = re.compile(r"(?<![\w])(?=[\w/-]*\d)(?=[\w/-]*[^\W\d_])[^\W_](?:[\w/-]*[^\W_])?")
+_WITH_UNIT = re.compile(r"\d+(?:st|nd|rd|th|[^\W\d_]{0,4})", re.IGNORECASE)
+_NAME = re.compile(r"(?<![\w@.])[^\W\d_][\w'’]*(?:-[^\W\d_][\w'’]*)*")
+_WORDS = re.compile(r"[^\W_]+")
+_DIGITS = re.compile(r"(?<=\d)[\s()./-]+(?=\d)")
+# So many digits are no quantity any more but a name, in groups or not: of a phone, or an account.
+LONG_NUMBER = 5
+# A text of so few words is a name or a label; in a longer one the first word is large by grammar.
+LABEL_WORDS = 4
+
+FIX = (
+    "correct the value, cite the entry that says it, or, if it follows from what is said, name the"
+    " field in `derived` with the reason"
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a log entry says: its text, its typed data if any, when and by whom it was said."""
+
+    seq: int
+    text: str
+    at: datetime.datetime
+    data: object = None
+    speaker: str = ""
+
+    @property
+    def whole(self) -> str:
+        """All of it as one text."""
+        data = "" if self.data is None else json.dumps(self.data, ensure_ascii=False)
+        return "\n".join(part for part in (self.text, data, self.speaker) if part)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A record's fields that are new, and those of them that are said to be derived."""
+
+    record_id: RecordId
+    sources: Sequence[int]
+    fields: Mapping[str, Value]
+    derived: Mapping[str, str] = field(default_factory=dict)
+
+
+def claims_of(
+    record_id: RecordId,
+    record: Record,
+    before: Record | None,
+    derived: Mapping[str, str],
+    fields: Iterable[str],
+) -> Claim:
+    """Return what is new in a record; `fields` are those that its class has by now.
+
+    A value that stood in a field that is gone was renamed with it, and is not new.
+    """
+    old = before.fields if before else {}
+    known = set(fields)
+    renamed = [value for name, value in old.items() if name not in known]
+    new = {
+        name: value
+        for name, value in record.fields.items()
+        if (name not in old or old[name] != value) and value not in renamed
+    }
+    return Claim(record_id, record.sources, new, derived)
+
+
+def ungrounded(
+    claims: Iterable[Claim], sources: Mapping[int, Source], time_zone: str
+) -> Iterator[Finding]:
+    """Yield a finding for each date, number and name that no cited entry says.
+
+    `sources` are the entries by their seq; one that is not there says nothing.
+    """
+    zone = zoneinfo.ZoneInfo(time_zone)
+    read: dict[int, _Ground] = {}
+    for claim in claims:
+        ground = _Ground(zone)
+        for seq in claim.sources:
+            if seq in sources:
+                if seq not in read:
+                    read[seq] = _Ground(zone)
+                    read[seq].read(sources[seq])
+                ground.update(read[seq])
+        for name, value in claim.fields.items():
+            for kind, text in ground.missing(value):
+                derived = name in claim.derived
+                if kind.blocking and derived:
+                    continue
+                yield _finding(claim, name, kind, text)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    code: str
+    noun: str
+    blocking: bool = True
+
+
+NUMBER = _Kind("ungrounded_number", "the number")
+DATE = _Kind("ungrounded_date", "the date")
+TIME = _Kind("ungrounded_time", "the time")
+CODE = _Kind("ungrounded_code", "the code")
+NAME = _Kind("ungrounded_name", "the name", blocking=False)
+SPELLED = _Kind("ungrounded_word", "the number", blocking=False)
+
+
+def _finding(claim: Claim, name: str, kind: _Kind, text: str) -> Finding:
+    cited = ", ".join(map(str, claim.sources)) or "none"
+    return Finding(
+        code=kind.code,
+        message=f"{kind.noun} {text} of {'.'.join(claim.record_id)}, field {name}, is in none"
+        f" of the entries that it cites ({cited})",
+        fix=FIX,
+        record=claim.record_id,
+        field=name,
+        entry=max(claim.sources, default=None),
+        blocking=kind.blocking,
+    )
+
+
+class _Ground:
+    """What some entries say together."""
+
+    def __init__(self, zone: zoneinfo.ZoneInfo) -> None:
+        self._zone = zone
+        self._said = Said()
+        self._numbers: set[Decimal] = set()
+        self._texts: list[str] = []  # as they are compared: small letters, single spaces
+        self._digits: list[str] = []
+        self._squeezed: list[str] = []
+        self._words: set[str] = set()
+
+    def read(self, source: Source) -> None:
+        """Take in an entry."""
+        text = source.whole
+        self._said.update(moments_said(text, source.at.astimezone(self._zone)))
+        self._numbers |= numbers_said(text)
+        self._texts.append(_plain(text))
+        self._digits.append(_DIGITS.sub("", text))
+        self._squeezed.append(_squeezed(text))
+        self._words |= set(_WORDS.findall(_plain(text)))
+
+    def update(self, other: "_Ground") -> None:
+        """Take in what others say."""
+        self._said.update(other._said)
+        self._numbers |= other._numbers
+        self._texts += other._texts
+        self._digits += other._digits
+        self._squeezed += other._squeezed
+        self._words |= other._words
+
+    def missing(self, value: Value) -> Iterator[tuple[_Kind, str]]:
+        """Yield what a value claims and nobody says."""
+        match value:
+            case None | bool() | Ref():
+                return
+            case int() | float() | Decimal():
+                if not self._has_number(Decimal(str(value))):
+                    yield NUMBER, str(value)
+            case datetime.datetime():
+                yield from self._missing_moment(value)
+            case datetime.date():
+                if not self._said.has_day(value):
+                    yield DATE, value.isoformat()
+            case datetime.time():
+                if (value.hour, value.minute) not in self._said.times:
+                    yield TIME, value.isoformat()
+            case PartialDate(text):
+                if not self._has_partial(text):
+                    yield DATE, text
+            case str():
+                yield from self._missing_in_text(value)
+            case list():
+                for item in value:
+                    yield from self.missing(item)
+            case Struct(fields=fields):
+                for item in fields.values():
+                    yield from self.missing(item)
+
+    def _has_number(self, number: Decimal) -> bool:
+        if not number.is_finite():
+            return True
+        digits = str(abs(number))
+        return (
+            abs(number) in self._numbers
+            or (number == number.to_integral_value() and int(number) in self._said.years)
+            or (len(digits) >= LONG_NUMBER and self._has_digits(digits))
+        )
+
+    def _has_digits(self, digits: str) -> bool:
+        return any(digits in text for text in self._digits)
+
+    def _has_partial(self, text: str) -> bool:
+        numbers = [int(part) for part in text.split("-")]
+        if len(numbers) == 1:
+            return self._said.has_year(numbers[0])
+        if len(numbers) == 2:
+            return self._said.has_month(numbers[0], numbers[1])
+        return self._said.has_day(datetime.date(numbers[0], numbers[1], numbers[2]))
+
+    def _missing_moment(self, moment: datetime.datetime) -> Iterator[tuple[_Kind, str]]:
+        """A moment is said in the user's time, or in that of whoever wrote it down."""
+        local = moment.astimezone(self._zone) if moment.tzinfo else moment
+        readings = [reading for reading in (local, moment) if self._said.has_day(reading.date())]
+        if not readings:
+            yield DATE, moment.isoformat()
+        elif not any(
+            (reading.hour, reading.minute) in {*self._said.times, (0, 0)} for reading in readings
+        ):
+            yield TIME, moment.isoformat()
+
+    def _missing_in_text(self, text: str) -> Iterator[tuple[_Kind, str]]:
+        if any(_plain(text) in said for said in self._texts):
+            return
+        rest = text
+        for dated in absolute_dates(text):
+            found = any(map(self._said.has_day, dated.days)) or any(
+                self._said.has_month(*month) for month in dated.months
+            )
+            if not found:
+                yield DATE, dated.text
+            rest = masked(rest, dated.start, dated.end)
+        for match in _CODE.finditer(rest):
+            if _WITH_UNIT.fullmatch(match[0]):
+                continue
+            rest = masked(rest, *match.span())
+            if not any(_squeezed(match[0]) in said for said in self._squeezed):
+                yield CODE, match[0]
+        times = {f"{hour:02}:{minute:02}" for hour, minute in self._said.times}
+        for match in re.finditer(r"(?<!\d)\d{1,2}:\d\d(?!\d)", rest):
+            rest = masked(rest, *match.span())
+            if match[0].zfill(5) not in times and not times_said(match[0]) & self._said.times:
+                yield TIME, match[0]
+        yield from self._missing_numbers(rest)
+        yield from self._missing_names(text)
+
+    def _missing_numbers(self, text: str) -> Iterator[tuple[_Kind, str]]:
+        long = _DIGITS.sub("", text)
+        if len(re.sub(r"\D", "", long)) >= LONG_NUMBER and all(
+            self._has_digits(run) for run in re.findall(r"\d+", long)
+        ):
+            return
+        for quantity in numerals(text):
+            if not any(map(self._has_number, quantity.readings)):
+                yield NUMBER, quantity.text
+        for quantity in spelled(text):
+            if not any(map(self._has_number, quantity.readings)) and quantity.readings != {1}:
+                yield SPELLED, quantity.text
+
+    def _missing_names(self, text: str) -> Iterator[tuple[_Kind, str]]:
+        is_label = len(text.split()) <= LABEL_WORDS
+        for match in _NAME.finditer(text):
+            begins = (
+                not text[: match.start()].strip() or text[: match.start()].rstrip()[-1] in ".!?\n:"
+            )
+            if not match[0][0].isupper() or (begins and not is_label):
+                continue
+            if not all(map(self._has_word, _WORDS.findall(_plain(match[0])))):
+                yield NAME, match[0]
+
+    def _has_word(self, word: str) -> bool:
+        """Whether somebody says it; a long word may be inflected: "Italian" for "Italy"."""
+        if len(word) == 1 or word in self._words or f"{word}s" in self._words:
+            return True
+        if not word.isascii() and any(word in text for text in self._squeezed):
+            return True  # there are scripts without spaces
+        stem = word[: max(4, len(word) - 3)]
+        return len(word) > 5 and any(said.startswith(stem) for said in self._words)
+
+
+def _plain(text: str) -> str:
+    """The text in small letters without accents, with single spaces."""
+    parts = unicodedata.normalize("NFKD", text.casefold())
+    return " ".join("".join(one for one in parts if not unicodedata.combining(one)).split())
+
+
+def _squeezed(text: str) -> str:
+    return "".join(_WORDS.findall(_plain(text)))
