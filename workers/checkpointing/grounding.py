@@ -24,6 +24,8 @@ from workers.checkpointing.quantities import numbers_said, numerals, spelled
 _CODE = re.compile(r"(?<![\w])(?=[\w/-]*\d)(?=[\w/-]*[^\W\d_])[^\W_](?:[\w/-]*[^\W_])?")
 _WITH_UNIT = re.compile(r"\d+(?:st|nd|rd|th|[^\W\d_]{0,4})", re.IGNORECASE)
 _NAME = re.compile(r"(?<![\w@.])[^\W\d_][\w'’]*(?:-[^\W\d_][\w'’]*)*")
+_DIGIT = re.compile(r"\d")
+_CLOCK = re.compile(r"(?<!\d)\d{1,2}:\d\d(?!\d)", re.ASCII)
 _WORDS = re.compile(r"[^\W_]+")
 _DIGITS = re.compile(r"(?<=\d)[\s()./-]+(?=\d)")
 # So many digits are no quantity any more but a name, in groups or not: of a phone, or an account.
@@ -234,26 +236,26 @@ class _Ground:
     def _missing_in_text(self, text: str) -> Iterator[tuple[_Kind, str]]:
         if any(_plain(text) in said for said in self._texts):
             return
-        rest = text
+        read: list[tuple[int, int]] = []
         for dated in absolute_dates(text):
             found = any(map(self._said.has_day, dated.days)) or any(
                 self._said.has_month(*month) for month in dated.months
             )
             if not found:
                 yield DATE, dated.text
-            rest = masked(rest, dated.start, dated.end)
-        for match in _CODE.finditer(rest):
+            read.append((dated.start, dated.end))
+        for match in _CODE.finditer(masked(text, read)):
             if _WITH_UNIT.fullmatch(match[0]):
                 continue
-            rest = masked(rest, *match.span())
+            read.append(match.span())
             if not any(_squeezed(match[0]) in said for said in self._squeezed):
                 yield CODE, match[0]
         times = {f"{hour:02}:{minute:02}" for hour, minute in self._said.times}
-        for match in re.finditer(r"(?<!\d)\d{1,2}:\d\d(?!\d)", rest):
-            rest = masked(rest, *match.span())
+        for match in _CLOCK.finditer(masked(text, read)):
+            read.append(match.span())
             if match[0].zfill(5) not in times and not times_said(match[0]) & self._said.times:
                 yield TIME, match[0]
-        yield from self._missing_numbers(rest)
+        yield from self._missing_numbers(masked(text, read))
         yield from self._missing_names(text)
 
     def _missing_numbers(self, text: str) -> Iterator[tuple[_Kind, str]]:
@@ -272,10 +274,9 @@ class _Ground:
     def _missing_names(self, text: str) -> Iterator[tuple[_Kind, str]]:
         is_label = len(text.split()) <= LABEL_WORDS
         for match in _NAME.finditer(text):
-            begins = (
-                not text[: match.start()].strip() or text[: match.start()].rstrip()[-1] in ".!?\n:"
-            )
-            if not match[0][0].isupper() or (begins and not is_label):
+            before = text[max(0, match.start() - 8) : match.start()].rstrip()
+            begins = not before or before[-1] in ".!?:"
+            if not match[0][0].isupper() or (begins and not is_label) or _DIGIT.search(match[0]):
                 continue
             if not all(map(self._has_word, _WORDS.findall(_plain(match[0])))):
                 yield NAME, match[0]

@@ -9,10 +9,12 @@ that a person may have meant. Words are read in English; a date in another langu
 import calendar
 import datetime
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from workers.checkpointing.quantities import spelled
+
+MAX_YEARS = 50  # that a text can mean by dates without one
 
 _MONTHS = {
     name.lower(): number
@@ -88,7 +90,7 @@ _CLOCK = re.compile(
 )
 _HOUR = re.compile(r"(?<![\d.,:])(\d{1,2})\s*(am|pm|a\.m|p\.m|o['’]clock|uhr|h)\b", _FLAGS)
 _AT = re.compile(r"\b(?:at|by|from|until|till|around)\s+(\d{1,2})(?![\d:.,/-])", _FLAGS)
-_AT_WORD = re.compile(r"\b(?:at|by|from|until|till|around|half past)\s+([a-z]+)\b", _FLAGS)
+_AT_WORD = re.compile(r"\b(?:at|by|from|until|till|around)\s+([a-z]+)\b", _FLAGS)
 _PAST = re.compile(
     r"\b(half|quarter|\d{1,2})\s+(past|to|after|before)\s+([a-z]+|\d{1,2})\b", _FLAGS
 )
@@ -153,11 +155,11 @@ def moments_said(text: str, at: datetime.datetime) -> Said:
     said.days.add(today)
     said.times.add((at.hour, at.minute))
     said.years.update(year for match in _ANY_YEAR.finditer(text) for year in _year(match[0]))
-    rest = text
-    for found in absolute_dates(text):
+    dated = list(absolute_dates(text))
+    for found in dated:
         said.days.update(found.days)
         said.months.update(found.months)
-        rest = masked(rest, found.start, found.end)
+    rest = masked(text, [(found.start, found.end) for found in dated])
     _without_year(rest, today, said)
     _relative(text, today, said)
     for match in _FOREIGN.finditer(text):
@@ -169,12 +171,12 @@ def moments_said(text: str, at: datetime.datetime) -> Said:
 
 def absolute_dates(text: str) -> Iterator[Dated]:
     """Walk over the dates that a text says with their year; of each all its readings."""
-    taken: list[tuple[int, int]] = []
+    taken = bytearray(len(text))
 
     def free(match: re.Match[str]) -> bool:
-        inside = any(match.start() < end and start < match.end() for start, end in taken)
-        if not inside:
-            taken.append(match.span())
+        start, end = match.span()
+        inside = any(taken[start:end])
+        taken[start:end] = b"\1" * (end - start)
         return not inside
 
     for pattern in (_YEAR_FIRST, _COMPACT):
@@ -208,9 +210,12 @@ def absolute_dates(text: str) -> Iterator[Dated]:
             )
 
 
-def masked(text: str, start: int, end: int) -> str:
-    """Return the text with something else in place of a part, at which no word or number begins."""
-    return f"{text[:start]}{';' * (end - start)}{text[end:]}"
+def masked(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Return the text with something in place of its parts that is no word and no number."""
+    characters = list(text)
+    for start, end in spans:
+        characters[start:end] = ";" * (end - start)
+    return "".join(characters)
 
 
 def times_said(text: str) -> set[tuple[int, int]]:
@@ -257,7 +262,7 @@ def _times(hour: int, minute: int, half: str) -> set[tuple[int, int]]:
 
 def _without_year(text: str, today: datetime.date, said: Said) -> None:
     """Dates of some year: one that the text mentions, or one close to the day it was said."""
-    years = sorted({*said.years, today.year - 1, today.year, today.year + 1})
+    years = [today.year - 1, today.year, today.year + 1, *sorted(said.years)[:MAX_YEARS]]
     for pattern in (_DAY_MONTH, _MONTH_DAY):
         for match in pattern.finditer(text):
             if not match["year"]:

@@ -82,7 +82,8 @@ def numerals(text: str) -> Iterator[Quantity]:
         readings = set(_readings(match[0]))
         end = match.end()
         if match.start() > 0 and text[match.start() - 1] == "." and "." not in match[0]:
-            readings.add(Decimal(f"0.{match[0]}".replace(",", "")[:MAX_DIGITS]))  # ".5"
+            digits = re.sub(r"\D", "", match[0])[:MAX_DIGITS]
+            readings.add(Decimal(f"0.{digits}"))  # ".5"
         if text[end : end + 1] in _VULGAR:
             readings |= {number + Decimal(_VULGAR[text[end]]) for number in readings}
             end += 1
@@ -174,7 +175,7 @@ def _values(words: Sequence[str]) -> Iterator[int]:
     """The numbers that a run of number words can mean: as one, and as several in a row."""
     parts: list[int] = []  # numbers below a hundred, as they come
     total = current = 0
-    said = False
+    said, previous = False, ""
     for word in words:
         if word in _CARDINALS:
             number = _CARDINALS[word]
@@ -182,7 +183,8 @@ def _values(words: Sequence[str]) -> Iterator[int]:
             if said and not fits:  # "nineteen eighty": another number begins
                 yield total + current
                 total = current = 0
-            if parts and parts[-1] >= 20 and parts[-1] % 10 == 0 and 0 < number < 10:
+            tens = parts and parts[-1] >= 20 and parts[-1] % 10 == 0
+            if 0 < number < 10 and (tens or previous == "oh"):
                 parts[-1] += number
             else:
                 parts.append(number)
@@ -193,7 +195,7 @@ def _values(words: Sequence[str]) -> Iterator[int]:
             current = max(current, 1) * scale
             if scale >= 1000:
                 total, current = total + current, 0
-        said = True
+        said, previous = True, word
     yield total + current
     for left, right in itertools.pairwise(parts):
         if 10 <= left < 100 and 0 <= right < 100:  # "nineteen eighty-four"
