@@ -1,5 +1,7 @@
 """What would give the same code another result the next time: the clock, and chance.
 
+Or on the next machine: a moment without a time zone is one in UTC, wherever this runs.
+
 The static policy refuses both where it sees them. What it does not see fails here, with the same
 advice, instead of giving a result that nobody can repeat. Like the policy this is no boundary: it
 can be got around, within a sandbox that is one.
@@ -36,8 +38,10 @@ def prepare() -> None:
     """Let clocks raise ClockError, and sources of chance ChanceError, from now on.
 
     Those who imported `time` before keep it as it was. Random numbers without a seed of their own
-    are drawn with the same one in every sandbox.
+    are drawn with the same one in every sandbox. The machine's time zone is UTC.
     """
+    os.environ["TZ"] = "UTC0"
+    time.tzset()
     sys.modules["time"] = _time_without_clocks()
     for kind, name in (
         (datetime.date, "today"),

@@ -1,5 +1,8 @@
 """What the policy would refuse fails at run time, too: clocks, and what nobody can foretell."""
 
+import subprocess
+import sys
+import time
 from typing import Any
 
 import pytest
@@ -7,6 +10,7 @@ import pytest
 from sandbox_image.uac import protocol
 from tests.integration.sandbox.conftest import NOW, PROJECT, Runner
 from workers.checkpointing.policy import check_query
+from workers.checkpointing.policy_tables import LIBRARY
 from workers.sandbox.interface import Limits, Sandbox, SandboxError
 
 
@@ -156,6 +160,60 @@ def test_numbers_drawn_without_a_seed_are_the_same_everywhere(
     code = "import random\n[random.random(), random.randint(1, 9), random.gauss()]"
     with runner.open_sandbox(hash_seed=1) as other:
         assert value(other, code) == value(loaded, code) == value(loaded, code)
+
+
+# All that user code may import and call without a word, functions and methods of classes.
+SWEEP = """
+import importlib, re
+
+def told(call):
+    try:
+        return re.sub("0x[0-9a-f]+", "", repr(call()))[:200]
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"[:200]
+
+found = {}
+for module, names in LIBRARY.items():
+    for name in names:
+        one = getattr(importlib.import_module(module), name, None)
+        if callable(one):
+            found[f"{module}.{name}"] = told(one)
+        if isinstance(one, type):
+            for method in dir(one):
+                if not method.startswith("_") and callable(getattr(one, method)):
+                    found[f"{module}.{name}.{method}"] = told(getattr(one, method))
+[[name, found[name]] for name in sorted(found)]
+"""
+
+
+def test_at_another_time_nothing_that_may_be_imported_says_anything_else(
+    runner: Runner, loaded: Sandbox
+) -> None:
+    library = {name: sorted(names) for name, names in LIBRARY.items()}
+    code = f"LIBRARY = {library!r}\n{SWEEP}"
+
+    first = dict(value(loaded, code))
+    time.sleep(1.1)
+    with runner.open_sandbox(hash_seed=1) as other:
+        other.load(PROJECT)
+        later = dict(value(other, code))
+
+    assert len(first) > 300
+    assert first["datetime.datetime.now"].startswith("ClockError")
+    assert [name for name in first if first[name] != later[name]] == []
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "<x>-3:21"])
+def test_the_time_zone_of_the_machine_makes_no_difference(zone: str) -> None:
+    code = (
+        "import datetime\nfrom sandbox_image import determinism\ndeterminism.prepare()\n"
+        "moment = datetime.datetime(2026, 7, 1)\n"
+        "print(moment.timestamp(), datetime.datetime.fromtimestamp(0), moment.astimezone())"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env={"TZ": zone}, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "1782864000.0 1970-01-01 00:00:00 2026-07-01 00:00:00+00:00\n"
 
 
 def test_the_runner_goes_on_measuring(loaded: Sandbox) -> None:
