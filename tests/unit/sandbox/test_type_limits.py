@@ -1,0 +1,54 @@
+"""What the type checker answers of code that is too much for it."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import pytest
+
+from typecheck_image import checker
+
+
+def loop() -> NoReturn:
+    while True:
+        pass
+
+
+def fill_memory() -> None:
+    bytearray(64 * 1024**3)
+
+
+def fail() -> NoReturn:
+    raise RuntimeError("a fault of the checker itself")
+
+
+@pytest.mark.parametrize(
+    ("does", "outcome"),
+    [
+        (loop, "timeout"),
+        (fill_memory, "out_of_memory"),
+        (fail, "crashed"),
+        (lambda: os._exit(3), "crashed"),
+        (lambda: os.kill(os.getpid(), signal.SIGSEGV), "crashed"),
+    ],
+)
+def test_what_exceeds_a_limit_is_told_by_its_outcome(
+    monkeypatch: pytest.MonkeyPatch, does: Callable[[], Any], outcome: str
+) -> None:
+    monkeypatch.setattr(checker, "check", lambda files, cache: does())
+    monkeypatch.setattr(checker, "CPU_SECONDS", int(time.process_time()) + 2)
+    monkeypatch.setattr(checker, "MEMORY_BYTES", 4 * 1024**3)
+
+    assert checker.answer({"a.py": ""}, "cache") == {"outcome": outcome, "findings": []}
+
+
+def test_of_very_many_errors_the_first_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = {"path": "a.py", "line": 1, "code": "misc", "message": "x" * 1000}
+    monkeypatch.setattr(checker, "check", lambda files, cache: [error] * 10_000)
+    monkeypatch.setattr(checker, "MEMORY_BYTES", 8 * 1024**3)
+
+    answer = checker.answer({}, "cache")
+
+    assert answer == {"outcome": "ok", "findings": [error] * checker.MAX_FINDINGS}
