@@ -1,6 +1,6 @@
 """Proposed edits and constraints: what passes the gate, what does not, and that the head stays."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -61,14 +61,14 @@ Propose = Callable[..., Run]
 def propose(user: MemoryUser) -> Propose:
     """Propose edits and let the gate decide; return the finished run."""
 
-    def do(*edits: dict[str, Any]) -> Run:
+    def do(*edits: dict[str, Any], considered: Sequence[int] = ()) -> Run:
         user.refresh_from_db()
         run = runs.queue(
             user,
             RunKind.PROPOSAL,
             RunTrigger.API,
             checkpoint=user.head,
-            input={"edits": list(edits)},
+            input={"edits": list(edits), "considered": list(considered)},
         )
         tasks.execute_run(str(run.pk))
         run.refresh_from_db()

@@ -73,6 +73,7 @@ EDITS: list[Edit] = [
     Add("travel", "Trip", VALUES, (1,), "trip-1", "trips"),
     Add("travel", "Trip", {}, (1,), collection="next", singleton=True),
     Update("travel", "trips", "trip-1", VALUES, (1, 2)),
+    Update("travel", "trips", "trip-1", {"days": 3}, (1,), (("days", "from both dates"),)),
     Retire("travel", "trips", "trip-1", (3,), "cancelled"),
     WriteConstraint("x", "source", "tests"),
     DeleteConstraint("x", (5,)),

@@ -653,3 +653,48 @@ def test_dismiss_leaves_the_project_alone(project: Project) -> None:
     edit(opened, "dismiss", reason="small talk", sources=[5])
 
     assert opened.change().files == {}
+
+
+def test_what_is_derived_is_told_with_the_change(project: Project) -> None:
+    edit(project, "note", text="three of them", sources=[2], derived={"text": "counted"})
+    edit(
+        project,
+        "update",
+        domain="travel",
+        collection="trips",
+        key="trip-1",
+        fields={"to": "Oslo"},
+        sources=[2],
+        derived={"to": "the only airport there"},
+    )
+
+    derived = project.change().derived
+
+    assert derived[RecordId("travel", "trips", "trip-1")] == {"to": "the only airport there"}
+    assert [dict(reasons) for record_id, reasons in derived.items() if record_id.domain == "notes"]
+
+
+@pytest.mark.parametrize(
+    ("derived", "words"),
+    [
+        ({"nights": "why"}, "derived names 'nights'"),
+        ({"to": ""}, "a reason for each field"),
+        ({"to": 1}, "a reason for each field"),
+        (["to"], "a reason for each field"),
+        ("to", "a reason for each field"),
+    ],
+)
+def test_what_is_derived_is_a_field_of_the_edit_with_a_reason(
+    project: Project, derived: Any, words: str
+) -> None:
+    with pytest.raises(EditError, match=words):
+        edit(
+            project,
+            "update",
+            domain="travel",
+            collection="trips",
+            key="trip-1",
+            fields={"to": "Oslo"},
+            sources=[2],
+            derived=derived,
+        )
