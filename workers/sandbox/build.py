@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -47,7 +47,7 @@ def ensure_image(
     with _engine() as client:
         if renew or base is not None or not _has(client, name):
             base = base or _available_base(client) or _base_of_packages(client, say)
-            _build(client, name, base, SOURCES, say)
+            _build(client, name, SOURCES, {"BASE": base}, say)
     return name
 
 
@@ -64,7 +64,8 @@ def ensure_typecheck_image(
         if renew or not _has(client, name):
             with tempfile.TemporaryDirectory(prefix="uac-image-") as folder:
                 write_context(Path(folder))
-                _build(client, name, base, Path(folder), say)
+                arguments = {"BASE": base, "PYTHON": _python_version()}
+                _build(client, name, Path(folder), arguments, say)
     return name
 
 
@@ -78,14 +79,23 @@ def _engine() -> Iterator[docker.DockerClient]:
         raise ImageNotBuilt(f"the Docker engine: {error}") from error
 
 
+def _python_version() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
 def _build(
-    client: docker.DockerClient, name: str, base: str, folder: Path, say: Callable[[str], None]
+    client: docker.DockerClient,
+    name: str,
+    folder: Path,
+    arguments: Mapping[str, str],
+    say: Callable[[str], None],
 ) -> None:
+    base = arguments["BASE"]
     say(f"building {name} on {base}")
     try:
         client.images.build(
             path=str(folder),
-            buildargs={"BASE": base},
+            buildargs=dict(arguments),
             tag=name,
             network_mode="none",
             rm=True,

@@ -9,7 +9,8 @@ import pytest
 from django.test import override_settings
 
 from tests.integration.sandbox.containers import Containers
-from workers.sandbox.build import ensure_image, ensure_typecheck_image
+from workers.sandbox import build
+from workers.sandbox.build import ImageNotBuilt, ensure_image, ensure_typecheck_image
 from workers.sandbox.docker import ContainerChannel
 from workers.sandbox.interface import SandboxError
 from workers.typecheck import checker
@@ -197,3 +198,11 @@ class TestContainer:
         assert raised.value.infrastructure
         assert "python -m workers.sandbox.build" in raised.value.message
         assert "UAC_TYPECHECK_IMAGE" in raised.value.message
+
+    def test_a_base_with_another_version_of_python_is_refused(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(build, "_python_version", lambda: "3.99")
+
+        with pytest.raises(ImageNotBuilt, match=r"mypy comes for 3\.99"):
+            ensure_typecheck_image(ensure_image(), renew=True)

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 import sandbox_image
-from memory.project import Project, render, to_typed_json
+from memory.project import Domain, Project, render, to_typed_json
+from memory.project.render import render_state_stub
 from sandbox_image import uac
 from sandbox_image.values import encode
 
@@ -114,11 +115,16 @@ def test_a_circle_of_references_imports_from_either_side(first: str) -> None:
 
 def mypy(folder: Path, project: Project, **replaced: str) -> tuple[int, str]:
     """Type-check a project strictly; `replaced` are changes in the text of its files."""
-    for path, text in render(project).items():
+    files = render(project)
+    for old, new in replaced.items():
+        files = {path: text.replace(old, new) for path, text in files.items()}
+    return mypy_files(folder, files)
+
+
+def mypy_files(folder: Path, files: Mapping[str, str]) -> tuple[int, str]:
+    for path, text in files.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        for old, new in replaced.items():
-            text = text.replace(old, new)
         file.write_text(text)
     found = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir=cache", "."],
@@ -141,3 +147,26 @@ def test_rendered_code_satisfies_mypy_strict_and_mypy_sees_it(tmp_path: Path) ->
 
     assert code == 1
     assert 'domains/travel/state.py:11: error: Argument "after" to "Trip"' in output
+
+
+def test_stubs_say_of_every_name_what_the_state_says(tmp_path: Path) -> None:
+    project = rich_project()
+    domains = project.outline.domains.values()
+    stubs = {domain.state_path: render_state_stub(domain) for domain in domains}
+    names = [(domain.name, name) for domain in domains for name in said_in(domain)]
+    reveals = [
+        f"import domains.{domain}.state as {domain}_{number}\n"
+        f"reveal_type({domain}_{number}.{name})\n"
+        for number, (domain, name) in enumerate(names)
+    ]
+    probe = {"probe.py": "".join(reveals)}
+
+    code, told = mypy_files(tmp_path / "state", {**render(project), **probe})
+    stub_code, stub_told = mypy_files(tmp_path / "stubs", {**render(project), **stubs, **probe})
+
+    assert (code, told.count("Revealed type")) == (0, len(names)), told
+    assert (stub_code, stub_told) == (code, told)
+
+
+def said_in(domain: Domain) -> list[str]:
+    return [*domain.collections, *domain.singletons]
