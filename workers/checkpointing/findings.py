@@ -40,7 +40,7 @@ class Finding:
         where = {"path": error.path, "line": error.line, **where}
         return cls(
             code=code,
-            message=f"{error.type}: {message}",
+            message=f"{error.type}: {message}" if message else error.type,
             type=error.type,
             traceback=error.traceback or None,
             **where,

@@ -248,7 +248,7 @@ def _tests(sandbox: Sandbox, change: Change, limits: Limits) -> Iterator[Finding
             )
     for result in results:
         if result.error is not None:
-            yield _of_error("test_failed", result.error, test=result.name)
+            yield _of_error("test_failed", result.error, change.files, test=result.name)
 
 
 def _constraints(
@@ -267,7 +267,7 @@ def _constraints(
     before = _faulty_before(parent, old, user, now, allowance) if old and parent else set()
     for path, error in failed.items():
         if path not in before:
-            yield _of_error("constraint_failed", error, path=path)
+            yield _of_error("constraint_failed", error, change.files, path=path)
     for path in differing:
         if path not in before:
             yield Finding(
@@ -322,15 +322,25 @@ def _paths_that_differ(ran: Sequence[ConstraintRun]) -> list[str]:
     return sorted(path for path in first if any(first[path] != other[path] for other in others))
 
 
-def _of_error(code: str, error: UserError, **where: str) -> Finding:
-    """The finding of an error in the user's code; a limit that it exceeded is the code instead."""
+def _of_error(
+    code: str, error: UserError, sources: Mapping[str, str | None] | None = None, **where: str
+) -> Finding:
+    """The finding of an error in the user's code; a limit that it exceeded is the code instead.
+
+    One without words, such as an assertion's, is told by its line in the sources.
+    """
     outcome = outcome_of(error)
     return Finding.of_error(
         code if outcome == "user_error" else outcome,
         error,
-        str(user_error_json(error)["message"]),
+        str(user_error_json(error)["message"]) or _line(error, sources or {}),
         **where,
     )
+
+
+def _line(error: UserError, sources: Mapping[str, str | None]) -> str:
+    lines = (sources.get(error.path or "") or "").splitlines()
+    return lines[error.line - 1].strip() if error.line and error.line <= len(lines) else ""
 
 
 def _of_request(error: SandboxError) -> Finding:

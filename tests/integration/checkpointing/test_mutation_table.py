@@ -240,7 +240,7 @@ FAULTS: dict[str, Fault] = {
         "no loss",
         "record_lost",
         record_of("c"),
-        plant=in_file(STATE, "trips:", "voyages: list[Trip] = []\ntrips:"),
+        plant=in_file(STATE, "trips:", "trips: list[Trip] = []\n\nvoyages:"),
     ),
     "renamed field": Fault(
         another_trip(),
@@ -354,7 +354,7 @@ FAULTS: dict[str, Fault] = {
         ],
         "types",
         "operator",
-        {**RULE, "line": 9},
+        {**RULE, "line": 10},
         before=(constraint(),),
     ),
     "field renamed under an old constraint": Fault(

@@ -51,6 +51,11 @@ def test_an_error_of_the_users_code_comes_with_its_type_and_place() -> None:
     }
 
 
+def test_an_error_without_words_is_told_by_its_type() -> None:
+    silent = UserError(type="AssertionError", message="")
+    assert Finding.of_error("x", silent, "").message == "AssertionError"
+
+
 def test_what_is_only_reported_refuses_nothing() -> None:
     verdict = Verdict([Check("policy", []), Check("grounding", [REPORTED])])
 
