@@ -17,7 +17,14 @@ from decimal import Decimal
 
 from memory.project.values import PartialDate, Record, RecordId, Ref, Struct, Value
 from workers.checkpointing.findings import Finding
-from workers.checkpointing.moments import Said, absolute_dates, masked, moments_said, times_said
+from workers.checkpointing.moments import (
+    Said,
+    absolute_dates,
+    masked,
+    moments_said,
+    times_said,
+    yearless_dates,
+)
 from workers.checkpointing.quantities import numbers_said, numerals, spelled
 
 # Letters and digits in one word: a booking code, the number of a passport, a flight.
@@ -244,6 +251,10 @@ class _Ground:
             if not found:
                 yield DATE, dated.text
             read.append((dated.start, dated.end))
+        for dated in yearless_dates(masked(text, read)):
+            if not any(self._said.has_day_of_year(*day) for day in dated.days_of_year):
+                yield DATE, dated.text
+            read.append((dated.start, dated.end))
         for match in _CODE.finditer(masked(text, read)):
             if _WITH_UNIT.fullmatch(match[0]):
                 continue
@@ -255,8 +266,9 @@ class _Ground:
             read.append(match.span())
             if match[0].zfill(5) not in times and not times_said(match[0]) & self._said.times:
                 yield TIME, match[0]
-        yield from self._missing_numbers(masked(text, read))
-        yield from self._missing_names(text)
+        rest = masked(text, read)
+        yield from self._missing_numbers(rest)
+        yield from self._missing_names(rest)
 
     def _missing_numbers(self, text: str) -> Iterator[tuple[_Kind, str]]:
         long = _DIGITS.sub("", text)

@@ -114,6 +114,10 @@ class Said:
         """Whether it says this day."""
         return day in self.days or (day.year, day.day) in self.any_month
 
+    def has_day_of_year(self, month: int, day: int) -> bool:
+        """Whether it says this day, of whatever year."""
+        return any((one.month, one.day) == (month, day) for one in self.days)
+
     def has_month(self, year: int, month: int) -> bool:
         """Whether it says this month, or a day of it."""
         return (year, month) in self.months or any(
@@ -139,13 +143,14 @@ class Said:
 
 @dataclass(frozen=True)
 class Dated:
-    """A date in the middle of a text, from `start` to `end`: a day, or a month without one."""
+    """A date within a text, from `start` to `end`: a day, a month, or a day of some year."""
 
     text: str
     start: int
     end: int
     days: frozenset[datetime.date]
-    months: frozenset[tuple[int, int]] = frozenset()
+    months: frozenset[tuple[int, int]] = frozenset()  # year and month
+    days_of_year: frozenset[tuple[int, int]] = frozenset()  # month and day
 
 
 def moments_said(text: str, at: datetime.datetime) -> Said:
@@ -153,6 +158,7 @@ def moments_said(text: str, at: datetime.datetime) -> Said:
     said = Said()
     today = at.date()
     said.days.add(today)
+    said.years.add(today.year)
     said.times.add((at.hour, at.minute))
     said.years.update(year for match in _ANY_YEAR.finditer(text) for year in _year(match[0]))
     dated = list(absolute_dates(text))
@@ -216,6 +222,16 @@ def masked(text: str, spans: Iterable[tuple[int, int]]) -> str:
     for start, end in spans:
         characters[start:end] = ";" * (end - start)
     return "".join(characters)
+
+
+def yearless_dates(text: str) -> Iterator[Dated]:
+    """Walk over the dates that a text says without their year."""
+    for pattern in (_DAY_MONTH, _MONTH_DAY):
+        for match in pattern.finditer(text):
+            if not match["year"]:
+                month = _MONTHS[match["month"].lower()]
+                days = frozenset((month, int(day)) for day in re.findall(r"\d+", match["days"]))
+                yield Dated(match[0], *match.span(), frozenset(), days_of_year=days)
 
 
 def times_said(text: str) -> set[tuple[int, int]]:
@@ -307,13 +323,21 @@ def _relative(text: str, today: datetime.date, said: Said) -> None:
                     said.days.update(_weekdays(today, weekday, match["which"]))
             else:
                 far = True
-                for day in _away(today, 7 * step):
+                for day in _week(today, step):
+                    said.days.add(day)
                     said.months.add((day.year, day.month))
     for match in _WEEKDAY.finditer(text):
         which = match["which"] or ("far" if far else "")
         said.days.update(_weekdays(today, _WEEKDAYS[match["day"].lower()], which))
     for match in _EDGE.finditer(text):
         said.days.update(_edges(match, today))
+
+
+def _week(today: datetime.date, step: int) -> Iterator[datetime.date]:
+    """First and last day of a week, be it from Monday to Sunday or from Sunday to Saturday."""
+    monday = 7 * step - today.weekday()
+    for distance in (monday - 1, monday, monday + 5, monday + 6):
+        yield from _away(today, distance)
 
 
 def _steps(which: str) -> tuple[int, ...]:

@@ -59,6 +59,8 @@ AT = datetime.datetime(2026, 3, 4, 9, 30)  # noqa: DTZ001 - a Wednesday, on the 
         ("last Friday", "2026-02-27"),
         ("Tuesday next week", "2026-03-10"),
         ("this weekend", "2026-03-07"),
+        ("next week", "2026-03-09"),
+        ("next week", "2026-03-15"),
         ("the 15th", "2026-03-15"),
         ("end of May", "2026-05-31"),
         ("at the end of the month", "2026-03-31"),
@@ -86,6 +88,7 @@ def test_a_day_is_read(text: str, day: str) -> None:
         ("next Friday", "2026-02-27"),
         ("last Friday", "2026-03-06"),
         ("on Friday", "2026-03-20"),
+        ("next week", "2026-03-11"),
         ("next month", "2026-04-01"),  # which is no day: a PartialDate says what is said
         ("30 February 2026", "2026-02-28"),
     ],
