@@ -1,0 +1,94 @@
+"""Facts that a real model drew from real conversations, where they are at hand.
+
+Nearly all of them are grounded in what was said, and with one number changed nearly none is.
+"""
+
+import collections
+import datetime
+import json
+import os
+import random
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from memory.project import RecordId
+from workers.checkpointing.grounding import Claim, Source, ungrounded
+
+FOLDER = os.environ.get("UAC_DATA_DIR", "")
+FILES = ("locomo.json", "locomo_facts.json")
+
+pytestmark = pytest.mark.skipif(
+    not FOLDER or not all((Path(FOLDER) / name).is_file() for name in FILES),
+    reason=f"UAC_DATA_DIR names no folder with the recorded data ({' and '.join(FILES)})",
+)
+
+FACT = re.compile(r"\[(session_\d+), [^\]]*\] (.*)", re.DOTALL)
+NUMBER = re.compile(r"(?<![\w-])\d{1,4}(?!\w)")
+
+
+def sessions() -> Iterator[tuple[dict[int, Source], list[str]]]:
+    """Each session: what was said in it, and the facts that were drawn from it."""
+    conversations = json.loads((Path(FOLDER) / "locomo.json").read_text())
+    facts = json.loads((Path(FOLDER) / "locomo_facts.json").read_text())
+    for one in conversations:
+        conversation = one["conversation"]
+        by_session = collections.defaultdict(list)
+        for fact in facts[one["sample_id"]]:
+            if match := FACT.fullmatch(fact):
+                by_session[match[1]].append(match[2])
+        for session, texts in by_session.items():
+            at = datetime.datetime.strptime(
+                conversation[f"{session}_date_time"], "%I:%M %p on %d %B, %Y"
+            ).replace(tzinfo=datetime.UTC)
+            yield (
+                {
+                    seq: Source(
+                        seq,
+                        f"{turn['text']} {turn.get('blip_caption', '')}",
+                        at,
+                        speaker=turn["speaker"],
+                    )
+                    for seq, turn in enumerate(conversation[session], 1)
+                },
+                texts,
+            )
+
+
+def refused(texts: Sequence[str], said: dict[int, Source]) -> set[int]:
+    """The places of those texts that claim a date or number that nobody said."""
+    claims = [
+        Claim(RecordId("notes", "notes", str(place)), list(said), {"text": text})
+        for place, text in enumerate(texts)
+    ]
+    findings = ungrounded(claims, said, "UTC")
+    return {int(one.record.key) for one in findings if one.blocking and one.record}
+
+
+def with_another_number(text: str, chance: random.Random) -> str | None:
+    found = list(NUMBER.finditer(text))
+    if not found:
+        return None
+    number = chance.choice(found)
+    other = int(number[0]) + chance.choice([1, 2, 3, 7])
+    return f"{text[: number.start()]}{other}{text[number.end() :]}"
+
+
+def test_what_a_model_understood_is_grounded_and_what_it_did_not_is_found() -> None:
+    chance = random.Random(1)
+    facts = wrongly_refused = changed = found = 0
+    for said, texts in sessions():
+        out = refused(texts, said)
+        facts += len(texts)
+        wrongly_refused += len(out)
+        kept = [text for place, text in enumerate(texts) if place not in out]
+        others = [other for text in kept if (other := with_another_number(text, chance))]
+        changed += len(others)
+        found += len(refused(others, said))
+
+    assert facts > 1000
+    # Of these, most are dates that were computed: "for a month now, since 29 March".
+    assert wrongly_refused / facts < 0.005
+    assert found / changed > 0.9
