@@ -49,14 +49,16 @@ def judge(
     change: Change,
     *,
     judge_code: bool = False,
+    judge_grounding: bool = True,
     checks: Sequence[Check] = (),
 ) -> Verdict:
     """Judge a change of the project at `parent`; raises GateUnavailable.
 
-    `checks` are those that it has passed already. With `judge_code`, its records must be grounded,
-    and types, tests and constraints must be in order too. A change made of typed entries goes
-    without: its records say what the entries say, and a fact is not refused because a constraint
-    cannot cope with it. The constraint's run after the checkpoint fails visibly instead.
+    `checks` are those that it has passed already. With `judge_code`, its records must be grounded
+    (unless no text says them: `judge_grounding`), and types, tests and constraints must be in order
+    too. A change made of typed entries goes without: its records say what the entries say, and a
+    fact is not refused because a constraint cannot cope with it. The constraint's run after the
+    checkpoint fails visibly instead.
 
     The checks run from the cheap to the dear and stop at the first that fails, because those after
     it would speak of its consequences.
@@ -80,7 +82,7 @@ def judge(
     verdict.checks.append(Check("policy", list(_policy(sources))))
     if verdict.accepted:
         verdict.checks.append(Check("no loss", list(lost_records(change, sources))))
-    if judge_code and verdict.accepted:
+    if judge_code and judge_grounding and verdict.accepted:
         verdict.checks.append(Check("grounding", list(_grounding(user, change))))
     if not verdict.accepted:
         return verdict

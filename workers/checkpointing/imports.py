@@ -30,6 +30,7 @@ from memory.project import (
 from memory.project.foreign import ForeignError, Layout, layout, read, translate
 from memory.project.legacy import FROZEN, LIVE, is_old_constraint, surroundings
 from workers.checkpointing import gate
+from workers.checkpointing.findings import Check, Finding, Verdict
 from workers.checkpointing.repairs import repair
 from workers.foreign import ForeignCodeError, read_objects, run_old_constraint
 from workers.projects import allowance_of
@@ -47,7 +48,7 @@ class Refused(Exception):
         self, code: str, message: str, path: str | None = None, line: int | None = None
     ) -> None:
         super().__init__(message)
-        self.finding = {"code": code, "message": message, "path": path, "line": line}
+        self.finding = Finding(code=code, message=message, path=path, line=line)
 
 
 @dataclass
@@ -94,8 +95,13 @@ def execute(run: Run) -> None:
                     pk=run.user_id
                 )
                 imported = _build(sandbox, run, user, files, found, data, report)
+                # What was computed is said nowhere: only that it came with the project.
                 verdict = gate.judge(
-                    user, user.head, imported.change, judge_code=_has_code(imported.change)
+                    user,
+                    user.head,
+                    imported.change,
+                    judge_code=_has_code(imported.change),
+                    judge_grounding=False,
                 )
                 if not verdict.accepted:
                     _refuse(run, verdict, report)
@@ -108,7 +114,7 @@ def execute(run: Run) -> None:
                 else:
                     return
     except Refused as refused:
-        verdict = gate.Verdict(checks=[gate.Check("import", [refused.finding])])
+        verdict = Verdict(checks=[Check("import", [refused.finding])])
         _refuse(run, verdict, report)
 
 
@@ -220,7 +226,7 @@ def _has_code(change: Change) -> bool:
     return bool(change.outline.constraints)
 
 
-def _refuse(run: Run, verdict: gate.Verdict, report: Report) -> None:
+def _refuse(run: Run, verdict: Verdict, report: Report) -> None:
     runs.finish(
         run,
         runs.Result(
@@ -238,7 +244,7 @@ def _commit(
     user: MemoryUser,
     files: Mapping[str, str],
     imported: Imported,
-    verdict: gate.Verdict,
+    verdict: Verdict,
     report: Report,
 ) -> None:
     """Write the entry that the records cite, and the version, in one transaction.

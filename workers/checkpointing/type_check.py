@@ -59,7 +59,8 @@ def _stubs(outline: Outline) -> dict[str, str]:
 def _is_code(path: str) -> bool:
     if path.endswith("/__init__.py"):
         return False
-    return path.startswith(("constraints/", "tests/")) or path.endswith("/schema.py")
+    schema = path.startswith("domains/") and path.endswith("/schema.py")
+    return schema or path.startswith(("constraints/", "tests/"))
 
 
 def _finding(fault: TypeFault) -> Finding:

@@ -25,13 +25,17 @@ TRUE = [record("a", 1), record("b", 2.5), record("c", None)]
         pytest.param([], ["record_lost", "record_lost", "record_lost"], id="all lost"),
         pytest.param([*TRUE, record("d", 1)], ["record_unexpected"], id="from nowhere"),
         pytest.param([*TRUE, record("a", 1)], ["record_doubled"], id="twice"),
-        pytest.param([*TRUE, record("a", 2)], ["record_doubled", "record_changed"], id="twice, once wrong"),
+        pytest.param(
+            [*TRUE, record("a", 2)], ["record_doubled", "record_changed"], id="twice, once wrong"
+        ),
         pytest.param([record("a", 2), *TRUE[1:]], ["record_changed"], id="another value"),
         pytest.param([record("a", 1.0), *TRUE[1:]], ["record_changed"], id="another type"),
         pytest.param([record("a", True), *TRUE[1:]], ["record_changed"], id="true is not one"),
         pytest.param([record("a", "1"), *TRUE[1:]], ["record_changed"], id="its text"),
         pytest.param(
-            [(TRUE[0][0], replace(TRUE[0][1], sources=(2,))), *TRUE[1:]], ["record_changed"], id="sources"
+            [(TRUE[0][0], replace(TRUE[0][1], sources=(2,))), *TRUE[1:]],
+            ["record_changed"],
+            id="sources",
         ),
         pytest.param(
             [(TRUE[0][0], TRUE[1][1]), (TRUE[1][0], TRUE[0][1]), TRUE[2]],

@@ -16,6 +16,7 @@ from memory.verification import problems
 from tests.integration.imports.conftest import Fields, Import, report
 from workers import tasks
 from workers.checkpointing import gate
+from workers.checkpointing.findings import Verdict
 
 pytestmark = pytest.mark.django_db
 
@@ -465,7 +466,7 @@ def test_entries_that_come_in_meanwhile_delay_an_import_and_lose_nothing(
     real = gate.judge
     wrote: list[LogEntry] = []
 
-    def judge(*args: Any, **options: Any) -> gate.Verdict:
+    def judge(*args: Any, **options: Any) -> Verdict:
         if not wrote:
             wrote.extend(
                 log.append(user, [Draft(kind=EntryKind.MESSAGE, content="hi")], source="test")
