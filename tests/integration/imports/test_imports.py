@@ -211,6 +211,8 @@ def test_a_live_old_constraint_sees_what_is_learned_later(
     import_files(PAPER)
     work()
     # When the passport is renewed by an edit of ours,
+    said = Draft(kind=EntryKind.MESSAGE, content="My passport now runs until 2036-01-01.")
+    (entry,) = log.append(user, [said], source="test")
     user.refresh_from_db()
     renewed = {
         "op": "update",
@@ -218,7 +220,7 @@ def test_a_live_old_constraint_sees_what_is_learned_later(
         "collection": "passport",
         "key": "passport",
         "fields": {"expires": "2036-01-01"},
-        "sources": [1],
+        "sources": [entry.seq],
     }
     run = runs.queue(
         user, RunKind.PROPOSAL, RunTrigger.API, checkpoint=user.head, input={"edits": [renewed]}
@@ -370,7 +372,10 @@ def test_a_project_of_ours_is_imported_with_its_keys_and_constraints(
             "def test_speaks() -> None:\n"
             '    trips = [Trip(key="a", to="Sydney", visa=Ref[Visa]("v"))]\n'
             "    found = run_check(far, today=datetime.date(2026, 1, 1), trips=trips)\n"
-            "    assert len(found) == 1\n",
+            "    assert len(found) == 1\n\n\n"
+            "def test_is_silent() -> None:\n"
+            '    trips = [Trip(key="a", to="Bonn", visa=Ref[Visa]("v"))]\n'
+            "    assert run_check(far, today=datetime.date(2026, 1, 1), trips=trips) == []\n",
         }
     )
     assert run.outcome == "ok", run.error
