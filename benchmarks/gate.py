@@ -537,6 +537,8 @@ def test_is_silent_before_and_after() -> None:
         assert run_check(rules, today=DAY, rules=[silent]) == []
 """
 DATES = ("active_from", "active_until", "deadline")
+COMPUTED = (*DATES, "anchor", "offset_days", "message")
+REASON = "computed by the recorded model from what was said in the sessions cited"
 SCHEMA: list[dict[str, Any]] = [
     {
         "op": "define_class",
@@ -554,9 +556,13 @@ SCHEMA: list[dict[str, Any]] = [
 
 
 def edits_of_step(
-    step: Mapping[str, Any], before: Mapping[str, Any], seq: int
+    step: Mapping[str, Any], before: Mapping[str, Any], sources: Sequence[int]
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the edits that lead from the rules before to those of a step, and these rules."""
+    """Return the edits that lead from the rules before to those of a step, and these rules.
+
+    Which session a rule rests on was not recorded: they cite all until then, and what the model
+    computed from them is marked as derived.
+    """
     now = {}
     for rule in step["ir"]["constraints"]:
         now[rule["id"]] = {
@@ -568,20 +574,22 @@ def edits_of_step(
             "offset_days": rule["deadline_offset_days"],
         }
     edits: list[dict[str, Any]] = []
-    sources = [seq]
-    where = {"domain": "rules", "collection": "rules", "sources": sources}
+    where = {"domain": "rules", "collection": "rules", "sources": [*sources]}
     for key, fields in now.items():
         if key not in before:
-            edits.append({"op": "add", **where, "class_name": "Rule", "key": key, "fields": fields})
+            add = {"op": "add", **where, "class_name": "Rule", "key": key, "fields": fields}
+            edits.append({**add, "derived": dict.fromkeys(COMPUTED, REASON)})
         elif fields != before[key]:
-            edits.append({"op": "update", **where, "key": key, "fields": fields})
+            update = {"op": "update", **where, "key": key, "fields": fields}
+            edits.append({**update, "derived": dict.fromkeys(COMPUTED, REASON)})
     edits += [
         {"op": "retire", **where, "key": key, "reason": "no longer among the rules"}
         for key in before
         if key not in now
     ]
     state = json.dumps(step["ir"]["state"], ensure_ascii=False)
-    return [*edits, {"op": "note", "text": state, "sources": sources}], now
+    note = {"op": "note", "text": state, "sources": [*sources], "derived": {"text": REASON}}
+    return [*edits, note], now
 
 
 def rules(client: Client) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
@@ -595,6 +603,7 @@ def rules(client: Client) -> tuple[list[dict[str, Any]], dict[str, Any], list[st
         assert status == 201, body
         faults: list[str] = []
         before: dict[str, Any] = {}
+        seqs: list[int] = []
         sessions = {session["step"]: session for session in case["sessions"]}
         for index, step in enumerate(case["recorded"]["v3"]):
             session = sessions[step["step"]]
@@ -608,8 +617,8 @@ def rules(client: Client) -> tuple[list[dict[str, Any]], dict[str, Any], list[st
                     "session_id": str(session["session_id"]),
                 },
             )
-            seq = said["entries"][0]["seq"]
-            edits, before = edits_of_step(step, before, seq)
+            seqs.append(said["entries"][0]["seq"])
+            edits, before = edits_of_step(step, before, seqs)
             edits = [*(SCHEMA if index == 0 else []), *edits]
             status, body = client.post(f"users/{user_id}/checkpoints/{WAIT}", {"edits": edits})
             if status != 200:
