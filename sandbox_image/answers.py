@@ -32,6 +32,11 @@ def anything(item: str, result: Any) -> None:
     """What runs before any code of the user, or is all of it, is left to the host."""
 
 
+def check_load(item: str, result: Any) -> None:
+    """The seconds that it took: what is loaded may have written them."""
+    _expect(type(result) is float and 0 <= result <= protocol.MAX_INTEGER, "no seconds")
+
+
 def check_evaluation(item: str, result: Any) -> None:
     """A value and the name of its class."""
     _expect(_has(result, type=str) and "value" in result, "no value")

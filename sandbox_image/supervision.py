@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .answers import Check, anything, check_answer
+from .answers import Check, anything, check_answer, check_load
 from .child import (
     CHILD_OUT_OF_MEMORY,
     LOAD,
@@ -68,7 +68,7 @@ class Report:
         ProtocolError if the line is no answer to the item.
         """
         answer = protocol.decode(line)
-        check_answer(item, answer, anything if item == LOAD else self.check)
+        check_answer(item, answer, check_load if item == LOAD else self.check)
         if self.result_bytes + len(line) > limits.result_bytes + RESULT_SLACK:
             usage = {name: answer.get(name, 0) for name in ("cpu_seconds", "memory_bytes")}
             return failure("result_limit", too_large(limits)) | usage

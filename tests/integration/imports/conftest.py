@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 
-from memory import imports, retrieval
+from memory import imports
 from memory.models import MemoryUser, Run
 from memory.models.runs import RunTrigger
+from tests.integration.checkpointing.conftest import fields_of
 from workers import tasks
 
+__all__ = ["fields_of"]  # a fixture
+
 Import = Callable[[dict[str, str] | str], Run]
-Fields = Callable[[str], dict[str, Any]]
 
 
 @pytest.fixture
@@ -25,24 +27,6 @@ def import_files(user: MemoryUser) -> Import:
         run.refresh_from_db()
         user.refresh_from_db()
         return run
-
-    return do
-
-
-@pytest.fixture
-def fields_of(user: MemoryUser) -> Fields:
-    """Return key → fields (typed JSON) of a collection or singleton `domain.name`."""
-
-    def do(name: str) -> dict[str, Any]:
-        user.refresh_from_db()
-        domain, _, collection = name.partition(".")
-        found: dict[str, Any] = {}
-        page: int | None = 1
-        while page:
-            result = retrieval.records(user, domain, collection, page)
-            found |= {record["key"]: record["fields"] for record in result.records}
-            page = result.next
-        return found
 
     return do
 

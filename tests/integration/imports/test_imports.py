@@ -13,7 +13,8 @@ from memory.models.checkpoints import Origin
 from memory.models.log import EntryKind, Outcome
 from memory.models.runs import RunKind, RunTrigger
 from memory.verification import problems
-from tests.integration.imports.conftest import Fields, Import, report
+from tests.integration.checkpointing.conftest import Records
+from tests.integration.imports.conftest import Import, report
 from workers import tasks
 from workers.checkpointing import gate
 from workers.checkpointing.findings import Verdict
@@ -72,7 +73,7 @@ notes = ["one", "two"]
 
 
 def test_a_module_becomes_collections_references_and_parts(
-    import_files: Import, fields_of: Fields, user: MemoryUser
+    import_files: Import, fields_of: Records, user: MemoryUser
 ) -> None:
     # When a free-form module is imported,
     run = import_files(MODULE)
@@ -184,7 +185,7 @@ def check(project_path: str) -> list[dict]:
 
 
 def test_a_project_with_domains_and_old_constraints_works_as_it_is(
-    import_files: Import, fields_of: Fields, user: MemoryUser, work: Any
+    import_files: Import, fields_of: Records, user: MemoryUser, work: Any
 ) -> None:
     # When a project with a manifest, domains and old constraints is imported,
     run = import_files(PAPER)
@@ -287,7 +288,7 @@ def test_old_constraints_that_need_the_old_state_keep_it(
 
 
 def test_a_module_is_repaired_and_each_repair_is_named(
-    import_files: Import, fields_of: Fields
+    import_files: Import, fields_of: Records
 ) -> None:
     run = import_files(
         "```python\n@dataclass\nclass Trip:\n    to: str = ''\n    on: date\n\n"
@@ -305,7 +306,7 @@ def test_a_module_is_repaired_and_each_repair_is_named(
     assert trip == {"to": "Rome", "on": {"$date": "2026-05-09"}}
 
 
-def test_texts_that_look_like_dates_stay_texts(import_files: Import, fields_of: Fields) -> None:
+def test_texts_that_look_like_dates_stay_texts(import_files: Import, fields_of: Records) -> None:
     run = import_files(
         "from dataclasses import dataclass\nfrom datetime import date\n\n@dataclass\nclass E:\n"
         "    on: object\n\nevents = [E('2026-01-02'), E(date(2026, 1, 2)), E(3), E(3.0), E(True)]\n"
@@ -317,7 +318,7 @@ def test_texts_that_look_like_dates_stay_texts(import_files: Import, fields_of: 
 
 
 def test_names_of_python_are_renamed_and_that_is_said(
-    import_files: Import, fields_of: Fields
+    import_files: Import, fields_of: Records
 ) -> None:
     run = import_files(
         "from dataclasses import dataclass\n\n@dataclass\nclass list:\n    key: str\n    n: int\n\n"
@@ -333,7 +334,7 @@ def test_names_of_python_are_renamed_and_that_is_said(
 
 
 def test_the_clock_of_foreign_code_stands_at_the_run(
-    import_files: Import, fields_of: Fields
+    import_files: Import, fields_of: Records
 ) -> None:
     run = import_files(
         "import time, uuid\nfrom dataclasses import dataclass\n"
@@ -348,7 +349,7 @@ def test_the_clock_of_foreign_code_stands_at_the_run(
 
 
 def test_a_project_of_ours_is_imported_with_its_keys_and_constraints(
-    import_files: Import, fields_of: Fields
+    import_files: Import, fields_of: Records
 ) -> None:
     run = import_files(
         {
@@ -447,7 +448,7 @@ def test_what_cannot_be_imported_is_refused_with_the_reason_and_leaves_nothing(
     assert not EntryOutcome.objects.filter(user=user).exists()
 
 
-def test_two_objects_of_one_id_are_both_kept(import_files: Import, fields_of: Fields) -> None:
+def test_two_objects_of_one_id_are_both_kept(import_files: Import, fields_of: Records) -> None:
     run = import_files(
         "from dataclasses import dataclass\n\n@dataclass\nclass A:\n    id: int\n    n: int\n\n"
         "a = [A(1, 1), A(1, 2)]\n"

@@ -135,6 +135,17 @@ def test_an_error_of_the_question_is_none_of_the_load(sandbox: Sandbox) -> None:
     assert value(sandbox, "len(trips)") == 3
 
 
+@pytest.mark.parametrize("seconds", ["null", '"long"', "-1.0", "1e300", "true"])
+def test_what_is_loaded_cannot_say_how_long_that_took(seconds: str, sandbox: Sandbox) -> None:
+    line = f'{{"outcome":"ok","result":{seconds}}}'
+    forging = f"import os\ntry: os.write(3, {line!r}.encode() + b'\\n')\nexcept OSError: pass\n"
+    sandbox.prepare({"domains/forged/state.py": forging + "x: list[int] = [7]"})
+    found = sandbox.evaluate("x", now=NOW, time_zone="UTC")
+    assert found.value == [7]
+    assert 0 <= found.usage.load_seconds <= found.usage.seconds
+    assert not sandbox.prepared
+
+
 def test_damaged_bytecode_is_nobodys_fault_and_leaves_the_sandbox(sandbox: Sandbox) -> None:
     sandbox.prepare(bytecode={"domains/a.py": "AAAA"})
     with pytest.raises(SandboxError, match="damaged") as raised:
