@@ -94,7 +94,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     Lane: Erasure(
         Method.DELETE,
         content=("last_error",),
-        kept=("id", "user", "name", "due_at", "cursor_seq", *_LEASE),
+        kept=("id", "user", "name", "due_at", "waiting", "waiting_since", "cursor_seq", *_LEASE),
     ),
     Blob: Erasure(Method.DELETE, content=("content", "hash"), kept=("id", "user")),
     Bytecode: Erasure(

@@ -196,6 +196,11 @@ UAC_LLM_COST_PER_DAY = env.float("UAC_LLM_COST_PER_DAY", default=None)
 UAC_LLM_COST_PER_MONTH = env.float("UAC_LLM_COST_PER_MONTH", default=None)
 # The price list, of a million tokens each: {"openai:gpt-5-mini": {"input": 0.25, "output": 2}}.
 UAC_LLM_PRICES = env.str("UAC_LLM_PRICES", default="")
+# When the model works on what a user has said: as soon as so many entries wait, or none has come
+# for so long, or the oldest has waited for so long.
+UAC_STRUCTURE_ENTRIES = env.int("UAC_STRUCTURE_ENTRIES", default=20)
+UAC_STRUCTURE_IDLE_SECONDS = env.int("UAC_STRUCTURE_IDLE_SECONDS", default=60)
+UAC_STRUCTURE_AGE_SECONDS = env.int("UAC_STRUCTURE_AGE_SECONDS", default=900)
 # Whether prompts and answers are kept, encrypted, beside what every call has cost.
 UAC_LLM_KEEP_CONTENT = env.bool("UAC_LLM_KEEP_CONTENT", default=False)
 # What the database keeps encrypted: the newest key first, each of 32 bytes in URL-safe base64.

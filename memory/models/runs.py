@@ -26,6 +26,7 @@ class RunTrigger(models.TextChoices):
     CHECKPOINT = "checkpoint", "new checkpoint"
     DAILY = "daily", "daily"
     COMMAND = "command", "command line"
+    MODEL = "model", "language model"
 
 
 class RunStatus(models.TextChoices):

@@ -93,6 +93,11 @@ class Lane(LeasedWork):
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="lanes")
     name = models.CharField(max_length=16, choices=LaneName.choices)
     due_at = models.DateTimeField(null=True, help_text="Empty when nothing is pending.")
+    # Of the language model's lane alone: what `memory.scheduling` decides by.
+    waiting = models.PositiveIntegerField(
+        default=0, help_text="Entries that have come since nothing was pending."
+    )
+    waiting_since = models.DateTimeField(null=True, help_text="When the oldest of them came.")
     # Every entry of this lane's kinds up to here has an outcome.
     cursor_seq = models.BigIntegerField(default=0)
 

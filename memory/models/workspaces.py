@@ -7,9 +7,10 @@ from django.db import models
 
 from memory.models.limits import SandboxSettings
 from memory.models.llm_settings import LlmSettings
+from memory.models.structure_settings import StructureSettings
 
 
-class Workspace(SandboxSettings, LlmSettings):
+class Workspace(SandboxSettings, LlmSettings, StructureSettings):
     """A tenant: owns API keys, users, limits and the settings of its language model."""
 
     public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)

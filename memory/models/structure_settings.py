@@ -1,0 +1,52 @@
+"""What a workspace has chosen of when its language model works: see `memory.scheduling`."""
+
+from django.core.exceptions import ValidationError
+from django.db import models
+
+from memory import scheduling
+
+
+class StructureSettings(models.Model):
+    """When the language model works on what was said to a workspace's users.
+
+    What is empty is as the server's settings say. A change holds from the next entry on.
+    """
+
+    structure_entries = models.PositiveIntegerField(
+        "entries",
+        null=True,
+        blank=True,
+        help_text="Work begins as soon as so many entries of a user wait,",
+    )
+    structure_idle_seconds = models.PositiveIntegerField(
+        "idle seconds",
+        null=True,
+        blank=True,
+        help_text="or none has come for so long,",
+    )
+    structure_age_seconds = models.PositiveIntegerField(
+        "age in seconds",
+        null=True,
+        blank=True,
+        help_text="or the oldest has waited for so long, even if others keep coming.",
+    )
+
+    class Meta:
+        abstract = True
+
+    @property
+    def chosen_schedule(self) -> scheduling.Chosen:
+        """What was chosen; None for what is as everywhere."""
+        return scheduling.Chosen(
+            entries=self.structure_entries,
+            idle_seconds=self.structure_idle_seconds,
+            age_seconds=self.structure_age_seconds,
+        )
+
+    def clean(self) -> None:
+        """Refuse what contradicts itself."""
+        super().clean()
+        if problems := scheduling.problems(self.chosen_schedule):
+            raise ValidationError(
+                {f"structure_{name}": problem for name, problem in problems.items()}
+            )

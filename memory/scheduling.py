@@ -1,0 +1,146 @@
+"""When a language model works on what was said to a user: not at every entry, since each try costs.
+
+Work is due as soon as enough entries wait, or none has come for a while, or the oldest has waited
+long enough, or one says that it is urgent (`"urgent": true` in its metadata). The operator's
+settings (`UAC_STRUCTURE_…`) hold for all workspaces; one may have its own.
+"""
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+
+LEAST_ENTRIES = 1
+LEAST_SECONDS = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """What a workspace has chosen; None is as everywhere."""
+
+    entries: int | None = None
+    idle_seconds: int | None = None
+    age_seconds: int | None = None
+
+
+# What is due stays due; else the new entries decide together with those that wait already.
+ANNOUNCE = """
+UPDATE memory_lane AS lane SET
+    waiting = lane.waiting + %(number)s,
+    waiting_since = coalesce(lane.waiting_since, %(first)s),
+    due_at = CASE
+        WHEN lane.due_at <= %(now)s THEN lane.due_at
+        WHEN %(urgent)s
+            OR lane.waiting + %(number)s >= coalesce(workspace.structure_entries, %(entries)s)
+        THEN %(now)s
+        ELSE greatest(%(now)s, least(
+            %(last)s + make_interval(
+                secs => coalesce(workspace.structure_idle_seconds, %(idle_seconds)s)),
+            coalesce(lane.waiting_since, %(first)s) + make_interval(
+                secs => coalesce(workspace.structure_age_seconds, %(age_seconds)s))
+        ))
+    END
+FROM memory_memoryuser AS person
+    JOIN memory_workspace AS workspace ON workspace.id = person.workspace_id
+WHERE person.id = %(user)s AND lane.user_id = person.id AND lane.name = 'structure'
+RETURNING lane.due_at = %(now)s, workspace.llm_model
+"""
+
+
+def announce(
+    user_pk: int,
+    number: int,
+    *,
+    first: datetime.datetime,
+    last: datetime.datetime,
+    urgent: bool,
+    now: datetime.datetime,
+) -> bool:
+    """Count so many more entries as waiting, the oldest since `first`, and set when work is due.
+
+    Call it under the lock of the user's row. Returns whether to tell the workers: whether the work
+    has become due by this, and there is a model to do it.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            ANNOUNCE,
+            {
+                "user": user_pk,
+                "number": number,
+                "first": first,
+                "last": last,
+                "urgent": urgent,
+                "now": now,
+                "entries": settings.UAC_STRUCTURE_ENTRIES,
+                "idle_seconds": settings.UAC_STRUCTURE_IDLE_SECONDS,
+                "age_seconds": settings.UAC_STRUCTURE_AGE_SECONDS,
+            },
+        )
+        become_due, own_model = cursor.fetchone()
+    return bool(become_due and (own_model or settings.UAC_LLM_MODEL))
+
+
+def is_urgent(metadata: Mapping[str, Any] | None) -> bool:
+    """Tell whether an entry with this metadata is not to wait."""
+    return metadata is not None and metadata.get("urgent") is True
+
+
+def problems(chosen: Chosen) -> dict[str, str]:
+    """Return what is wrong with a workspace's choice, and what to choose instead, by name."""
+    found = {
+        name: f"At least {least}, not {value}."
+        for name, value, least in (
+            ("entries", chosen.entries, LEAST_ENTRIES),
+            ("idle_seconds", chosen.idle_seconds, LEAST_SECONDS),
+            ("age_seconds", chosen.age_seconds, LEAST_SECONDS),
+        )
+        if value is not None and value < least
+    }
+    if found or (chosen.idle_seconds is None and chosen.age_seconds is None):
+        return found
+    idle, age = _seconds(chosen)
+    if idle <= age:
+        return {}
+    if chosen.idle_seconds is not None:
+        return {
+            "idle_seconds": f"The oldest entry waits for {age} s (structure_age_seconds) at most:"
+            f" choose no more than that, or {idle} s or more as structure_age_seconds."
+        }
+    return {
+        "age_seconds": f"Work begins when no entry has come for {idle} s (structure_idle_seconds):"
+        f" choose no less than that, or {age} s or less as structure_idle_seconds."
+    }
+
+
+def wrong_settings() -> dict[str, str]:
+    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    found = problems(
+        Chosen(
+            entries=settings.UAC_STRUCTURE_ENTRIES,
+            idle_seconds=settings.UAC_STRUCTURE_IDLE_SECONDS,
+            age_seconds=settings.UAC_STRUCTURE_AGE_SECONDS,
+        )
+    )
+    return {f"UAC_STRUCTURE_{name.upper()}": problem for name, problem in found.items()}
+
+
+def in_words(chosen: Chosen) -> str:
+    """Say when work begins where this was chosen, for the staff."""
+    idle, age = _seconds(chosen)
+    entries = settings.UAC_STRUCTURE_ENTRIES if chosen.entries is None else chosen.entries
+    return (
+        f"when {entries} entries of a user wait, none has come for {idle} s, the oldest has waited"
+        f" for {age} s, or one is urgent"
+    )
+
+
+def _seconds(chosen: Chosen) -> tuple[int, int]:
+    """Return how long nothing must have come, and how long the oldest may wait."""
+    idle, age = chosen.idle_seconds, chosen.age_seconds
+    return (
+        settings.UAC_STRUCTURE_IDLE_SECONDS if idle is None else idle,
+        settings.UAC_STRUCTURE_AGE_SECONDS if age is None else age,
+    )
