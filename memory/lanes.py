@@ -1,5 +1,7 @@
 """Lanes: which entries wait for a kind of work, and when none is left."""
 
+from collections.abc import Collection, Sequence
+
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 
@@ -19,18 +21,28 @@ KINDS = {
 BATCH_BYTES = 2 * 1024 * 1024
 
 
-def pending(lane: Lane, limit: int) -> list[LogEntry]:
-    """Return the oldest entries of the lane's kinds that have no outcome yet, in their order.
+def pending(
+    lane: Lane,
+    limit: int,
+    *,
+    kinds: Sequence[EntryKind] = (),
+    without: Collection[int] = (),
+) -> list[LogEntry]:
+    """Return the oldest entries of the lane that have no outcome yet, in their order.
 
-    At most `limit`, and fewer where they are large.
+    At most `limit`, and fewer where they are large; of these `kinds` alone, if some are named, and
+    without those numbers.
     """
     decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
     found = LogEntry.objects.filter(
         ~Exists(decided),
         user_id=lane.user_id,
-        kind__in=KINDS[LaneName(lane.name)],
+        kind__in=kinds or KINDS[LaneName(lane.name)],
         seq__gt=lane.cursor_seq,
-    ).order_by("seq")[:limit]
+    )
+    if without:
+        found = found.exclude(seq__in=without)
+    found = found.order_by("seq")[:limit]
     batch: list[LogEntry] = []
     size = 0
     for entry in found.iterator(chunk_size=100):

@@ -23,6 +23,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from memory.models import Lane, Run
+from memory.models.users import LaneName
 
 logger = structlog.get_logger(__name__)
 
@@ -139,15 +140,17 @@ def check(row: Lane | Run) -> None:
         raise _lost(row)
 
 
-def fail(row: Lane | Run, error: str) -> None:
+def fail(row: Lane | Run, error: str, *, until: datetime.datetime | None = None) -> None:
     """Give the row back after a failure of ours, to be tried again later: the error is kept.
 
-    Attempts are counted at the claim, so that a worker that was killed counts too.
+    It is not tried again before `until`. Attempts are counted at the claim, so that a worker that
+    was killed counts too.
     """
+    again = timezone.now() + _backoff(row)
     _mine(row).update(
         lease_expires_at=None,
         lease_owner="",
-        run_after=timezone.now() + _backoff(row.attempts),
+        run_after=max(again, until) if until else again,
         last_error=error[:4000],
     )
 
@@ -172,6 +175,12 @@ def _duration() -> datetime.timedelta:
     return datetime.timedelta(seconds=settings.UAC_LEASE_SECONDS)
 
 
-def _backoff(attempts: int) -> datetime.timedelta:
-    """Return the wait after this many failures in a row: 1 s, 2 s, 4 s … 5 minutes."""
-    return datetime.timedelta(seconds=min(2 ** min(attempts - 1, 9), 300))
+def _backoff(row: Lane | Run) -> datetime.timedelta:
+    """Return the wait after so many failures in a row: 1 s, 2 s, 4 s … 5 minutes.
+
+    Where each try costs money, 30 s, 1 minute, 2 minutes … an hour.
+    """
+    doubled = 2 ** min(max(row.attempts - 1, 0), 9)
+    if isinstance(row, Lane) and row.name == LaneName.STRUCTURE:
+        return datetime.timedelta(seconds=min(30 * doubled, 3600))
+    return datetime.timedelta(seconds=min(doubled, 300))

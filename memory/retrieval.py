@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import F
-
 from memory import checkpoints
 from memory.models import Alert, MemoryUser
 from memory.models.alerts import AlertKind, AlertState
@@ -29,16 +27,22 @@ class Manifest:
     warning: str | None
 
 
-def manifest(user: MemoryUser) -> Manifest:
-    """Return the manifest with the open alerts, the gravest first."""
+def open_alerts(user: MemoryUser) -> list[Alert]:
+    """Return the open alerts that constraints have raised, the gravest first."""
     live = (
         Alert.objects.filter(user=user, kind=AlertKind.FINDING)
         .exclude(state=AlertState.RESOLVED)
-        .annotate(runner=F("last_run__runner"))
+        .select_related("last_run")
+        .only("severity", "message", "opened_at", "last_run__runner")
     )
-    ranked = sorted(live, key=lambda alert: (-alert.rank, alert.opened_at))
+    return sorted(live, key=lambda alert: (-alert.rank, alert.opened_at))
+
+
+def manifest(user: MemoryUser) -> Manifest:
+    """Return the manifest with the open alerts, the gravest first."""
+    ranked = open_alerts(user)
     text = manifest_text(outline(user), [(alert.severity, alert.message) for alert in ranked])
-    runners = [alert.runner or "" for alert in ranked]
+    runners = [alert.last_run.runner if alert.last_run else "" for alert in ranked]
     if user.head:
         runners.append(user.head.verdict.get("runner", ""))
     return Manifest(text, next(filter(None, map(warning_of, runners)), None))

@@ -1,6 +1,7 @@
 """Runs: every execution is a row before it starts and stays one afterwards."""
 
 import datetime
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,9 +9,13 @@ from django.db import transaction
 from django.utils import timezone
 
 from memory import leases
-from memory.hints import hint, signal_done
+from memory.hints import hint, signal_done, wait_done
 from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+
+# A worker that waits for a run looks at its row so often, if no signal comes.
+WAIT_SECONDS = 5.0
+MIN_WAIT_SECONDS = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,3 +111,17 @@ def finish(run: Run, result: Result) -> None:
     )
     run.status, run.outcome = RunStatus.DONE, result.outcome
     transaction.on_commit(lambda: signal_done(run.pk), robust=True)
+
+
+def wait(run: Run, seconds: float) -> None:
+    """Wait in a worker until the run is done, for `seconds` at most, and read it anew.
+
+    Signals may be lost, and Redis be gone: it is looked at every few seconds all the same.
+    """
+    deadline = time.monotonic() + seconds
+    while run.status != RunStatus.DONE and (left := deadline - time.monotonic()) > 0:
+        asked = time.monotonic()
+        wait_done(run.pk, min(left, WAIT_SECONDS))
+        run.refresh_from_db(fields=("status", "outcome", "output", "error"))
+        if run.status != RunStatus.DONE and time.monotonic() - asked < MIN_WAIT_SECONDS:
+            time.sleep(MIN_WAIT_SECONDS)

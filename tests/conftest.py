@@ -4,6 +4,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
@@ -16,6 +17,7 @@ from rest_framework.test import APIClient
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from memory import retrieval
 from memory.models import Lane, MemoryUser, Run, Workspace
 from memory.models.runs import RunStatus
 from memory.models.users import LaneName
@@ -166,3 +168,21 @@ def work() -> Callable[[], None]:
         raise AssertionError("the work does not come to an end")
 
     return until_idle
+
+
+@pytest.fixture
+def fields_of(user: MemoryUser) -> Callable[[str], dict[str, Any]]:
+    """Return key → fields (typed JSON) of a collection `domain.name`, in order."""
+
+    def do(name: str) -> dict[str, Any]:
+        user.refresh_from_db()
+        domain, _, collection = name.partition(".")
+        found: dict[str, Any] = {}
+        page: int | None = 1
+        while page:
+            result = retrieval.records(user, domain, collection, page)
+            found |= {record["key"]: record["fields"] for record in result.records}
+            page = result.next
+        return found
+
+    return do

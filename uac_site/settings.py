@@ -201,6 +201,11 @@ UAC_LLM_PRICES = env.str("UAC_LLM_PRICES", default="")
 UAC_STRUCTURE_ENTRIES = env.int("UAC_STRUCTURE_ENTRIES", default=20)
 UAC_STRUCTURE_IDLE_SECONDS = env.int("UAC_STRUCTURE_IDLE_SECONDS", default=60)
 UAC_STRUCTURE_AGE_SECONDS = env.int("UAC_STRUCTURE_AGE_SECONDS", default=900)
+# Characters of a user's log that one question may hold; it holds the manifest and the instructions
+# besides, which are some 10,000.
+UAC_LLM_WINDOW_CHARACTERS = env.int("UAC_LLM_WINDOW_CHARACTERS", default=12_000)
+# How long the language model's worker waits for a sandbox worker to judge what the model wrote.
+UAC_GATE_SECONDS = env.float("UAC_GATE_SECONDS", default=600.0)
 # Whether prompts and answers are kept, encrypted, beside what every call has cost.
 UAC_LLM_KEEP_CONTENT = env.bool("UAC_LLM_KEEP_CONTENT", default=False)
 # What the database keeps encrypted: the newest key first, each of 32 bytes in URL-safe base64.

@@ -181,6 +181,7 @@ Edit: TypeAlias = (
 )
 
 _EDITS: Mapping[str, type[Edit]] = {edit.op: edit for edit in get_args(Edit)}
+OPERATIONS = tuple(_EDITS)
 _NEED_SOURCES = (Add, Update, Retire, Note, Dismiss)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from memory import checkpoints, log, retrieval
+from memory import checkpoints, log
 from memory.log import Draft
 from memory.models import EntryOutcome, MemoryUser
 from memory.models.log import EntryKind
@@ -35,24 +35,6 @@ def checkpoint(user: MemoryUser, append: Append) -> Append:
         tasks.checkpoint_records(user.pk)
         user.refresh_from_db()
         return seqs
-
-    return do
-
-
-@pytest.fixture
-def fields_of(user: MemoryUser) -> Records:
-    """Return key → fields (typed JSON) of a collection `domain.name`, in order."""
-
-    def do(name: str) -> dict[str, Any]:
-        user.refresh_from_db()
-        domain, _, collection = name.partition(".")
-        found: dict[str, Any] = {}
-        page: int | None = 1
-        while page:
-            result = retrieval.records(user, domain, collection, page)
-            found |= {record["key"]: record["fields"] for record in result.records}
-            page = result.next
-        return found
 
     return do
 

@@ -1,0 +1,103 @@
+"""A scripted language model that works on a user's log; what it proposes is judged in this process.
+
+Whole processes are in tests/acceptance/test_language_model.py.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import pytest
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from memory import log, runs
+from memory.log import Draft
+from memory.models import EntryOutcome, Lane, MemoryUser, Run
+from memory.models.log import EntryKind
+from memory.models.users import LaneName
+from tests.llm_server import KEY, LlmServer, Protocol, Reply, Said, Script, called, llm_server
+from workers import tasks
+from workers.authoring import lane as model_lane
+
+Say: TypeAlias = Callable[..., list[int]]
+Work: TypeAlias = Callable[..., LlmServer]
+
+
+@pytest.fixture(autouse=True)
+def quick(settings: Settings) -> None:
+    """Settings under which nothing is waited for without need."""
+    settings.UAC_LLM_TIMEOUT_SECONDS = 20.0
+    settings.UAC_LLM_BACKOFF_SECONDS = 0.01
+    settings.UAC_LLM_OUTPUT_TOKENS = 1000
+    settings.UAC_LLM_API_KEY = KEY
+
+
+@pytest.fixture(autouse=True)
+def sandbox_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for a run does it."""
+
+    def do(run: Run, seconds: float) -> None:
+        tasks.execute_run(str(run.pk))
+        run.refresh_from_db()
+
+    monkeypatch.setattr(runs, "wait", do)
+
+
+@pytest.fixture
+def say(user: MemoryUser) -> Say:
+    """Append texts of a kind (messages, unless told otherwise); return their seqs."""
+
+    def do(*texts: str, kind: EntryKind = EntryKind.MESSAGE, **fields: Any) -> list[int]:
+        drafts = [Draft(kind=kind, content=text, **fields) for text in texts]
+        return [entry.seq for entry in log.append(user, drafts, source="test")]
+
+    return do
+
+
+@pytest.fixture
+def work(settings: Settings, user: MemoryUser) -> Work:
+    """Have a model work on what waits, by these replies; return the server with what it heard."""
+
+    def do(
+        *replies: Reply, script: Script | None = None, protocol: Protocol = "openai"
+    ) -> LlmServer:
+        with llm_server(*replies, script=script) as server:
+            settings.UAC_LLM_MODEL = f"{protocol}:the-model"
+            settings.UAC_LLM_BASE_URL = server.url_of(protocol)
+            now = timezone.now()
+            Lane.objects.filter(user=user, name=LaneName.STRUCTURE).update(
+                due_at=now, run_after=now
+            )
+            model_lane.work_on(user.pk)
+        user.refresh_from_db()
+        return server
+
+    return do
+
+
+@pytest.fixture
+def lane(user: MemoryUser) -> Callable[[], Lane]:
+    """Return the model's lane as it is now."""
+    return lambda: Lane.objects.get(user=user, name=LaneName.STRUCTURE)
+
+
+@pytest.fixture
+def outcomes(user: MemoryUser) -> Callable[[], dict[int, str]]:
+    """Return seq → outcome of every entry that has one."""
+    return lambda: dict(EntryOutcome.objects.filter(user=user).values_list("seq", "outcome"))
+
+
+def remembers(*facts: tuple[str, Sequence[int]]) -> Said:
+    """Answer with facts and the messages that they come from."""
+    found = [{"text": text, "sources": list(sources)} for text, sources in facts]
+    return called("remember", {"facts": found})
+
+
+def edits(*edits: dict[str, Any]) -> Said:
+    """Answer with edits."""
+    return called("edit", {"edits": list(edits)})
+
+
+def finishes() -> Said:
+    """Answer that it is done."""
+    return called("finish", {})

@@ -1,0 +1,71 @@
+"""From a message to a record: what is said is remembered, structured, judged and committed."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from memory.models import Lane, LlmCall, LogEntry, MemoryUser
+from memory.models.llm import LlmPurpose
+from memory.models.log import EntryKind
+from tests.integration.authoring.conftest import Say, Work, edits, finishes, remembers
+
+pytestmark = pytest.mark.django_db
+
+MAY = datetime.datetime(2026, 5, 2, 12, tzinfo=datetime.UTC)
+TRIP = {
+    "op": "define_class",
+    "domain": "travel",
+    "name": "Trip",
+    "fields": [{"name": "to", "type": "str"}, {"name": "starts_on", "type": "datetime.date"}],
+}
+
+
+def trip(source: int, **fields: Any) -> dict[str, Any]:
+    return {
+        "op": "add",
+        "domain": "travel",
+        "class_name": "Trip",
+        "fields": {"to": "Rome", "starts_on": "2026-05-08", **fields},
+        "sources": [source],
+    }
+
+
+def test_message_becomes_a_record(
+    user: MemoryUser,
+    say: Say,
+    work: Work,
+    outcomes: Callable[[], dict[int, str]],
+    lane: Callable[[], Lane],
+    fields_of: Callable[[str], dict[str, Any]],
+) -> None:
+    # Given a message
+    (message,) = say("I am going to Rome next Friday!", occurred_at=MAY, session_id="s1")
+    # When a model remembers it and brings the fact into the project
+    server = work(
+        remembers(("The user travels to Rome on 2026-05-08.", [message])),
+        edits(TRIP, trip(2)),
+        finishes(),
+    )
+    # Then both are covered, and the record cites the fact
+    assert outcomes() == {1: "covered", 2: "covered"}
+    fact = LogEntry.objects.get(user=user, seq=2)
+    assert (fact.kind, fact.derived_from, fact.session_id) == (EntryKind.FACT, [1], "s1")
+    assert fact.occurred_at == MAY
+    assert fields_of("travel.trips") == {
+        "trip-2": {"to": "Rome", "starts_on": {"$date": "2026-05-08"}}
+    }
+    assert user.head is not None
+    # And every call is on record with the version that came of it
+    calls = LlmCall.objects.filter(user=user).order_by("started_at")
+    assert [(call.purpose, call.outcome) for call in calls] == [
+        (LlmPurpose.MEMORIZE, "ok"),
+        (LlmPurpose.STRUCTURE, "ok"),
+        (LlmPurpose.STRUCTURE, "ok"),
+    ]
+    assert {call.checkpoint for call in calls if call.purpose == LlmPurpose.STRUCTURE} == {
+        user.head
+    }
+    assert lane().due_at is None
+    assert len(server.requests) == 3

@@ -1,0 +1,98 @@
+"""A conversation with a language model that works by calling tools."""
+
+from collections.abc import Sequence
+
+from django.db import transaction
+
+from memory import leases
+from memory.llm_calls import Work
+from memory.models import Lane
+from workers.authoring.settling import NotSettled
+from workers.llm.interface import (
+    Assistant,
+    EmptyAnswer,
+    Message,
+    PromptTooLong,
+    Refused,
+    RequestRejected,
+    System,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Truncated,
+    User,
+)
+from workers.llm.metered import MeteredModel
+
+# What fails so may be due to what was asked: with fewer entries, or others, it may go well.
+OF_THE_QUESTION = (Truncated, Refused, PromptTooLong, EmptyAnswer, RequestRejected)
+# How often the same answer may come again after it was told what is wrong with it.
+MOST_REPETITIONS = 2
+
+NO_TOOL = (
+    "Your answer called no tool, so nothing has happened. Work by calling the tools alone; what you"
+    " write beside them is read by nobody."
+)
+
+
+class Conversation:
+    """One piece of work on a lane: what was said so far, and what came of it."""
+
+    def __init__(self, work: Work, lane: Lane) -> None:
+        self._model = MeteredModel(work)
+        self._lane = lane
+        self._messages: list[Message] = []
+        self._repetitions = 0
+        self.characters = 0
+        self.last_problem = "none"
+
+    def tell(self, system: str, text: str) -> None:
+        """Begin with what the model is, and what it is asked."""
+        self._messages = [System(system), User(text)]
+
+    def ask(self, tools: Sequence[Tool]) -> Sequence[ToolCall]:
+        """Return the tools that the model calls next, perhaps none; `answer` each of them.
+
+        Raises NotSettled if the question is what fails, or the model repeats itself; LeaseLost; and
+        the errors of calls (LanguageModelError).
+        """
+        with transaction.atomic():
+            leases.check(self._lane)  # nobody pays for what another worker does already
+        try:
+            answer = self._model.complete(self._messages, tools, tool_choice="required")
+        except OF_THE_QUESTION as error:
+            raise NotSettled(str(error)) from error
+        self._heed_repetition(answer.message)
+        self._append(answer.message)
+        if not answer.tool_calls:
+            self.last_problem = "it answered without calling a tool"
+            self._append(User(NO_TOOL))
+        return answer.tool_calls
+
+    def answer(self, call: ToolCall, text: str, *, failed: bool = False) -> None:
+        """Tell what a call came to."""
+        if failed:
+            self.last_problem = text
+        self._append(ToolResult(call, text, failed))
+
+    def _append(self, message: Message) -> None:
+        self._messages.append(message)
+        if isinstance(message, Assistant):
+            self.characters += sum(len(call.text) for call in message.tool_calls)
+        self.characters += len(message.text)
+
+    def _heed_repetition(self, new: Assistant) -> None:
+        before = next((one for one in reversed(self._messages) if isinstance(one, Assistant)), None)
+        last = self._messages[-1]
+        complained = isinstance(last, User) or (isinstance(last, ToolResult) and last.failed)
+        same = before is not None and _said(before) == _said(new)
+        self._repetitions = self._repetitions + 1 if same and complained else 0
+        if self._repetitions == MOST_REPETITIONS:
+            raise NotSettled(
+                "the model gives the same answer again and again, although it was told:"
+                f" {self.last_problem}"
+            )
+
+
+def _said(message: Assistant) -> tuple[str, list[tuple[str, str]]]:
+    return message.text, [(call.name, call.text) for call in message.tool_calls]

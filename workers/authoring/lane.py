@@ -1,0 +1,95 @@
+"""The lane of the language model: messages become facts, facts become edits."""
+
+import datetime
+import functools
+
+import structlog
+from django.utils import timezone
+
+from memory import lanes, leases
+from memory.hints import send_hint
+from memory.language_models import LanguageModelError
+from memory.llm_calls import BudgetExhausted, TooManyCalls
+from memory.models import Lane
+from memory.models.users import LaneName
+from workers.authoring import memorize, structure
+from workers.authoring.settling import NotSettled, settle
+from workers.llm.interface import CallFailed
+
+logger = structlog.get_logger(__name__)
+
+# One claim settles so many slices and windows at most; a user with a long backlog gives way.
+ROUNDS = 10
+# A budget may be raised at any time: it is looked at again after so long at most.
+BUDGET_AGAIN = datetime.timedelta(minutes=15)
+SOON = datetime.timedelta(seconds=10)
+# What the model has failed on costs money each time, and is tried once a day in the end.
+LONGEST_PAUSE = datetime.timedelta(days=1)
+
+
+def work_on(user_pk: int) -> None:
+    """Settle the user's pending messages, facts and corrections, unless another worker is at it."""
+    lane = leases.claim(
+        Lane.objects.filter(user_id=user_pk, name=LaneName.STRUCTURE, due_at__lte=timezone.now())
+    )
+    if lane is None:
+        return
+    try:
+        with leases.kept(lane):
+            _settle(lane)
+            more = lanes.release(lane)
+    except leases.LeaseLost:
+        logger.warning("lease_lost", user=user_pk)
+    except (LanguageModelError, NotSettled, structure.NotJudged) as failure:
+        leases.fail(lane, str(failure), until=_again(failure, lane.attempts))
+        logger.warning("not_settled", user=user_pk, error=type(failure).__name__)
+    except Exception as error:
+        leases.fail(lane, f"{type(error).__name__}: {error}")
+        raise
+    else:
+        if more:
+            send_hint("workers.tasks.structure", [user_pk])
+
+
+def _settle(lane: Lane) -> None:
+    """Memorize, then structure; what the one cannot settle does not keep back the other."""
+    user = structure.newest(lane.user_id)
+    if structure.unjudged(user):
+        raise structure.NotJudged("what was proposed before is still to be judged")
+    failure: NotSettled | None = None
+    try:
+        settle(
+            functools.partial(memorize.pending, lane),
+            lambda messages: memorize.memorize(lane, user, messages),
+            lambda reasons: memorize.reject(lane, user, dict(reasons)),
+            most=memorize.MOST_MESSAGES,
+            rounds=ROUNDS,
+        )
+    except NotSettled as error:
+        failure = error
+    settle(
+        functools.partial(structure.pending, lane),
+        lambda entries: structure.structure(lane, structure.newest(user.pk), entries),
+        lambda reasons: structure.reject(lane, user, reasons),
+        most=structure.MOST_ENTRIES,
+        rounds=ROUNDS,
+    )
+    if failure is not None:
+        raise failure
+
+
+def _again(failure: Exception, attempts: int) -> datetime.datetime | None:
+    """When to try again; None: as after any failure."""
+    now = timezone.now()
+    match failure:
+        case BudgetExhausted(until=until):
+            return min(until or now + BUDGET_AGAIN, now + BUDGET_AGAIN)
+        case TooManyCalls() | structure.NotJudged():
+            return now + SOON
+        case CallFailed(retry_after=float() as seconds):
+            return now + datetime.timedelta(seconds=seconds)
+        case NotSettled():
+            minutes = datetime.timedelta(minutes=2 ** min(attempts, 12))
+            return now + min(minutes, LONGEST_PAUSE)
+        case _:
+            return None

@@ -1,0 +1,284 @@
+"""Memorize: the messages of a session become atomic facts, appended to the same log.
+
+A slice is what one question holds: consecutive pending messages of one session. Its facts and the
+outcomes of its messages are written in one transaction, so a slice is memorized once, however often
+it is tried.
+"""
+
+import re
+import zoneinfo
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import structlog
+from django.conf import settings
+from django.db import transaction
+
+from memory import checkpoints, lanes, log
+from memory.checkpoints import Decision
+from memory.llm_calls import Work
+from memory.models import Lane, LogEntry, MemoryUser
+from memory.models.llm import LlmPurpose
+from memory.models.log import EntryKind, Outcome
+from memory.project import Record, RecordId
+from workers.authoring import prompts
+from workers.authoring.conversation import Conversation
+from workers.authoring.settling import NotSettled
+from workers.checkpointing.findings import Finding
+from workers.checkpointing.grounding import Source, claims_of, ungrounded
+from workers.llm.interface import Tool, ToolCall
+
+logger = structlog.get_logger(__name__)
+
+# Messages in one question.
+MOST_MESSAGES = 60
+# How often a model may answer for one part of a slice.
+MAX_TURNS = 5
+MAX_FACT_CHARACTERS = 2000
+MAX_FACTS = 300
+# What was said before in the same session is shown so far back.
+CONTEXT_MESSAGES = 6
+CONTEXT_CHARACTERS = 2000
+
+REMEMBER = Tool(
+    "remember",
+    "Hand in all the facts of these messages; an empty list if there is nothing to remember.",
+    {
+        "type": "object",
+        "properties": {
+            "facts": {
+                "type": "array",
+                "maxItems": MAX_FACTS,
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "text": {
+                            "type": "string",
+                            "description": "One fact, with names and absolute dates, that can be"
+                            " understood without the conversation.",
+                        },
+                        "sources": {
+                            "type": "array",
+                            "items": {"type": "integer"},
+                            "minItems": 1,
+                            "description": "The numbers of the messages that say it.",
+                        },
+                        "derived": {
+                            "type": "string",
+                            "description": "Only where a number or date in `text` follows from what"
+                            " is said and is not said itself: how it follows.",
+                        },
+                    },
+                    "required": ["text", "sources"],
+                    "additionalProperties": False,
+                },
+            }
+        },
+        "required": ["facts"],
+        "additionalProperties": False,
+    },
+)
+
+_DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+_RELATIVE = re.compile(
+    r"\b(?:today|tonight|yesterday|tomorrow"
+    rf"|(?:next|last|this|coming|past)\s+(?:week|weekend|month|year|{_DAY})"
+    r"|(?:days?|weeks?|months?|years?)\s+ago)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A fact that the model has found; `derived` says how what is not said follows."""
+
+    text: str
+    sources: Sequence[int]
+    derived: str = ""
+
+
+def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
+    """Return the next slice: pending messages of the session that has waited longest."""
+    waiting = lanes.pending(lane, MOST_MESSAGES * 4, kinds=[EntryKind.MESSAGE], without=without)
+    if not waiting:
+        return []
+    session = waiting[0].session_id
+    slice_: list[LogEntry] = []
+    size = 0
+    for entry in waiting:
+        if entry.session_id != session:
+            continue
+        size += len(entry.content or "")
+        if slice_ and (size > settings.UAC_LLM_WINDOW_CHARACTERS or len(slice_) == most):
+            break
+        slice_.append(entry)
+    return slice_
+
+
+def memorize(lane: Lane, user: MemoryUser, messages: Sequence[LogEntry]) -> None:
+    """Have the model find the facts of a slice, and append them.
+
+    Raises NotSettled where it does not come to any that can be accepted, LeaseLost, and the errors
+    of calls (LanguageModelError).
+    """
+    work = Work(workspace=user.workspace, purpose=LlmPurpose.MEMORIZE, user=user, lane=lane)
+    facts: list[Fact] = []
+    earlier = _earlier(user, messages[0])
+    for part in _parts(user, messages):
+        facts += _facts_of(Conversation(work, lane), user, part, messages, earlier)
+    _commit(lane, user, messages, facts)
+    logger.info("memorized", user=user.pk, messages=len(messages), facts=len(facts))
+
+
+def reject(lane: Lane, user: MemoryUser, reasons: dict[int, str]) -> None:
+    """Settle messages that the model fails on, while others pass."""
+    decisions = [Decision(seq, Outcome.REJECTED, why) for seq, why in reasons.items()]
+    checkpoints.decide(lane, user, decisions)
+
+
+def _facts_of(
+    conversation: Conversation,
+    user: MemoryUser,
+    part: str,
+    messages: Sequence[LogEntry],
+    earlier: str,
+) -> list[Fact]:
+    conversation.tell(prompts.MEMORIZE, prompts.messages(user, part, earlier))
+    for _ in range(MAX_TURNS):
+        calls = conversation.ask([REMEMBER])
+        wrong = [call for call in calls if call.problem]
+        facts = [fact for call in calls if not call.problem for fact in _read(call)]
+        findings = [] if wrong else list(_findings(user, facts, messages))
+        if calls and not wrong and not any(finding.blocking for finding in findings):
+            return facts
+        for call in calls:
+            told = call.problem or (
+                prompts.findings(findings)
+                if findings
+                else "Nothing was taken, since another call of this turn was wrong: send all again."
+            )
+            conversation.answer(call, told, failed=True)
+    raise NotSettled(
+        f"memorize: no facts that can be accepted in {MAX_TURNS} answers; the last problem:"
+        f" {conversation.last_problem}"
+    )
+
+
+def _read(call: ToolCall) -> list[Fact]:
+    return [
+        Fact(fact["text"].strip(), sorted(set(fact["sources"])), fact.get("derived", "").strip())
+        for fact in call.arguments["facts"]
+    ]
+
+
+def _findings(
+    user: MemoryUser, facts: Sequence[Fact], messages: Sequence[LogEntry]
+) -> Iterator[Finding]:
+    """What is wrong with the facts: each cites messages of the slice that say what it says."""
+    by_seq = {message.seq: message for message in messages}
+    for number, fact in enumerate(facts):
+        yield from _form(number, fact, by_seq)
+    said = {
+        seq: Source(seq, one.content or "", one.occurred_at, speaker=one.speaker or "")
+        for seq, one in by_seq.items()
+    }
+    claims = [
+        claims_of(
+            RecordId("remember", "facts", str(number)),
+            Record("Fact", str(number), {"text": fact.text}, tuple(fact.sources)),
+            None,
+            {"text": fact.derived} if fact.derived else {},
+            ["text"],
+        )
+        for number, fact in enumerate(facts)
+    ]
+    yield from ungrounded(claims, said, user.time_zone)
+
+
+def _form(number: int, fact: Fact, known: Collection[int]) -> Iterator[Finding]:
+    where = f"facts[{number}]"
+    if not fact.text:
+        yield Finding(code="empty", message=f"{where}.text is empty", fix="leave the fact out")
+    if len(fact.text) > MAX_FACT_CHARACTERS:
+        yield Finding(
+            code="too_long",
+            message=f"{where}.text has {len(fact.text)} characters",
+            fix=f"split it into facts of {MAX_FACT_CHARACTERS} at most",
+        )
+    for seq in fact.sources:
+        if seq not in known:
+            yield Finding(
+                code="unknown_source",
+                message=f"{where}.sources cites {seq}, which is none of these messages",
+                fix=f"cite some of {', '.join(map(str, known))}",
+            )
+    if (relative := _RELATIVE.search(fact.text)) and not fact.derived:
+        yield Finding(
+            code="relative_date",
+            message=f"{where}.text says {relative[0]!r}, which nobody understands later",
+            fix="write the date itself; if the words belong to a name or a quotation, say so in"
+            " `derived`",
+        )
+
+
+def _commit(
+    lane: Lane, user: MemoryUser, messages: Sequence[LogEntry], facts: Sequence[Fact]
+) -> None:
+    by_seq = {message.seq: message for message in messages}
+    drafts = [
+        log.Draft(
+            kind=EntryKind.FACT,
+            occurred_at=max(by_seq[seq].occurred_at for seq in fact.sources),
+            content=fact.text,
+            data={"derived": fact.derived} if fact.derived else None,
+            session_id=messages[0].session_id,
+            derived_from=fact.sources,
+        )
+        for fact in facts
+    ]
+    with transaction.atomic():
+        checkpoints.decide(lane, user, [Decision(one.seq, Outcome.COVERED) for one in messages])
+        if drafts:
+            log.append(user, drafts, source="memorize")
+
+
+def _earlier(user: MemoryUser, first: LogEntry) -> str:
+    """What was said in the session just before, so that "it" and "there" can be understood."""
+    if first.session_id is None:
+        return ""
+    before = LogEntry.objects.filter(
+        user=user, kind=EntryKind.MESSAGE, session_id=first.session_id, seq__lt=first.seq
+    ).order_by("-seq")[:CONTEXT_MESSAGES]
+    zone = zoneinfo.ZoneInfo(user.time_zone)
+    lines: list[str] = []
+    for entry in before:
+        line = prompts.entry(entry, zone, entry.content or "")
+        if sum(map(len, lines)) + len(line) > CONTEXT_CHARACTERS:
+            break
+        lines.insert(0, line)
+    return "\n".join(lines)
+
+
+def _parts(user: MemoryUser, messages: Sequence[LogEntry]) -> Iterator[str]:
+    """The messages as they are asked: together, but a long one by itself and piece by piece."""
+    zone = zoneinfo.ZoneInfo(user.time_zone)
+    pieces = list(split(messages[0].content or "", settings.UAC_LLM_WINDOW_CHARACTERS))
+    if len(messages) == 1 and len(pieces) > 1:
+        for number, piece in enumerate(pieces, 1):
+            yield prompts.entry(messages[0], zone, piece, f"piece {number} of {len(pieces)}")
+    else:
+        yield "\n".join(prompts.entry(one, zone, one.content or "") for one in messages)
+
+
+def split(text: str, most: int) -> Iterator[str]:
+    """Cut a text into pieces of `most` characters at most: at a paragraph, else a sentence, else a
+    space in the second half of a piece, if there is one. Together the pieces are the text.
+    """
+    start = 0
+    while len(text) - start > most:
+        middle, end = start + most // 2, start + most
+        found = (text.rfind(mark, middle, end) + len(mark) for mark in ("\n\n", "\n", ". ", " "))
+        cut = next((place for place in found if place > middle), end)
+        yield text[start:cut]
+        start = cut
+    yield text[start:]

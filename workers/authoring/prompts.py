@@ -1,0 +1,60 @@
+"""What the language model is told. Short: every word is paid for in every call."""
+
+import datetime
+import zoneinfo
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from memory.models import LogEntry, MemoryUser
+from workers.checkpointing.findings import Finding
+
+_INSTRUCTIONS = Path(__file__).parent / "instructions"
+MEMORIZE = (_INSTRUCTIONS / "memorize.md").read_text()
+STRUCTURE = (_INSTRUCTIONS / "structure.md").read_text()
+
+
+def messages(user: MemoryUser, text: str, earlier: str) -> str:
+    """Return the question for a slice of messages, as lines of `entry`."""
+    parts = [f"Times are in {user.time_zone}."]
+    if earlier:
+        parts.append(f"Said before in this session, and remembered already:\n{earlier}")
+    parts.append(f"Messages to remember:\n{text}")
+    return "\n\n".join(parts)
+
+
+def entries(user: MemoryUser, today: datetime.date, manifest: str, text: str) -> str:
+    """Return the question for a window of entries, as lines of `entry`."""
+    return (
+        f"Today is {today} ({today:%A}); times are in {user.time_zone}.\n\n"
+        f"The project:\n{manifest or 'It is empty.'}\n\nEntries to bring into it:\n{text}"
+    )
+
+
+def entry(entry: LogEntry, zone: zoneinfo.ZoneInfo, text: str, part: str = "") -> str:
+    """Return an entry as the model sees it: its number, when and by whom it was said, its text.
+
+    Further lines of the text are indented, so that none can pass for another entry.
+    """
+    at = entry.occurred_at.astimezone(zone)
+    who = entry.speaker or entry.role
+    about = ", ".join(filter(None, [entry.kind, f"{at:%Y-%m-%d %A %H:%M}", who, part]))
+    return f"[{entry.seq}] ({about}) " + "\n    ".join(text.splitlines())
+
+
+def findings(found: Iterable[Finding | Mapping[str, Any]]) -> str:
+    """Return what is wrong, for the model to mend: one line for each finding that blocks."""
+    lines = []
+    for one in found:
+        finding = one.to_json() if isinstance(one, Finding) else one
+        if not finding.get("blocking", True):
+            continue
+        place = [
+            f"{name} {finding[name]}"
+            for name in ("path", "line", "edit", "test")
+            if name in finding
+        ]
+        fix = f" Fix: {finding['fix']}." if finding.get("fix") else ""
+        where = f" ({', '.join(place)})" if place else ""
+        lines.append(f"- {finding['code']}{where}: {finding['message']}.{fix}")
+    return "Nothing was taken. What is wrong:\n" + "\n".join(lines)

@@ -1,0 +1,253 @@
+"""Structure: a language model brings entries into the project, by tools, as a programmer does.
+
+Its prompt is the manifest, a window of pending entries, and what it opens; none of that grows with
+the history. What it makes are edits, which are proposed and judged as anybody's.
+"""
+
+import zoneinfo
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import structlog
+from django.conf import settings
+from django.utils import timezone
+
+from memory import checkpoints, lanes, llm_calls, retrieval, runs, users
+from memory.checkpoints import Decision
+from memory.llm_calls import Work
+from memory.models import Checkpoint, Lane, LogEntry, MemoryUser, Run
+from memory.models.llm import LlmPurpose
+from memory.models.log import EntryKind, Outcome
+from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.project import edit_to_json, manifest_text
+from workers.authoring import prompts
+from workers.authoring.conversation import Conversation
+from workers.authoring.settling import NotSettled
+from workers.authoring.tools import TOOLS
+from workers.authoring.workbench import ToolFailed, Workbench
+from workers.checkpointing.coverage import uncovered
+from workers.llm.interface import ToolCall
+
+logger = structlog.get_logger(__name__)
+
+# Entries in one question.
+MOST_ENTRIES = 40
+# How often a model may answer, be refused by the gate, and how much may be said in all, until it
+# has come to an end with one window.
+MAX_TURNS = 40
+MAX_REFUSALS = 4
+MAX_CHARACTERS = 200_000
+# A longer entry is shown in part, and the model told how to read on.
+MAX_ENTRY_CHARACTERS = 4000
+MAX_ALERTS = 20
+MAX_TOLD = 6000
+
+
+class NotJudged(Exception):
+    """No sandbox worker has judged what was proposed: it is worth another try."""
+
+
+def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
+    """Return the next window: the oldest pending facts and corrections, as many as fit."""
+    kinds = [EntryKind.FACT, EntryKind.CORRECTION]
+    window: list[LogEntry] = []
+    size = 0
+    for entry in lanes.pending(lane, min(most, MOST_ENTRIES), kinds=kinds, without=without):
+        size += min(len(entry.content or ""), MAX_ENTRY_CHARACTERS)
+        if window and size > settings.UAC_LLM_WINDOW_CHARACTERS:
+            break
+        window.append(entry)
+    return window
+
+
+def structure(lane: Lane, user: MemoryUser, entries: Sequence[LogEntry]) -> None:
+    """Have the model bring the entries into the project, which the gate has to accept.
+
+    Raises NotSettled where it comes to nothing that passes, NotJudged, LeaseLost, and the errors of
+    calls (LanguageModelError).
+    """
+    _Session(lane, user, entries).work()
+
+
+def reject(lane: Lane, user: MemoryUser, reasons: Mapping[int, str]) -> None:
+    """Settle entries that the model fails on, while others pass."""
+    decisions = [Decision(seq, Outcome.REJECTED, why) for seq, why in reasons.items()]
+    checkpoints.decide(lane, user, decisions)
+
+
+class _Session:
+    """One window of entries, from the question to the checkpoint."""
+
+    def __init__(self, lane: Lane, user: MemoryUser, entries: Sequence[LogEntry]) -> None:
+        self._work = Work(
+            workspace=user.workspace, purpose=LlmPurpose.STRUCTURE, user=user, lane=lane
+        )
+        self._conversation = Conversation(self._work, lane)
+        self._user = user
+        self._entries = entries
+        self._considered = [entry.seq for entry in entries]
+        self._bench = Workbench(user, self._query)
+        self._refusals = 0
+        self._done = False
+
+    def work(self) -> None:
+        """Talk until the model has finished."""
+        self._conversation.tell(prompts.STRUCTURE, self._question())
+        for _ in range(MAX_TURNS):
+            if self._conversation.characters > MAX_CHARACTERS:
+                break
+            for call in self._conversation.ask(TOOLS):
+                self._carry_out(call)
+            if self._done:
+                return
+        raise NotSettled(
+            f"structure: the model has not finished in {MAX_TURNS} answers, or in"
+            f" {MAX_CHARACTERS:,} characters; the last problem: {self._conversation.last_problem}"
+        )
+
+    def _question(self) -> str:
+        zone = zoneinfo.ZoneInfo(self._user.time_zone)
+        outline = self._bench.outline
+        alerts = [(one.severity, one.message) for one in retrieval.open_alerts(self._user)]
+        manifest = manifest_text(outline, alerts[:MAX_ALERTS]) if outline.domains else ""
+        lines = [prompts.entry(entry, zone, _beginning(entry)) for entry in self._entries]
+        today = timezone.now().astimezone(zone).date()
+        return prompts.entries(self._user, today, manifest, "\n".join(lines))
+
+    def _carry_out(self, call: ToolCall) -> None:
+        if call.problem:
+            self._conversation.answer(call, call.problem, failed=True)
+            return
+        arguments = dict(call.arguments)
+        bench = self._bench
+        try:
+            match call.name:
+                case "open_domain":
+                    told = bench.open_domain(arguments["domain"])
+                case "look_up":
+                    told = bench.look_up(**arguments)
+                case "read_constraint":
+                    told = bench.read_constraint(arguments["name"])
+                case "read_entry":
+                    told = bench.read_entry(arguments["seq"], arguments.get("start", 0))
+                case "edit":
+                    told = bench.edit(arguments["edits"])
+                case "drop_edits":
+                    told = bench.drop_edits(arguments["numbers"])
+                case "check":
+                    told = self._judge(commit=False)
+                case _:
+                    told = self._judge(commit=True)
+        except ToolFailed as failure:
+            self._conversation.answer(call, str(failure), failed=True)
+        else:
+            self._conversation.answer(call, told)
+
+    def _judge(self, *, commit: bool) -> str:
+        """Have the gate judge the edits, and commit them where it accepts them.
+
+        Raises ToolFailed with what is wrong.
+        """
+        missing = list(uncovered(self._bench.edits, self._considered, last_seq=self._user.last_seq))
+        if missing:
+            raise ToolFailed(prompts.findings(missing)[:MAX_TOLD])
+        run = self._propose(commit=commit)
+        if run.outcome == RunOutcome.OK:
+            if not commit:
+                return "Everything is in order: call finish."
+            self._credit(run)
+            self._done = True
+            return "Done."
+        if run.outcome != RunOutcome.REJECTED:
+            raise NotJudged(f"the gate could not judge the edits: {(run.error or {})['message']}")
+        self._refusals += 1
+        told = _refusal(run)
+        if self._refusals == MAX_REFUSALS:
+            raise NotSettled(f"structure: the gate has refused {MAX_REFUSALS} times; {told}")
+        raise ToolFailed("\n".join([told, *self._follow_head()])[:MAX_TOLD])
+
+    def _propose(self, *, commit: bool) -> Run:
+        run = runs.queue(
+            self._user,
+            RunKind.PROPOSAL,
+            RunTrigger.MODEL,
+            checkpoint=self._user.head,
+            input={
+                "edits": [edit_to_json(edit) for edit in self._bench.edits],
+                "considered": self._considered,
+                "dry_run": not commit,
+            },
+        )
+        return self._wait_for(run)
+
+    def _follow_head(self) -> list[str]:
+        """Go on from the newest version, if there is a newer one; return what was lost by that."""
+        user = newest(self._user.pk)
+        if user.head_id == self._user.head_id:
+            return []
+        self._user = user
+        return ["The project has changed meanwhile.", *self._bench.reopen(user, self._bench.edits)]
+
+    def _credit(self, run: Run) -> None:
+        version = (run.output or {})["version"]
+        checkpoint = Checkpoint.objects.filter(user=self._user, version=version).first()
+        if checkpoint is not None:
+            llm_calls.credit(self._work, checkpoint)
+        logger.info("structured", user=self._user.pk, entries=len(self._entries), version=version)
+
+    def _query(self, code: str) -> Any:
+        """Have a query run on the newest version, by a sandbox worker."""
+        run = self._wait_for(
+            runs.queue(
+                self._user,
+                RunKind.QUERY,
+                RunTrigger.MODEL,
+                checkpoint=self._user.head,
+                input={"code": code},
+            )
+        )
+        if run.outcome != RunOutcome.OK:
+            raise ToolFailed(f"The search has failed: {(run.error or {})['message']}")
+        return (run.output or {})["value"]
+
+    def _wait_for(self, run: Run) -> Run:
+        runs.wait(run, settings.UAC_GATE_SECONDS)
+        if run.status != RunStatus.DONE:
+            raise NotJudged(
+                f"no sandbox worker has done the run {run.pk} in {settings.UAC_GATE_SECONDS:g} s"
+            )
+        return run
+
+
+def newest(user_pk: int) -> MemoryUser:
+    """Return the user with workspace and head, read anew."""
+    return users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=user_pk)
+
+
+def unjudged(user: MemoryUser) -> Run | None:
+    """Return what was proposed by a model for the user and is not judged yet, if anything."""
+    return (
+        Run.objects.filter(user=user, kind=RunKind.PROPOSAL, trigger=RunTrigger.MODEL)
+        .exclude(status=RunStatus.DONE)
+        .first()
+    )
+
+
+def _beginning(entry: LogEntry) -> str:
+    text = entry.content or ""
+    rest = len(text) - MAX_ENTRY_CHARACTERS
+    if rest <= 0:
+        return text
+    how = f"read_entry(seq={entry.seq}, start={MAX_ENTRY_CHARACTERS})"
+    return f"{text[:MAX_ENTRY_CHARACTERS]}\n... {rest} characters more: {how}"
+
+
+def _refusal(run: Run) -> str:
+    verdict = (run.output or {}).get("verdict") or {}
+    found = [
+        finding
+        for check in verdict.get("checks", [])
+        if not check["passed"]
+        for finding in check["findings"]
+    ]
+    return prompts.findings(found)

@@ -1,0 +1,286 @@
+"""The project on the language model's desk: what it looks at, and the edits it has made so far."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from memory import checkpoints
+from memory.models import LogEntry, MemoryUser
+from memory.project import (
+    Edit,
+    EditError,
+    Outline,
+    Record,
+    RecordId,
+    apply,
+    edit_from_json,
+)
+from memory.project.typed import encode
+
+# What one answer of a tool may show.
+MAX_CHARACTERS = 8000
+MAX_RECORDS = 20
+# So many of the newest records of a collection are read here; older ones are found by a query.
+READ_RECORDS = 2000
+QUERIED_RECORDS = 200
+MAX_EDITS = 500
+
+# Takes Python over the newest version's state; returns its value.
+Query = Callable[[str], Any]
+
+
+class ToolFailed(Exception):
+    """A tool that came to nothing; the message tells the model why."""
+
+
+class Workbench:
+    """A user's newest version with a model's edits on it."""
+
+    def __init__(self, user: MemoryUser, query: Query) -> None:
+        self._user = user
+        self._query = query
+        self.edits: list[Edit] = []
+        self._project = checkpoints.open_project(user.head, user)
+
+    @property
+    def outline(self) -> Outline:
+        """What the project holds with the edits."""
+        return self._project.outline
+
+    # Reading
+
+    def open_domain(self, name: str) -> str:
+        """Return a domain's schema as source, and its collections with the newest records."""
+        domain = self.outline.domains.get(name)
+        if domain is None:
+            raise ToolFailed(f"There is no domain {name!r}: {_names(self.outline.domains)}.")
+        parts = [self._project.source(domain.schema_path).strip()]
+        for collection in [*domain.collections, *domain.singletons]:
+            newest = [_shown(*one) for one in self._newest(name, collection, 2)]
+            held = domain.collections.get(collection)
+            count = held.count if held else 1
+            parts.append(f"{collection}: {count} records; the newest:\n" + "\n".join(newest))
+        return _cut("\n\n".join(parts))
+
+    def read_constraint(self, name: str) -> str:
+        """Return the source of a constraint and of its tests."""
+        if name not in self.outline.constraints:
+            raise ToolFailed(
+                f"There is no constraint {name!r}: {_names(self.outline.constraints)}."
+            )
+        source, tests = (
+            self._project.source(path)
+            for path in (f"constraints/{name}.py", f"tests/test_{name}.py")
+        )
+        return f"source:\n{source}\ntests_source:\n{tests}"
+
+    def read_entry(self, seq: int, start: int = 0) -> str:
+        """Return an entry of the user's log, from some character on, and what it comes from."""
+        entry = LogEntry.objects.filter(user=self._user, seq=seq).first()
+        if entry is None:
+            raise ToolFailed(f"The log has no entry {seq}: it has 1 to {self._user.last_seq}.")
+        text = entry.content or json.dumps(entry.data, ensure_ascii=False)
+        shown = text[start : start + MAX_CHARACTERS]
+        rest = len(text) - start - len(shown)
+        more = (
+            f"\n... and {rest} characters more: start at {start + len(shown)}" if rest > 0 else ""
+        )
+        origin = f", derived from entries {list(entry.derived_from)}" if entry.derived_from else ""
+        return f"[{seq}] ({entry.kind}, {entry.occurred_at:%Y-%m-%d}{origin}) {shown}{more}"
+
+    def look_up(
+        self,
+        domain: str | None = None,
+        collection: str | None = None,
+        key: str | None = None,
+        text: str = "",
+        where: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Return the record with a key, or the newest that match all that is given.
+
+        `text` are words that a record has to contain, `where` fields with their values.
+        """
+        places = list(self._places(domain, collection))
+        if key is not None:
+            return self._by_key(places, key)
+        words = text.casefold().split()
+        fields = dict(where or {})
+        places = [place for place in places if self._has_fields(place, fields)]
+        if not places and fields:
+            raise ToolFailed(f"No class there has {' and '.join(fields)}: see open_domain.")
+        found: list[str] = []
+        for place in places:
+            for record_id, record in self._matching(*place, words, fields):
+                found.append(_shown(record_id, record))
+                if len(found) > MAX_RECORDS:
+                    break
+        if not found:
+            return "No record matches."
+        if len(found) > MAX_RECORDS:
+            found[MAX_RECORDS:] = [f"... and more: {MAX_RECORDS} are shown; ask for less."]
+        return _cut("\n".join(found))
+
+    def _places(self, domain: str | None, collection: str | None) -> Iterator[tuple[str, str]]:
+        if domain is not None and domain not in self.outline.domains:
+            raise ToolFailed(f"There is no domain {domain!r}: {_names(self.outline.domains)}.")
+        places = [
+            (one.name, name)
+            for one in self.outline.domains.values()
+            for name in [*one.collections, *one.singletons]
+            if domain in (None, one.name)
+        ]
+        if collection is not None and not any(collection == name for _, name in places):
+            raise ToolFailed(
+                f"There is no collection {collection!r}: {_names(map('.'.join, places))}."
+            )
+        return (place for place in places if collection in (None, place[1]))
+
+    def _has_fields(self, place: tuple[str, str], fields: Iterable[str]) -> bool:
+        domain = self.outline.domains[place[0]]
+        held = domain.collections.get(place[1]) or domain.singletons[place[1]]
+        class_ = domain.classes[held.class_name]
+        return all(class_.field(name) is not None for name in fields)
+
+    def _by_key(self, places: Sequence[tuple[str, str]], key: str) -> str:
+        found = []
+        for place in places:
+            location = self._project.find(RecordId(*place, key))
+            if location and location.retired:
+                found.append(f"{'.'.join(place)} {key!r} was retired.")
+            elif location and (record := self._project.record(RecordId(*place, key))):
+                found.append(_shown(RecordId(*place, key), record))
+        return "\n".join(found) or f"No record has the key {key!r}."
+
+    def _matching(
+        self, domain: str, collection: str, words: Sequence[str], where: Mapping[str, Any]
+    ) -> Iterator[tuple[RecordId, Record]]:
+        seen = set()
+        for record_id, record in self._newest(domain, collection, READ_RECORDS):
+            seen.add(record_id)
+            if _matches(record, words, where):
+                yield record_id, record
+        if len(seen) < READ_RECORDS:
+            return
+        for key in self._query(_query(domain, collection, words, where)):
+            record_id = RecordId(domain, collection, key)
+            older = None if record_id in seen else self._project.record(record_id)
+            if older is not None and _matches(older, words, where):
+                yield record_id, older
+
+    def _newest(self, domain: str, name: str, most: int) -> Iterator[tuple[RecordId, Record]]:
+        held = self.outline.domains[domain].collections.get(name)
+        shards = [shard.path for shard in held.shards] if held else []
+        for path in reversed(shards or [self.outline.domains[domain].state_path]):
+            for key, record in reversed(self._project.records_of(path).get(name, {}).items()):
+                if most == 0:
+                    return
+                most -= 1
+                yield RecordId(domain, name, key), record
+
+    # Changing
+
+    def edit(self, edits: Sequence[Any]) -> str:
+        """Apply edits, each for itself; tell the numbers of those that were, and what was refused.
+
+        Raises ToolFailed if one was refused; the others stay.
+        """
+        refused = []
+        first = len(self.edits)
+        for place, data in enumerate(edits):
+            if problem := self._apply(data):
+                refused.append(f"- edits[{place}]: {problem}")
+        applied = len(self.edits) - first
+        numbers = f" (numbers {first} to {len(self.edits) - 1})" if applied else ""
+        told = f"{applied} edits were applied{numbers}."
+        if refused:
+            raise ToolFailed(
+                f"{told} {len(refused)} were refused; send these again, mended:\n"
+                + _cut("\n".join(refused))
+            )
+        return told
+
+    def drop_edits(self, numbers: Sequence[int]) -> str:
+        """Take edits back; those that cannot be without them are taken back too, and told."""
+        unknown = [number for number in numbers if not 0 <= number < len(self.edits)]
+        if unknown:
+            raise ToolFailed(f"There is no edit {unknown[0]}: there are {len(self.edits)}, from 0.")
+        kept = [edit for number, edit in enumerate(self.edits) if number not in set(numbers)]
+        lost = self.reopen(self._user, kept)
+        told = [f"{len(self.edits)} edits are left, numbered anew from 0."]
+        return "\n".join([*told, *lost])
+
+    def reopen(self, user: MemoryUser, edits: Sequence[Edit]) -> list[str]:
+        """Begin again on the user's newest version; return what could not be applied any more."""
+        self._user = user
+        self._project = checkpoints.open_project(user.head, user)
+        self.edits = []
+        lost = []
+        for edit in edits:
+            try:
+                apply(self._project, edit)
+            except EditError as error:
+                lost.append(f"Dropped, since it cannot be applied any more: {edit.op}: {error}")
+            else:
+                self.edits.append(edit)
+        return lost
+
+    def _apply(self, data: Any) -> str | None:
+        """Apply one edit; return what is wrong with it, if anything."""
+        if len(self.edits) >= MAX_EDITS:
+            return f"there are {MAX_EDITS} edits already: finish"
+        try:
+            edit = edit_from_json(data)
+            strange = [seq for seq in edit.sources if not 1 <= seq <= self._user.last_seq]
+            if strange:
+                return f"{edit.op}.sources cites entry {strange[0]}, which does not exist"
+            apply(self._project, edit)
+        except EditError as error:
+            return str(error)
+        self.edits.append(edit)
+        return None
+
+
+def _shown(record_id: RecordId, record: Record) -> str:
+    place = ".".join(record_id[:2])
+    values = json.dumps(_plain(record), ensure_ascii=False)
+    sources = list(record.sources)
+    return f"{place} key={record.key!r} {record.class_name} {values} sources={sources}"
+
+
+def _plain(record: Record) -> dict[str, Any]:
+    return {name: encode(value) for name, value in record.fields.items()}
+
+
+def _matches(record: Record, words: Sequence[str], where: Mapping[str, Any]) -> bool:
+    values = _plain(record)
+    text = f"{record.key} {json.dumps(values, ensure_ascii=False)}".casefold()
+    return all(word in text for word in words) and all(
+        _same(values.get(name), wanted) for name, wanted in where.items()
+    )
+
+
+def _same(value: Any, wanted: Any) -> bool:
+    """Whether a value in typed JSON is what somebody wrote plainly."""
+    if isinstance(value, dict):
+        value = value.get("key", next(iter(value.values())))
+    return str(value).casefold() == str(wanted).casefold()
+
+
+def _query(domain: str, collection: str, words: Sequence[str], where: Mapping[str, Any]) -> str:
+    """Python that finds the keys of records that may match, the newest first."""
+    tests = [f"{word!r} in repr(r).casefold()" for word in words]
+    tests += [f"{str(value).casefold()!r} in repr(r).casefold()" for value in where.values()]
+    records = f"r.key for r in reversed({domain}.{collection}) if {' and '.join(tests) or True}"
+    return f"list(itertools.islice(({records}), {QUERIED_RECORDS}))"
+
+
+def _names(names: Iterable[str]) -> str:
+    known = ", ".join(names)
+    return f"there is {known}" if known else "there is none yet"
+
+
+def _cut(text: str) -> str:
+    rest = len(text) - MAX_CHARACTERS
+    if rest <= 0:
+        return text
+    return f"{text[:MAX_CHARACTERS]}\n... and {rest} characters more: ask for less at a time"
