@@ -13,20 +13,24 @@ Reads from UAC_DATA_DIR:
 import datetime
 import inspect
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import django
-
-from benchmarks.harness import Client, data_file, json_path, report, until
-from uac_site.embedded.system import System, running_system
+from benchmarks.harness import (
+    Client,
+    alerts_of,
+    data_file,
+    json_path,
+    report,
+    run_on,
+    settings_of,
+)
+from uac_site.embedded.system import running_system
 
 MODULE = "module.py"
 WAIT = "?wait=30"
-NOON = datetime.time(12, tzinfo=datetime.UTC)
 
 
 def lines(name: str) -> list[dict[str, Any]]:
@@ -386,31 +390,6 @@ def modules(client: Client) -> tuple[list[dict[str, Any]], dict[str, Any], list[
     return rows, figures, problems
 
 
-def run_on(user_id: str, day: str) -> Any:
-    """Have a worker run the user's constraints on a day of the past; return the finished run."""
-    from memory import runs
-    from memory.models import MemoryUser, Run
-    from memory.models.runs import RunKind, RunStatus, RunTrigger
-
-    user = MemoryUser.objects.select_related("head").get(user_id=user_id)
-    until(lambda: not Run.objects.filter(user=user).exclude(status=RunStatus.DONE).exists())
-    # What was found today stands otherwise, since it is newer.
-    MemoryUser.objects.filter(pk=user.pk).update(alerts_version=0, alerts_instant=None)
-    instant = datetime.datetime.combine(datetime.date.fromisoformat(day), NOON)
-    run = runs.queue(
-        user, RunKind.CONSTRAINTS, RunTrigger.DAILY, checkpoint=user.head, instant=instant
-    )
-    until(lambda: Run.objects.filter(pk=run.pk, status=RunStatus.DONE).exists())
-    run.refresh_from_db()
-    return run
-
-
-def alerts_of(run: Any) -> list[dict[str, Any]]:
-    """Return the alerts that a run found."""
-    output = run.output or {}
-    return [alert for one in output.get("constraints", []) for alert in one["alerts"]]
-
-
 def days_before(steps: Sequence[Mapping[str, Any]], index: int) -> list[str]:
     """Return the days on which a step's state is asked: its own, and the last before the next."""
     days = [steps[index]["date"]]
@@ -645,12 +624,6 @@ def satisfies(message: str, rubric: Mapping[str, Sequence[str]]) -> bool:
         any(re.search(pattern, message, re.IGNORECASE) for pattern in group)
         for group in rubric.values()
     )
-
-
-def settings_of(system: System) -> None:
-    """Become part of the system: its database, its Redis, its kind of sandboxes."""
-    os.environ.update(system.environment)
-    django.setup()
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """What the benchmarks share: recorded data, the report, and a client of the API."""
 
 import argparse
+import datetime
 import json
 import os
 import platform
@@ -18,6 +19,9 @@ from typing import Any
 import django
 
 from uac_site.embedded.services import running_services
+from uac_site.embedded.system import System
+
+NOON = datetime.time(12, tzinfo=datetime.UTC)
 
 
 def data_file(name: str) -> Path | None:
@@ -52,6 +56,37 @@ def until(true: Callable[[], bool], seconds: float = 60) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {seconds} s")
         time.sleep(0.01)
+
+
+def run_on(user_id: str, day: str) -> Any:
+    """Have a worker run the user's constraints on a day of the past; return the finished run."""
+    from memory import runs
+    from memory.models import MemoryUser, Run
+    from memory.models.runs import RunKind, RunStatus, RunTrigger
+
+    user = MemoryUser.objects.select_related("head").get(user_id=user_id)
+    until(lambda: not Run.objects.filter(user=user).exclude(status=RunStatus.DONE).exists())
+    # What was found today stands otherwise, since it is newer.
+    MemoryUser.objects.filter(pk=user.pk).update(alerts_version=0, alerts_instant=None)
+    instant = datetime.datetime.combine(datetime.date.fromisoformat(day), NOON)
+    run = runs.queue(
+        user, RunKind.CONSTRAINTS, RunTrigger.DAILY, checkpoint=user.head, instant=instant
+    )
+    until(lambda: Run.objects.filter(pk=run.pk, status=RunStatus.DONE).exists())
+    run.refresh_from_db()
+    return run
+
+
+def alerts_of(run: Any) -> list[dict[str, Any]]:
+    """Return the alerts that a run found."""
+    output = run.output or {}
+    return [alert for one in output.get("constraints", []) for alert in one["alerts"]]
+
+
+def settings_of(system: System) -> None:
+    """Become part of the system: its database, its Redis, its kind of sandboxes."""
+    os.environ.update(system.environment)
+    django.setup()
 
 
 def p95(values: Sequence[float]) -> float:

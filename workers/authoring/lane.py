@@ -9,7 +9,7 @@ from django.utils import timezone
 from memory import lanes, leases
 from memory.hints import send_hint
 from memory.language_models import LanguageModelError
-from memory.llm_calls import BudgetExhausted, TooManyCalls
+from memory.llm_calls import BudgetExhausted
 from memory.models import Lane
 from memory.models.users import LaneName
 from workers.authoring import memorize, structure
@@ -22,7 +22,6 @@ logger = structlog.get_logger(__name__)
 ROUNDS = 10
 # A budget may be raised at any time: it is looked at again after so long at most.
 BUDGET_AGAIN = datetime.timedelta(minutes=15)
-SOON = datetime.timedelta(seconds=10)
 # What the model has failed on costs money each time, and is tried once a day in the end.
 LONGEST_PAUSE = datetime.timedelta(days=1)
 
@@ -84,8 +83,6 @@ def _again(failure: Exception, attempts: int) -> datetime.datetime | None:
     match failure:
         case BudgetExhausted(until=until):
             return min(until or now + BUDGET_AGAIN, now + BUDGET_AGAIN)
-        case TooManyCalls() | structure.NotJudged():
-            return now + SOON
         case CallFailed(retry_after=float() as seconds):
             return now + datetime.timedelta(seconds=seconds)
         case NotSettled():

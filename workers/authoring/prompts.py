@@ -23,10 +23,13 @@ def messages(user: MemoryUser, text: str, earlier: str) -> str:
     return "\n\n".join(parts)
 
 
-def entries(user: MemoryUser, today: datetime.date, manifest: str, text: str) -> str:
-    """Return the question for a window of entries, as lines of `entry`."""
+def entries(user: MemoryUser, newest: datetime.date, manifest: str, text: str) -> str:
+    """Return the question for a window of entries, as lines of `entry`, the newest of that day.
+
+    What day it is when the question is asked is not told: a log may be brought in years later.
+    """
     return (
-        f"Today is {today} ({today:%A}); times are in {user.time_zone}.\n\n"
+        f"The newest entry is of {newest} ({newest:%A}); times are in {user.time_zone}.\n\n"
         f"The project:\n{manifest or 'It is empty.'}\n\nEntries to bring into it:\n{text}"
     )
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import structlog
 from django.conf import settings
-from django.utils import timezone
 
 from memory import checkpoints, lanes, llm_calls, retrieval, runs, users
 from memory.checkpoints import Decision
@@ -111,8 +110,8 @@ class _Session:
         alerts = [(one.severity, one.message) for one in retrieval.open_alerts(self._user)]
         manifest = manifest_text(outline, alerts[:MAX_ALERTS]) if outline.domains else ""
         lines = [prompts.entry(entry, zone, _beginning(entry)) for entry in self._entries]
-        today = timezone.now().astimezone(zone).date()
-        return prompts.entries(self._user, today, manifest, "\n".join(lines))
+        newest = max(entry.occurred_at for entry in self._entries).astimezone(zone).date()
+        return prompts.entries(self._user, newest, manifest, "\n".join(lines))
 
     def _carry_out(self, call: ToolCall) -> None:
         if call.problem:

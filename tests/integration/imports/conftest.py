@@ -8,10 +8,7 @@ import pytest
 from memory import imports
 from memory.models import MemoryUser, Run
 from memory.models.runs import RunTrigger
-from tests.integration.checkpointing.conftest import fields_of
 from workers import tasks
-
-__all__ = ["fields_of"]  # a fixture
 
 Import = Callable[[dict[str, str] | str], Run]
 

@@ -1,0 +1,245 @@
+"""Messages become facts: whole sessions, nothing cut off, each slice once."""
+
+import datetime
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest_django.fixtures import Settings
+
+from memory import leases
+from memory.log import coverage
+from memory.models import Lane, LlmCall, LogEntry, MemoryUser
+from memory.models.log import EntryKind
+from memory.models.users import LaneName
+from tests.integration.authoring.conftest import Say, Work, edits, finishes, remembers
+from tests.llm_server import Called, LlmServer, Reply, Request, Said, called
+from workers.authoring import memorize
+from workers.authoring.lane import work_on
+
+pytestmark = pytest.mark.django_db
+
+FRIDAY = datetime.datetime(2026, 5, 1, 12, tzinfo=datetime.UTC)
+
+
+def asked(request: Request) -> str:
+    """What the model was asked at the beginning of the conversation."""
+    text: str = request.body["messages"][1]["content"]
+    return text
+
+
+def numbers(request: Request) -> list[int]:
+    """The messages that are to be remembered."""
+    _, _, material = asked(request).rpartition("Messages to remember:")
+    return [int(seq) for seq in re.findall(r"^\[(\d+)\]", material, re.MULTILINE)]
+
+
+def remembering(*, note: bool = True) -> Callable[[Request], Reply]:
+    """A model that remembers one fact of each slice, and keeps facts as notes."""
+
+    def script(request: Request) -> Reply:
+        if request.tools == ["remember"]:
+            return remembers(("The user said something.", numbers(request)[:1]))
+        if any(message["role"] == "assistant" for message in request.body["messages"]):
+            return finishes()
+        facts = [int(seq) for seq in re.findall(r"^\[(\d+)\]", asked(request), re.MULTILINE)]
+        return edits(*({"op": "note", "text": "said", "sources": [seq]} for seq in facts))
+
+    return script
+
+
+def slices(server: LlmServer) -> list[list[int]]:
+    return [numbers(request) for request in server.requests if request.tools == ["remember"]]
+
+
+def test_sessions_are_not_mixed(user: MemoryUser, say: Say, work: Work) -> None:
+    # Given messages of two sessions that went on at the same time, and some of none
+    for session in ("a", "b", "a", None, "b"):
+        say(f"in {session}", session_id=session)
+    # When they are remembered
+    server = work(script=remembering())
+    # Then each session was asked for by itself, the one that has waited longest first
+    assert slices(server) == [[1, 3], [2, 5], [4]]
+    assert coverage(user).pending == 0
+    facts = LogEntry.objects.filter(kind=EntryKind.FACT).order_by("seq")
+    assert [fact.session_id for fact in facts] == ["a", "b", None]
+
+
+def test_long_session_is_split_on_turns(
+    user: MemoryUser, say: Say, work: Work, settings: Settings
+) -> None:
+    # Given a session that is longer than a question may be
+    settings.UAC_LLM_WINDOW_CHARACTERS = 200
+    texts = [f"message {number} " + "x" * 60 for number in range(10)]
+    say(*texts, session_id="s")
+    # When it is remembered
+    server = work(script=remembering())
+    # Then every message was in one question, whole, and later ones show what was said before
+    assert [seq for slice_ in slices(server) for seq in slice_] == list(range(1, 11))
+    asks = [asked(one) for one in server.requests if one.tools == ["remember"]]
+    assert len(asks) > 3
+    for text in texts:
+        assert any(text in ask.rpartition("Messages to remember:")[2] for ask in asks)
+    assert "Said before in this session" not in asks[0]
+    assert texts[0] in asks[1].rpartition("Messages to remember:")[0]
+    assert coverage(user).pending == 0
+
+
+def test_very_long_message_is_read_piece_by_piece(
+    user: MemoryUser, say: Say, work: Work, settings: Settings
+) -> None:
+    # Given one message that is many questions long
+    settings.UAC_LLM_WINDOW_CHARACTERS = 1000
+    sentences = [f"This is sentence number {number} of a letter." for number in range(200)]
+    say(" ".join(sentences))
+    # When it is remembered
+    server = work(script=remembering())
+    # Then all of it was asked, in pieces that end with sentences, and it is covered once
+    asks = [asked(one) for one in server.requests if one.tools == ["remember"]]
+    assert len(asks) == len([sentence for sentence in asks if "piece" in sentence]) > 5
+    assert all(sum(sentence in ask for ask in asks) == 1 for sentence in sentences)
+    assert coverage(user).pending == 0
+    assert LogEntry.objects.filter(kind=EntryKind.FACT).count() == len(asks)
+
+
+@given(st.text(max_size=400), st.integers(2, 50))
+def test_pieces_are_the_text(text: str, most: int) -> None:
+    pieces = list(memorize.split(text, most))
+    assert "".join(pieces) == text
+    assert all(len(piece) <= most for piece in pieces)
+
+
+def test_message_without_facts_is_covered(user: MemoryUser, say: Say, work: Work) -> None:
+    say("Hello!", "Good morning.")
+    server = work(remembers())
+    assert len(server.requests) == 1
+    assert coverage(user).covered == coverage(user).total == 2
+
+
+def test_facts_of_several_calls_are_taken_together(user: MemoryUser, say: Say, work: Work) -> None:
+    # Given a model that hands in its facts by two calls of one answer
+    say("I have a dog, Rex.", "And a cat.")
+    both = [
+        Called("remember", {"facts": [{"text": "The user has a dog, Rex.", "sources": [1]}]}),
+        Called("remember", {"facts": [{"text": "The user has a cat.", "sources": [2]}]}),
+    ]
+
+    def script(request: Request) -> Reply:
+        return Said(calls=tuple(both)) if request.tools == ["remember"] else remembering()(request)
+
+    work(script=script)
+    facts = LogEntry.objects.filter(kind=EntryKind.FACT).order_by("seq")
+    assert [fact.derived_from for fact in facts] == [[1], [2]]
+
+
+WRONG_THEN_RIGHT: list[tuple[str, str, str]] = [
+    ("The user flies on 2026-05-09.", "2026-05-09", "The user flies on 2026-05-08."),
+    ("The user flies tomorrow.", "tomorrow", "The user flies on 2026-05-08."),
+    ("The user pays 300 euros.", "300", "The user pays 250 euros."),
+]
+
+
+@pytest.mark.parametrize(("wrong", "word", "right"), WRONG_THEN_RIGHT)
+def test_fact_that_nobody_said_is_mended(
+    user: MemoryUser, say: Say, work: Work, wrong: str, word: str, right: str
+) -> None:
+    # Given a model that first writes what nobody said
+    (seq,) = say("Next Friday I fly for 250 euros.", occurred_at=FRIDAY)
+    answers = iter([remembers((wrong, [seq])), remembers((right, [seq]))])
+
+    def script(request: Request) -> Reply:
+        return next(answers) if request.tools == ["remember"] else remembering()(request)
+
+    # When it remembers
+    server = work(script=script)
+    # Then it is told the word, and what it says then is in the log, alone
+    assert word in server.requests[1].results[0]
+    facts = LogEntry.objects.filter(kind=EntryKind.FACT)
+    assert [fact.content for fact in facts] == [right]
+
+
+def test_what_follows_is_marked(user: MemoryUser, say: Say, work: Work) -> None:
+    # Given a fact with a number that follows from what is said
+    (seq,) = say("I bought three tickets at 20 euros each.")
+    fact = {
+        "text": "The user paid 60 euros for three tickets.",
+        "sources": [seq],
+        "derived": "three times 20",
+    }
+    answers = iter([called("remember", {"facts": [fact]})])
+
+    def script(request: Request) -> Reply:
+        return next(answers) if request.tools == ["remember"] else remembering()(request)
+
+    work(script=script)
+    # Then it is taken, with how it follows
+    written = LogEntry.objects.get(kind=EntryKind.FACT)
+    assert written.data == {"derived": "three times 20"}
+
+
+def test_slice_is_remembered_once(
+    user: MemoryUser, say: Say, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a worker that loses its lease while the model answers: another one has the lane
+    say("I have a dog.")
+
+    def slow(request: Request) -> Reply:
+        lane = Lane.objects.get(user=user, name=LaneName.STRUCTURE)
+        Lane.objects.filter(pk=lane.pk).update(token=lane.token + 1, lease_owner="another")
+        return remembers(("The user has a dog.", [1]))
+
+    # When the answer comes
+    work(script=slow)
+    # Then nothing of it is written: not the fact, not the outcome
+    assert coverage(user).total == coverage(user).pending == 1
+    # And when the other one does the work, each is there once
+    Lane.objects.filter(user=user).update(lease_owner="", lease_expires_at=None)
+    work(script=remembering())
+    assert LogEntry.objects.filter(kind=EntryKind.FACT).count() == 1
+    assert coverage(user).pending == 0
+
+
+def test_killed_between_slices(user: MemoryUser, say: Say, work: Work, settings: Settings) -> None:
+    # Given two sessions, and a worker that dies with the second
+    say("I have a dog.", session_id="a")
+    say("I have a cat.", session_id="b")
+
+    class Killed(BaseException):
+        pass
+
+    def dies(request: Request) -> Reply:
+        return remembering()(request)
+
+    asked_for = iter([False, True])
+    original = memorize.memorize
+
+    def memorize_or_die(*arguments: Any) -> None:
+        if next(asked_for):
+            raise Killed
+        original(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memorize, "memorize", memorize_or_die)
+        with pytest.raises(Killed):
+            work(script=dies)
+    # When its lease has run out and another goes on
+    Lane.objects.filter(user=user).update(lease_owner="", lease_expires_at=None)
+    server = work(script=remembering())
+    # Then the first slice is not asked for again
+    assert slices(server) == [[2]]
+    assert coverage(user).pending == 0
+
+
+def test_lane_of_somebody_else_is_left_alone(user: MemoryUser, say: Say) -> None:
+    # Given a lane that another worker has claimed
+    say("I have a dog.")
+    lanes = Lane.objects.filter(user=user, name=LaneName.STRUCTURE)
+    lanes.update(due_at=FRIDAY)
+    assert leases.claim(lanes) is not None
+    # When a second hint comes
+    work_on(user.pk)
+    # Then nobody is asked
+    assert not LlmCall.objects.exists()
