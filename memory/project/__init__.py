@@ -15,6 +15,7 @@ from memory.project.apply import apply
 from memory.project.edits import (
     Add,
     AddField,
+    Conflict,
     DefineClass,
     DeleteConstraint,
     Dismiss,
@@ -69,6 +70,7 @@ __all__ = [
     "Change",
     "Class",
     "Collection",
+    "Conflict",
     "DefineClass",
     "DeleteConstraint",
     "Dismiss",

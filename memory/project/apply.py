@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from memory.project import conflicts
 from memory.project.conform import conform_fields, conform_some_fields, normal_fields
 from memory.project.edits import (
     Add,
     AddField,
+    Conflict,
     DefineClass,
     DeleteConstraint,
     Dismiss,
@@ -41,6 +43,9 @@ from memory.project.schema_edits import (
     widen_field,
 )
 from memory.project.values import Record, RecordId
+
+# It is the wording of an alert.
+MAX_ABOUT = 200
 
 
 def apply(project: Project, edit: Edit) -> None:
@@ -108,7 +113,9 @@ def _add(project: Project, edit: Add) -> None:
 
 
 def _update(project: Project, edit: Update) -> None:
-    record_id, record, domain = _existing_record(project, edit)
+    record_id = RecordId(edit.domain, edit.collection, edit.key)
+    record = _existing_record(project, record_id)
+    domain = project.outline.domains[edit.domain]
     class_ = domain.classes[record.class_name]
     where = f"{edit.domain}.{class_.name}"
     _check_derived(edit, where)
@@ -131,7 +138,8 @@ def _check_derived(edit: Add | Update, where: str) -> None:
 
 
 def _retire(project: Project, edit: Retire) -> None:
-    record_id, _, _ = _existing_record(project, edit)
+    record_id = RecordId(edit.domain, edit.collection, edit.key)
+    _existing_record(project, record_id)
     project.remove(record_id)
 
 
@@ -165,31 +173,55 @@ def _note(project: Project, edit: Note) -> None:
     _add(project, Add("notes", "Note", {"text": edit.text}, edit.sources, derived=edit.derived))
 
 
+def _conflict(project: Project, edit: Conflict) -> None:
+    about = " ".join(edit.about.split())
+    if not 0 < len(about) <= MAX_ABOUT:
+        raise EditError(
+            "malformed",
+            f"conflict.about must say in 1 to {MAX_ABOUT} characters what the records disagree on",
+        )
+    if len(set(edit.records)) < 2:
+        raise EditError("malformed", "conflict.records must name two records at least")
+    records = [_existing_record(project, record_id) for record_id in edit.records]
+    for missing in conflicts.missing_parts(project):
+        apply(project, missing)
+    names = [".".join(record_id) for record_id in dict.fromkeys(edit.records)]
+    add = Add(
+        conflicts.DOMAIN,
+        conflicts.CLASS,
+        {"about": about, "records": names},
+        # It rests on what made these records, too: an alert about it leads to all that was said.
+        tuple({*edit.sources, *(seq for record in records for seq in record.sources)}),
+        collection=conflicts.COLLECTION,
+        derived=(("records", "names of records"),),
+    )
+    _add(project, add)
+
+
 def _dismiss(project: Project, edit: Dismiss) -> None:
     if not edit.reason.strip():
         raise EditError("malformed", "dismiss.reason is empty: say why nothing is to be kept")
 
 
-def _existing_record(project: Project, edit: Update | Retire) -> tuple[RecordId, Record, Domain]:
-    domain = existing_domain(project, edit.domain)
-    record_id = RecordId(edit.domain, edit.collection, edit.key)
+def _existing_record(project: Project, record_id: RecordId) -> Record:
+    domain = existing_domain(project, record_id.domain)
     location = project.find(record_id)
     if location and location.retired:
         raise EditError(
             "key_retired", f"{'.'.join(record_id)} is retired: add a new record with another key"
         )
     holders = [*domain.collections, *domain.singletons]
-    if edit.collection not in holders:
+    where = f"{record_id.domain}.{record_id.collection}"
+    if record_id.collection not in holders:
         known = ", ".join(holders) or "none"
         raise EditError(
-            "unknown_collection", f"{edit.domain} has no {edit.collection!r}: it has {known}"
+            "unknown_collection",
+            f"{record_id.domain} has no {record_id.collection!r}: it has {known}",
         )
     record = project.record(record_id)
     if record is None:
-        raise EditError(
-            "unknown_key", f"{edit.domain}.{edit.collection} has no {edit.key!r}: add it with add"
-        )
-    return record_id, record, domain
+        raise EditError("unknown_key", f"{where} has no {record_id.key!r}: add it with add")
+    return record
 
 
 def _check_unused(project: Project, record_id: RecordId) -> None:
@@ -213,5 +245,6 @@ _APPLY: Mapping[type, Callable[[Project, Any], None]] = {
     WriteConstraint: _write_constraint,
     DeleteConstraint: _delete_constraint,
     Note: _note,
+    Conflict: _conflict,
     Dismiss: _dismiss,
 }

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 from memory.project.errors import EditError
 from memory.project.outline import REQUIRED
 from memory.project.typed import decode, encode
+from memory.project.values import RecordId
 
 Kind = Literal["record", "object", "enum"]
 
@@ -158,6 +159,21 @@ class Note:
 
 
 @dataclass(frozen=True)
+class Conflict:
+    """Mark records that contradict each other: they stay, and a constraint speaks about them.
+
+    `about` says in a few words what they disagree on. The mark is a record of `conflicts`, in the
+    domain of that name; to retire it is to resolve the conflict.
+    """
+
+    op: ClassVar = "conflict"
+    about: str
+    records: tuple[RecordId, ...]
+    sources: tuple[int, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Dismiss:
     """Say that entries hold nothing to remember, and why; the project stays as it is."""
 
@@ -177,12 +193,13 @@ Edit: TypeAlias = (
     | WriteConstraint
     | DeleteConstraint
     | Note
+    | Conflict
     | Dismiss
 )
 
 _EDITS: Mapping[str, type[Edit]] = {edit.op: edit for edit in get_args(Edit)}
 OPERATIONS = tuple(_EDITS)
-_NEED_SOURCES = (Add, Update, Retire, Note, Dismiss)
+_NEED_SOURCES = (Add, Update, Retire, Note, Conflict, Dismiss)
 
 
 def edit_from_json(data: object) -> Edit:
@@ -229,6 +246,8 @@ def _to_json(item: Edit | FieldSpec) -> dict[str, Any]:
 
 
 def _plain(part: object) -> object:
+    if isinstance(part, RecordId):
+        return part._asdict()
     return list(part) if isinstance(part, tuple) else part
 
 
@@ -321,12 +340,26 @@ def _reasons(value: object, where: str) -> tuple[tuple[str, str], ...]:
     return tuple((_text(name, where), _text(reason, where)) for name, reason in pairs)
 
 
+def _record_ids(value: object, where: str) -> tuple[RecordId, ...]:
+    if not isinstance(value, list) or not all(
+        isinstance(item, dict) and item.keys() == set(RecordId._fields) for item in value
+    ):
+        expected = 'a list of records such as {"domain": ..., "collection": ..., "key": ...}'
+        raise _malformed(where, expected, value)
+    return tuple(
+        RecordId(*(_text(item[name], f"{where}[{n}].{name}") for name in RecordId._fields))
+        for n, item in enumerate(value)
+    )
+
+
 _READERS: Mapping[str, Callable[[object, str], object]] = {
     **dict.fromkeys(("domain", "name", "new_name", "class_name", "collection", "key"), _text),
-    **dict.fromkeys(("type", "doc", "text", "reason", "source", "tests_source"), _text),
+    **dict.fromkeys(("type", "doc", "text", "about", "reason"), _text),
+    **dict.fromkeys(("source", "tests_source"), _text),
     "kind": _kind,
     "members": _members,
     "derived": _reasons,
+    "records": _record_ids,
     "singleton": _boolean,
     "sources": _sources,
     "fields": _values,

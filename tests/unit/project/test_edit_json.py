@@ -10,6 +10,7 @@ import pytest
 from memory.project import (
     Add,
     AddField,
+    Conflict,
     DefineClass,
     DeleteConstraint,
     Dismiss,
@@ -19,6 +20,7 @@ from memory.project import (
     FieldSpec,
     Note,
     PartialDate,
+    RecordId,
     Ref,
     RenameField,
     Retire,
@@ -78,6 +80,12 @@ EDITS: list[Edit] = [
     WriteConstraint("x", "source", "tests"),
     DeleteConstraint("x", (5,)),
     Note("text", (6,)),
+    Conflict(
+        "moving day",
+        (RecordId("home", "moves", "move-1"), RecordId("home", "moves", "move.2")),
+        (6, 8),
+        "two people say two days",
+    ),
     Dismiss("reason", (7,)),
 ]
 
@@ -114,6 +122,8 @@ def test_null_stands_for_what_may_be_left_out() -> None:
 ADD: dict[str, Any] = edit_to_json(Add("travel", "Trip", {"to": "Oslo"}, (1,)))
 DEFINE: dict[str, Any] = edit_to_json(EDITS[0])
 ENUM: dict[str, Any] = edit_to_json(EDITS[2])
+CONFLICT: dict[str, Any] = edit_to_json(next(one for one in EDITS if isinstance(one, Conflict)))
+RECORD: dict[str, Any] = CONFLICT["records"][0]
 
 
 @pytest.mark.parametrize(
@@ -162,6 +172,15 @@ ENUM: dict[str, Any] = edit_to_json(EDITS[2])
         ({**ENUM, "members": ["RED"]}, "define_class.members must be an object"),
         ({**ENUM, "members": {"RED": None}}, "define_class.members must be an object"),
         ({**ENUM, "members": {"RED": True}}, "define_class.members must be an object"),
+        ({**CONFLICT, "records": RECORD}, "conflict.records must be a list of records such as"),
+        ({**CONFLICT, "records": ["home.moves.move-1"]}, "conflict.records must be a list"),
+        ({**CONFLICT, "records": [{"domain": "home"}]}, "conflict.records must be a list"),
+        ({**CONFLICT, "records": [{**RECORD, "x": 1}]}, "conflict.records must be a list"),
+        (
+            {**CONFLICT, "records": [RECORD, {**RECORD, "key": 7}]},
+            "conflict.records[1].key must be a text, not 7",
+        ),
+        ({**CONFLICT, "about": None}, "conflict.about must be a text"),
     ],
 )
 def test_what_is_no_edit_is_refused_by_name(data: object, message: str) -> None:
