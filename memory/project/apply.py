@@ -140,7 +140,7 @@ def _check_derived(edit: Add | Update, where: str) -> None:
 def _retire(project: Project, edit: Retire) -> None:
     record_id = RecordId(edit.domain, edit.collection, edit.key)
     _existing_record(project, record_id)
-    project.remove(record_id)
+    project.remove(record_id, edit.sources)
 
 
 def _write_constraint(project: Project, edit: WriteConstraint) -> None:

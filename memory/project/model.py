@@ -6,7 +6,7 @@ a collection of fifty thousand records parses and writes its last shard alone. E
 methods here that change something trust their arguments.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -44,8 +44,9 @@ class Change:
 
     `files` has the new text of every file that changed, None for one that is gone. `records` has
     every record that was added or updated. `transient` are records both added and retired since:
-    they are in no file, but their keys are used up like those of `retired`. `derived` has the
-    fields of records that an edit marked as derived, each with the reason.
+    they are in no file, but their keys are used up like those of `retired`. `retired_by` has the
+    entries that the edits cite which retired them. `derived` has the fields of records that an edit
+    marked as derived, each with the reason.
     """
 
     files: Mapping[str, str | None]
@@ -53,6 +54,7 @@ class Change:
     added: list[RecordId]
     updated: list[RecordId]
     retired: list[RecordId]
+    retired_by: Mapping[RecordId, Sequence[int]]
     transient: list[RecordId]
     records: Mapping[RecordId, PlacedRecord]
     files_parsed: int
@@ -90,6 +92,7 @@ class Project:
         self._touched: set[str] = set()
         self._renamed: list[tuple[str, str, str]] = []
         self._derived: dict[RecordId, dict[str, str]] = {}
+        self._retired_by: dict[RecordId, Sequence[int]] = {}
 
     @classmethod
     def empty(cls) -> "Project":
@@ -224,9 +227,10 @@ class Project:
         """Put another record in the place of the one with that key."""
         self._put(record_id, record)
 
-    def remove(self, record_id: RecordId) -> None:
-        """Retire a record: it leaves the state, and its key is never used again."""
+    def remove(self, record_id: RecordId, sources: Sequence[int]) -> None:
+        """Retire a record, as these entries say: its key is never used again."""
         self._put(record_id, None)
+        self._retired_by[record_id] = sources
         domain = self.outline.domains[record_id.domain]
         if record_id.collection in domain.singletons:
             del self.records_of(domain.state_path)[record_id.collection]
@@ -280,13 +284,15 @@ class Project:
         now = {record_id: self.record(record_id) for record_id in self._before}
         added = [i for i, old in before if not old and now[i]]
         updated = [i for i, old in before if old and now[i] and not _same(old, now[i])]
+        retired = [i for i, old in before if old and not now[i]]
         changed_states = self._state_paths() & files.keys()
         return Change(
             files=dict(sorted(files.items())),
             outline=self.outline,
             added=added,
             updated=updated,
-            retired=[i for i, old in before if old and not now[i]],
+            retired=retired,
+            retired_by={i: self._retired_by[i] for i in retired},
             transient=[i for i, old in before if not old and not now[i]],
             records={i: self._placed(i) for i in (*added, *updated)},
             files_parsed=self.files_parsed,

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from memory.canonical import canonical_json, sha256
 from memory.models import Checkpoint, LogEntry, MemoryUser
-from memory.project import Change
+from memory.project import Change, Record, RecordId
 from memory.project.legacy import is_legacy
 from memory.project.typed import encode
 from workers.checkpointing.findings import Check, Finding, Verdict
@@ -22,6 +22,7 @@ from workers.checkpointing.grounding import Claim, Source, claims_of, ungrounded
 from workers.checkpointing.mutants import surviving_mutants
 from workers.checkpointing.no_loss import domain_of, lost_records
 from workers.checkpointing.policy import check_policy
+from workers.checkpointing.retirements import Retirement, ungrounded_retirements
 from workers.checkpointing.type_check import type_errors, wants_type_check
 from workers.errors import error_json, outcome_of, user_error_json
 from workers.projects import allowance_of, bytecode_of, load, loaded
@@ -55,10 +56,10 @@ def judge(
     """Judge a change of the project at `parent`; raises GateUnavailable.
 
     `checks` are those that it has passed already. With `judge_code`, its records must be grounded
-    (unless no text says them: `judge_grounding`), and types, tests and constraints must be in order
-    too. A change made of typed entries goes without: its records say what the entries say, and a
-    fact is not refused because a constraint cannot cope with it. The constraint's run after the
-    checkpoint fails visibly instead.
+    and those that it retires named (unless no text says them: `judge_grounding`), and types, tests
+    and constraints must be in order too. A change made of typed entries goes without: its records
+    say what the entries say, and a fact is not refused because a constraint cannot cope with it.
+    The constraint's run after the checkpoint fails visibly instead.
 
     The checks run from the cheap to the dear and stop at the first that fails, because those after
     it would speak of its consequences.
@@ -108,9 +109,20 @@ def _policy(sources: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _grounding(user: MemoryUser, change: Change) -> Iterator[Finding]:
-    """What is new in records is said by the entries that they cite."""
-    claims = list(_claims(change))
+    """What is new in records is said by the entries that they cite; who retires one names it."""
+    before = {
+        RecordId(domain_of(path), collection, record.key): record
+        for path in change.previous
+        for collection, records in change.previous_records_in(path).items()
+        for record in records
+    }
+    claims = list(_claims(change, before))
+    retirements = [
+        Retirement(record_id, before[record_id], sources)
+        for record_id, sources in change.retired_by.items()
+    ]
     cited = {seq for claim in claims for seq in claim.sources}
+    cited |= {seq for retirement in retirements for seq in retirement.sources}
     entries = LogEntry.objects.filter(user=user, seq__in=cited).values_list(
         "seq", "content", "occurred_at", "data", "speaker"
     )
@@ -118,22 +130,17 @@ def _grounding(user: MemoryUser, change: Change) -> Iterator[Finding]:
         seq: Source(seq, content or "", occurred_at, data, speaker or "")
         for seq, content, occurred_at, data, speaker in entries
     }
-    return ungrounded(claims, sources, user.time_zone)
+    yield from ungrounded_retirements(retirements, sources)
+    yield from ungrounded(claims, sources, user.time_zone)
 
 
-def _claims(change: Change) -> Iterator[Claim]:
-    before = {
-        (path, collection, record.key): record
-        for path in change.previous
-        for collection, records in change.previous_records_in(path).items()
-        for record in records
-    }
+def _claims(change: Change, before: Mapping[RecordId, Record]) -> Iterator[Claim]:
     for record_id, placed in change.records.items():
         class_ = change.outline.domains[record_id.domain].classes[placed.record.class_name]
         yield claims_of(
             record_id,
             placed.record,
-            before.get((placed.path, record_id.collection, record_id.key)),
+            before.get(record_id),
             change.derived.get(record_id, {}),
             [field.name for field in class_.fields],
         )

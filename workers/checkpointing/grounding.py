@@ -57,10 +57,15 @@ class Source:
     speaker: str = ""
 
     @property
-    def whole(self) -> str:
-        """All of it as one text."""
+    def said(self) -> str:
+        """What is said, as one text."""
         data = "" if self.data is None else json.dumps(self.data, ensure_ascii=False)
-        return "\n".join(part for part in (self.text, data, self.speaker) if part)
+        return "\n".join(part for part in (self.text, data) if part)
+
+    @property
+    def whole(self) -> str:
+        """What is said, and by whom."""
+        return f"{self.said}\n{self.speaker}" if self.speaker else self.said
 
 
 @dataclass(frozen=True)
@@ -169,7 +174,7 @@ class _Ground:
         self._texts.append(_plain(text))
         self._digits.append(_DIGITS.sub("", text))
         self._squeezed.append(_squeezed(text))
-        self._words |= set(_WORDS.findall(_plain(text)))
+        self._words |= set(words_of(text))
 
     def update(self, other: "_Ground") -> None:
         """Take in what others say."""
@@ -290,7 +295,7 @@ class _Ground:
             begins = not before or before[-1] in ".!?:"
             if not match[0][0].isupper() or (begins and not is_label) or _DIGIT.search(match[0]):
                 continue
-            if not all(map(self._has_word, _WORDS.findall(_plain(match[0])))):
+            if not all(map(self._has_word, words_of(match[0]))):
                 yield NAME, match[0]
 
     def _has_word(self, word: str) -> bool:
@@ -309,5 +314,10 @@ def _plain(text: str) -> str:
     return " ".join("".join(one for one in parts if not unicodedata.combining(one)).split())
 
 
+def words_of(text: str) -> list[str]:
+    """Return the words of a text as they are compared: in small letters without accents."""
+    return _WORDS.findall(_plain(text))
+
+
 def _squeezed(text: str) -> str:
-    return "".join(_WORDS.findall(_plain(text)))
+    return "".join(words_of(text))

@@ -58,6 +58,7 @@ FIELDS = {
     "booking": "X4TY7Z",
     "with_whom": "Marianne",
 }
+RETIRE = {"op": "retire", "domain": "travel", "collection": "trips", "key": "b"}
 TRIP = {"op": "add", "domain": "travel", "class_name": "Trip", "key": "c", "sources": SOURCES}
 DISMISS = {"op": "dismiss", "reason": "small talk", "sources": [4]}
 
@@ -88,7 +89,7 @@ class Fault:
     considered: tuple[int, ...] = ()
     plant: Callable[[Change], Change] | None = None
     blind: bool = False  # the static policy does not see it
-    before: tuple[dict[str, Any], ...] = ()  # accepted, one by one, beforehand
+    before: tuple[dict[str, Any], ...] = ()  # accepted beforehand
     refused: bool = True
 
 
@@ -178,6 +179,22 @@ FAULTS: dict[str, Fault] = {
         "grounding",
         "ungrounded_number",
         {**record_of("a"), "field": "cost"},
+    ),
+    "record retired that no cited entry names": Fault(
+        [{**RETIRE, "sources": [4]}],
+        "grounding",
+        "ungrounded_retirement",
+        {"record": {"domain": "travel", "collection": "trips", "key": "b"}, "entry": 4},
+    ),
+    "more records retired than one text may": Fault(
+        [{**RETIRE, "key": f"t-{number}", "sources": [2]} for number in range(21)],
+        "grounding",
+        "too_many_retired",
+        {},
+        before=tuple(
+            {**TRIP, "key": f"t-{number}", "fields": {"to": "Oslo", "cost": 10}, "sources": [2]}
+            for number in range(21)
+        ),
     ),
     # Citations and outcomes.
     "entry that does not exist": Fault(
@@ -422,8 +439,8 @@ def test_each_fault_is_found(
     name: str,
 ) -> None:
     fault = FAULTS[name]
-    for edit in fault.before:
-        assert propose(edit).outcome == "ok"
+    if fault.before:
+        assert propose(*fault.before).outcome == "ok"
     before = user.head
     if fault.blind:
         monkeypatch.setattr(gate, "check_policy", lambda path, source: [])
@@ -458,7 +475,9 @@ def test_each_fault_is_found(
 def test_without_a_fault_all_of_it_is_accepted(
     user: MemoryUser, head: Checkpoint, propose: Propose
 ) -> None:
-    run = propose(*flight(), *another_trip(), DISMISS, constraint(), considered=[3, 4])
+    gone = {**RETIRE, "sources": [2]}  # which says Oslo
+
+    run = propose(*flight(), *another_trip(), gone, DISMISS, constraint(), considered=[3, 4])
 
     assert run.outcome == "ok", run.error
     assert run.output is not None
