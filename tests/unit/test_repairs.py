@@ -151,6 +151,15 @@ def run(source: str) -> dict[str, object]:
         pytest.param(
             f"{DATA}@dataclass\nclass A:\n    a: int\n    b: int = 1\n\nx = A(1)\n", id="in order"
         ),
+        pytest.param(
+            "from dataclasses import dataclass\nfrom typing import ClassVar\n\n"
+            "@dataclass\nclass A:\n    a: ClassVar[list[int]] = []\n",
+            id="what a class shares",
+        ),
+        pytest.param(
+            "match [1, {}]:\n    case [date, *field, {**auto}]:\n        x = date, field, auto\n",
+            id="names that a pattern binds",
+        ),
     ],
 )
 def test_what_is_in_order_stays_as_it_is(source: str) -> None:

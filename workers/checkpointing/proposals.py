@@ -1,6 +1,7 @@
 """Proposed edits: what a product's own agent or engineer wants to change in a project."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from django.db import transaction
 
@@ -10,21 +11,31 @@ from memory.models import LogEntry, MemoryUser, Run
 from memory.models.checkpoints import Origin
 from memory.models.log import EntryKind, Outcome
 from memory.models.runs import RunOutcome
-from memory.project import Change, Dismiss, Edit, EditError, apply, edit_from_json, edit_to_json
+from memory.project import (
+    Change,
+    Dismiss,
+    Edit,
+    EditError,
+    WriteConstraint,
+    apply,
+    edit_from_json,
+    edit_to_json,
+)
 from workers.checkpointing import gate
 from workers.checkpointing.coverage import uncovered
 from workers.checkpointing.findings import Check, Finding, Verdict
+from workers.checkpointing.repairs import repair
 
 MAX_REBUILDS = 3
 
 
 def execute(run: Run) -> None:
     """Build the proposal on the head, put it through the gate, and commit it or say why not."""
-    edits = [edit_from_json(edit) for edit in run.input["edits"]]
+    edits, repairs = _repaired([edit_from_json(edit) for edit in run.input["edits"]])
     considered = run.input.get("considered", [])
     for attempt in range(1, MAX_REBUILDS + 1):
         user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=run.user_id)
-        checks, change = _build(user, edits, considered)
+        checks, change = _build(user, edits, considered, repairs)
         if change is None:
             _refuse(run, Verdict(checks))
             return
@@ -41,8 +52,43 @@ def execute(run: Run) -> None:
             return
 
 
+def _repaired(edits: Sequence[Edit]) -> tuple[list[Edit], list[Finding]]:
+    """Put code right that cannot run and can mean one thing only; what is in order stays as it is.
+
+    What no repair makes Python is left alone: an error is told by the lines that were sent.
+    """
+    result: list[Edit] = []
+    findings: list[Finding] = []
+
+    def put_right(source: str, path: str) -> str:
+        repaired = repair(source)
+        if repaired.error:
+            return source
+        for name in repaired.repairs:
+            message = f"could not run as it came, and was repaired: {name}"
+            findings.append(
+                Finding(
+                    code="repaired", path=path, edit=len(result), message=message, blocking=False
+                )
+            )
+        return repaired.source
+
+    for edit in edits:
+        if isinstance(edit, WriteConstraint):
+            edit = replace(
+                edit,
+                source=put_right(edit.source, f"constraints/{edit.name}.py"),
+                tests_source=put_right(edit.tests_source, f"tests/test_{edit.name}.py"),
+            )
+        result.append(edit)
+    return result, findings
+
+
 def _build(
-    user: MemoryUser, edits: Sequence[Edit], considered: Sequence[int]
+    user: MemoryUser,
+    edits: Sequence[Edit],
+    considered: Sequence[int],
+    repairs: Sequence[Finding],
 ) -> tuple[list[Check], Change | None]:
     """Check what can be without the project, then apply the edits; no change if one is refused."""
     coverage = Check("coverage", list(uncovered(edits, considered, last_seq=user.last_seq)))
@@ -58,8 +104,8 @@ def _build(
     except EditError as error:
         place = applied if applied < len(edits) else None  # none of them, but all together
         finding = Finding(code=error.code, edit=place, message=str(error))
-        return [coverage, Check("edits", [finding])], None
-    return [coverage, Check("edits", [])], change
+        return [coverage, Check("edits", [finding, *repairs])], None
+    return [coverage, Check("edits", repairs)], change
 
 
 def _refuse(run: Run, verdict: Verdict) -> None:

@@ -354,7 +354,9 @@ def _bound(tree: ast.Module) -> Iterator[str]:
             case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
                 for alias in aliases:
                     yield alias.asname or alias.name.partition(".")[0]
-            case ast.ExceptHandler(name=str(name)):
+            case ast.ExceptHandler(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                yield name
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
                 yield name
 
 
@@ -425,7 +427,9 @@ def _mutable_defaults(source: str) -> str:
         item.value
         for class_ in _dataclasses(tree)
         for item in class_.body
-        if isinstance(item, ast.AnnAssign) and isinstance(item.value, ast.List | ast.Dict | ast.Set)
+        if isinstance(item, ast.AnnAssign)
+        and isinstance(item.value, ast.List | ast.Dict | ast.Set)
+        and "ClassVar" not in _text(item.annotation)
     ]
     new = [f"field(default_factory=lambda: {_text(value)})" for value in values]
     return _replaced(source, zip(values, new, strict=True))

@@ -1,5 +1,6 @@
 """Proposed edits and constraints: what passes the gate, what does not, and that the head stays."""
 
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -182,6 +183,65 @@ def test_the_gate_refuses_and_the_head_stays(
     assert user.head == head
     assert Checkpoint.objects.filter(user=user).count() == 1
     assert not Alert.objects.filter(user=user).exists()
+
+
+def repairs(run: Run) -> list[tuple[str, int, str]]:
+    assert run.output is not None
+    (edits,) = [one for one in run.output["verdict"]["checks"] if one["name"] == "edits"]
+    found = [one for one in edits["findings"] if one["code"] == "repaired"]
+    assert not any(one["blocking"] for one in found)
+    return [(one["path"], one["edit"], one["message"].rpartition(" ")[2]) for one in found]
+
+
+def test_code_that_cannot_run_and_means_one_thing_is_repaired(
+    user: MemoryUser, checkpoint: Append, propose: Propose, source_of: Callable[[str], str]
+) -> None:
+    checkpoint(trip(key="a", cost=1500), trip("Oslo", key="b", cost=10))
+    note = {"op": "note", "text": "Rome", "sources": [1]}
+    fenced = f"Here is the constraint:\n\n```python\n{BUDGET}```\n"
+    tests = BUDGET_TESTS.replace("import datetime\n", "").replace("(2026, 1, 1)", "(2026, 01, 01)")
+
+    run = propose(note, constraint(fenced, textwrap.indent(tests, "    ")))
+
+    assert run.outcome == "ok", run.error
+    assert repairs(run) == [
+        ("constraints/budget.py", 1, "code_fence"),
+        ("tests/test_budget.py", 1, "leading_zeros"),
+        ("tests/test_budget.py", 1, "indentation"),
+        ("tests/test_budget.py", 1, "missing_imports"),
+    ]
+    # What was judged is what is kept, in the tree and among the edits.
+    assert source_of("constraints/budget.py") == BUDGET
+    assert source_of("tests/test_budget.py") == BUDGET_TESTS
+    assert user.head is not None
+    assert user.head.edits[1] == constraint()
+    assert run.input["edits"][1]["source"] == fenced
+
+
+def test_what_is_in_order_is_kept_byte_for_byte(
+    user: MemoryUser, checkpoint: Append, propose: Propose, source_of: Callable[[str], str]
+) -> None:
+    checkpoint(trip(key="a", cost=1500))
+    odd = BUDGET.replace("import Iterator\n", "import Iterator   # date(2024, 11, 09) ```\n\n\n\n")
+
+    run = propose(constraint(odd))
+
+    assert (run.outcome, repairs(run)) == ("ok", [])
+    assert source_of("constraints/budget.py") == odd
+
+
+def test_what_no_repair_puts_right_is_refused_by_the_lines_that_were_sent(
+    user: MemoryUser, checkpoint: Append, propose: Propose
+) -> None:
+    checkpoint(trip(key="a", cost=1500))
+    broken = BUDGET.replace("for trip in", "for trip")
+
+    run = propose(constraint(f"```python\n{broken}```\n", f"```python\n{BUDGET_TESTS}```\n"))
+
+    assert run.outcome == "rejected"
+    assert run.error is not None
+    assert "budget.source, line 1:" in run.error["message"]
+    assert repairs(run) == [("tests/test_budget.py", 0, "code_fence")]
 
 
 def test_a_constraint_that_raises_later_is_an_error_on_the_run_and_an_alert_for_the_staff(
@@ -391,6 +451,28 @@ def test_the_api_answers_202_with_the_run_and_then_its_verdict(
         }
     ]
     assert api.get("/v1/users/ada/constraints/budget/").data["tests"] == BUDGET_TESTS
+
+
+def test_the_api_takes_code_that_can_be_repaired(
+    api: APIClient,
+    user: MemoryUser,
+    checkpoint: Append,
+    work: Callable[[], None],
+) -> None:
+    checkpoint(trip(key="a", cost=1500))
+    body = {
+        "source": f"```python\n{BUDGET}```",
+        "tests": textwrap.indent(BUDGET_TESTS, "    "),
+    }
+
+    response = api.put("/v1/users/ada/constraints/budget/?wait=0", body)
+    work()
+
+    assert response.status_code == 202
+    run = Run.objects.get(pk=response.data["id"])
+    assert [name for _, _, name in repairs(run)] == ["code_fence", "indentation"]
+    kept = api.get("/v1/users/ada/constraints/budget/").data
+    assert (kept["source"], kept["tests"]) == (BUDGET, BUDGET_TESTS)
 
 
 @pytest.mark.parametrize(
