@@ -1,4 +1,4 @@
-"""Proposed edits: what a product's own agent or engineer wants to change in a project."""
+"""Proposed edits: what a product's agent or engineer, or a model, wants to change in a project."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from memory.checkpoints import Candidate, Decision, HeadMoved
 from memory.models import LogEntry, MemoryUser, Run
 from memory.models.checkpoints import Origin
 from memory.models.log import EntryKind, Outcome
-from memory.models.runs import RunOutcome
+from memory.models.runs import RunOutcome, RunTrigger
 from memory.project import (
     Change,
     Dismiss,
@@ -30,12 +30,20 @@ MAX_REBUILDS = 3
 
 
 def execute(run: Run) -> None:
-    """Build the proposal on the head, put it through the gate, and commit it or say why not."""
+    """Build the proposal on the head, put it through the gate, and commit it or say why not.
+
+    With `dry_run` in its input it is judged, and nothing is committed. A model's is refused if an
+    entry that it considered is settled by now: another try of the same entries has been first.
+    """
     edits, repairs = _repaired([edit_from_json(edit) for edit in run.input["edits"]])
     considered = run.input.get("considered", [])
     for attempt in range(1, MAX_REBUILDS + 1):
         user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=run.user_id)
-        checks, change = _build(user, edits, considered, repairs)
+        coverage = [
+            *uncovered(edits, considered, last_seq=user.last_seq),
+            *_already_settled(run, user, considered),
+        ]
+        checks, change = _build(user, edits, Check("coverage", coverage), repairs)
         if change is None:
             _refuse(run, Verdict(checks))
             return
@@ -43,8 +51,11 @@ def execute(run: Run) -> None:
         if not verdict.accepted:
             _refuse(run, verdict)
             return
+        if run.input.get("dry_run"):
+            _accept(run, verdict, None)
+            return
         try:
-            _commit(run, user, edits, change, verdict)
+            _commit(run, user, edits, considered, change, verdict)
         except HeadMoved:
             if attempt == MAX_REBUILDS:
                 raise
@@ -85,13 +96,9 @@ def _repaired(edits: Sequence[Edit]) -> tuple[list[Edit], list[Finding]]:
 
 
 def _build(
-    user: MemoryUser,
-    edits: Sequence[Edit],
-    considered: Sequence[int],
-    repairs: Sequence[Finding],
+    user: MemoryUser, edits: Sequence[Edit], coverage: Check, repairs: Sequence[Finding]
 ) -> tuple[list[Check], Change | None]:
-    """Check what can be without the project, then apply the edits; no change if one is refused."""
-    coverage = Check("coverage", list(uncovered(edits, considered, last_seq=user.last_seq)))
+    """Apply the edits; no change if one is refused, or if they do not pass the check before."""
     if not coverage.passed:
         return [coverage], None
     project = checkpoints.open_project(user.head, user)
@@ -106,6 +113,31 @@ def _build(
         finding = Finding(code=error.code, edit=place, message=str(error))
         return [coverage, Check("edits", [finding, *repairs])], None
     return [coverage, Check("edits", repairs)], change
+
+
+def _already_settled(run: Run, user: MemoryUser, considered: Sequence[int]) -> Iterator[Finding]:
+    """Yield a finding for each entry that a model considered and that has an outcome."""
+    if run.trigger != RunTrigger.MODEL:
+        return
+    for seq, outcome in sorted(log.outcomes(user, considered).items()):
+        yield Finding(
+            code="already_settled",
+            entry=seq,
+            message=f"entry {seq} was considered, and is {outcome.outcome} already",
+            fix="leave it, and all that comes from it, out",
+        )
+
+
+def _accept(run: Run, verdict: Verdict, version: int | None) -> None:
+    runs.finish(
+        run,
+        runs.Result(
+            outcome=RunOutcome.OK,
+            output={"version": version, "verdict": verdict.to_json()},
+            runner=verdict.runner,
+            timings=verdict.timings,
+        ),
+    )
 
 
 def _refuse(run: Run, verdict: Verdict) -> None:
@@ -125,12 +157,17 @@ def _commit(
     run: Run,
     user: MemoryUser,
     edits: Sequence[Edit],
+    considered: Sequence[int],
     change: Change,
     verdict: Verdict,
 ) -> None:
     with transaction.atomic():
         # Locked before it is decided which entries are still pending.
         MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        if settled := list(_already_settled(run, user, considered)):
+            verdict.checks = [Check("coverage", settled)]
+            _refuse(run, verdict)
+            return
         checkpoint = user.head
         decisions = _decisions(user, edits)
         if change.files:
@@ -138,7 +175,7 @@ def _commit(
                 parent=user.head,
                 change=change,
                 edits=[edit_to_json(edit) for edit in edits],
-                origin=Origin.PROPOSED,
+                origin=Origin.LLM if run.trigger == RunTrigger.MODEL else Origin.PROPOSED,
                 seen_seq=max([user.head.seen_seq if user.head else 0, *_sources(edits)]),
                 verdict=verdict.to_json(),
                 bytecode=verdict.bytecode,
@@ -147,18 +184,7 @@ def _commit(
             checkpoint = checkpoints.commit(run, user, candidate, decisions)
         else:
             checkpoints.decide(run, user, decisions)
-        runs.finish(
-            run,
-            runs.Result(
-                outcome=RunOutcome.OK,
-                output={
-                    "version": checkpoint.version if checkpoint else None,
-                    "verdict": verdict.to_json(),
-                },
-                runner=verdict.runner,
-                timings=verdict.timings,
-            ),
-        )
+        _accept(run, verdict, checkpoint.version if checkpoint else None)
 
 
 def _decisions(user: MemoryUser, edits: Sequence[Edit]) -> list[Decision]:

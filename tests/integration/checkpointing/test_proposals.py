@@ -15,6 +15,8 @@ from memory.models.runs import RunKind, RunTrigger
 from memory.verification import problems
 from tests.integration.checkpointing.conftest import Append, Records, trip
 from workers import tasks
+from workers.checkpointing import gate
+from workers.checkpointing.findings import Verdict
 
 pytestmark = pytest.mark.django_db
 
@@ -62,14 +64,19 @@ Propose = Callable[..., Run]
 def propose(user: MemoryUser) -> Propose:
     """Propose edits and let the gate decide; return the finished run."""
 
-    def do(*edits: dict[str, Any], considered: Sequence[int] = ()) -> Run:
+    def do(
+        *edits: dict[str, Any],
+        considered: Sequence[int] = (),
+        trigger: RunTrigger = RunTrigger.API,
+        **options: Any,
+    ) -> Run:
         user.refresh_from_db()
         run = runs.queue(
             user,
             RunKind.PROPOSAL,
-            RunTrigger.API,
+            trigger,
             checkpoint=user.head,
-            input={"edits": list(edits), "considered": list(considered)},
+            input={"edits": list(edits), "considered": list(considered), **options},
         )
         tasks.execute_run(str(run.pk))
         run.refresh_from_db()
@@ -413,6 +420,98 @@ def test_the_first_version_may_come_from_a_proposal(user: MemoryUser, propose: P
     run = propose({"op": "note", "text": "x", "sources": [1]})
 
     assert (run.outcome, user.head and user.head.version) == ("ok", 1)
+
+
+# -- Of a language model ------------------------------------------------------------------------
+
+ROME = {"op": "note", "text": "wants to see Rome", "sources": [1]}
+
+
+@pytest.fixture
+def said(user: MemoryUser) -> None:
+    """Two messages that nobody has settled."""
+    drafts = [
+        log.Draft(kind=EntryKind.MESSAGE, content=text)
+        for text in ("I want to see Rome one day", "Nice weather")
+    ]
+    log.append(user, drafts, source="test")
+
+
+@pytest.mark.usefixtures("said")
+def test_what_a_model_proposes_is_a_version_of_the_model(
+    user: MemoryUser, propose: Propose
+) -> None:
+    dismiss = {"op": "dismiss", "sources": [2], "reason": "small talk"}
+
+    run = propose(ROME, dismiss, considered=[1, 2], trigger=RunTrigger.MODEL)
+
+    assert (run.outcome, user.head and user.head.origin) == ("ok", "llm")
+    assert log.coverage(user).pending == 0
+
+
+def refused_as_settled(run: Run, *seqs: int) -> bool:
+    assert run.output is not None
+    (coverage,) = run.output["verdict"]["checks"]
+    found = [(one["code"], one["entry"]) for one in coverage["findings"]]
+    return run.outcome == "rejected" and found == [("already_settled", seq) for seq in seqs]
+
+
+@pytest.mark.usefixtures("said")
+def test_a_model_s_second_try_of_the_same_entries_adds_nothing(
+    user: MemoryUser, propose: Propose, fields_of: Records
+) -> None:
+    propose(ROME, considered=[1], trigger=RunTrigger.MODEL)
+
+    again = propose({**ROME, "sources": [1, 2]}, considered=[1, 2], trigger=RunTrigger.MODEL)
+
+    assert refused_as_settled(again, 1)
+    assert again.runner == ""  # nothing was executed for it
+    assert list(fields_of("notes.notes")) == ["note-1"]
+    assert log.coverage(user).pending == 1
+    # Others may cite what is settled, and say that they considered it.
+    assert propose(ROME, considered=[1]).outcome == "ok"
+
+
+@pytest.mark.usefixtures("said")
+def test_of_two_tries_at_a_time_the_second_adds_nothing(
+    user: MemoryUser, propose: Propose, fields_of: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = gate.judge
+
+    def overtaken(*args: Any, **options: Any) -> Verdict:
+        monkeypatch.setattr(gate, "judge", judge)
+        assert propose(ROME, considered=[1], trigger=RunTrigger.MODEL).outcome == "ok"
+        return judge(*args, **options)
+
+    monkeypatch.setattr(gate, "judge", overtaken)
+
+    run = propose(ROME, considered=[1], trigger=RunTrigger.MODEL)
+
+    assert refused_as_settled(run, 1)
+    assert run.runner != ""  # it had passed the gate by then
+    assert user.head is not None
+    assert user.head.version == 1
+    assert list(fields_of("notes.notes")) == ["note-1"]
+
+
+@pytest.mark.usefixtures("said")
+@pytest.mark.parametrize("trigger", [RunTrigger.API, RunTrigger.MODEL])
+def test_a_dry_run_is_judged_and_leaves_nothing(
+    user: MemoryUser, propose: Propose, trigger: RunTrigger
+) -> None:
+    good = propose(ROME, considered=[1], trigger=trigger, dry_run=True)
+    bad = propose(
+        {**ROME, "text": "wants to see 7 towns"}, considered=[1], trigger=trigger, dry_run=True
+    )
+
+    assert (good.outcome, good.error) == ("ok", None)
+    assert good.output is not None
+    assert (good.output["version"], good.output["verdict"]["accepted"]) == (None, True)
+    assert "execution" in checks(good)
+    assert (bad.outcome, checks(bad)["grounding"]) == ("rejected", False)
+    assert user.head is None
+    assert log.coverage(user).pending == 2
+    assert propose(ROME, considered=[1], trigger=trigger).outcome == "ok"
 
 
 # -- Through the API ----------------------------------------------------------------------------
