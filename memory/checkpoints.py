@@ -13,7 +13,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from memory import leases, runs
+from memory import lanes, leases, runs
 from memory.canonical import sha256
 from memory.models import (
     Alert,
@@ -184,7 +184,7 @@ def commit(
         )
         store_bytecode(checkpoint, candidate.bytecode, candidate.image_digest)
         _move_records(locked, checkpoint, change)
-        _decide(locked, decisions, checkpoint)
+        _decide(work, locked, decisions, checkpoint)
 
         locked.head = checkpoint
         if locked.constraints_due_at is None:
@@ -200,10 +200,15 @@ def decide(work: Lane | Run, user: MemoryUser, decisions: Sequence[Decision]) ->
     with transaction.atomic():
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         leases.check(work)
-        _decide(locked, decisions, locked.head)
+        _decide(work, locked, decisions, locked.head)
 
 
-def _decide(user: MemoryUser, decisions: Sequence[Decision], checkpoint: Checkpoint | None) -> None:
+def _decide(
+    work: Lane | Run,
+    user: MemoryUser,
+    decisions: Sequence[Decision],
+    checkpoint: Checkpoint | None,
+) -> None:
     EntryOutcome.objects.bulk_create(
         EntryOutcome(
             user=user,
@@ -214,6 +219,9 @@ def _decide(user: MemoryUser, decisions: Sequence[Decision], checkpoint: Checkpo
         )
         for decision in decisions
     )
+    # A lane that is worked on counts what is left when it is given back.
+    if decisions and isinstance(work, Run):
+        lanes.recount(user.pk)
 
 
 def forget_bytecode(checkpoint: Checkpoint, image_digest: str) -> None:

@@ -47,13 +47,13 @@ def redis_client(wait_seconds: int = 0) -> redis.Redis:
     )
 
 
-def hint(task: str, *arguments: str | int, user_pk: int) -> None:
-    """Tell the workers, once the current transaction has committed, of work to do for a user."""
+def hint(task: str, *arguments: str | int, user_pk: int | None = None) -> None:
+    """Tell the workers of work to do, once the current transaction has committed: see send_hint."""
     transaction.on_commit(lambda: send_hint(task, arguments, user_pk=user_pk), robust=True)
 
 
 def send_hint(task: str, arguments: Sequence[str | int], *, user_pk: int | None = None) -> None:
-    """Tell the workers now: the user's own host, if a user is named, else any.
+    """Tell the workers now: the user's own sandbox host, if a user is named, else any that does it.
 
     A broker that does not answer costs time and loses nothing. After a failure no hint is sent for
     a moment, so that not every request pays that time.

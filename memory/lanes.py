@@ -1,11 +1,15 @@
 """Lanes: which entries wait for a kind of work, and when none is left."""
 
+import datetime
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
-from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db import models, transaction
+from django.db.models import Exists, OuterRef, QuerySet, Value
+from django.db.models.functions import Least
+from django.utils import timezone
 
-from memory import leases
+from memory import leases, llm_calls, scheduling
 from memory.canonical import exact_json
 from memory.models import EntryOutcome, Lane, LogEntry, MemoryUser
 from memory.models.log import EntryKind
@@ -21,6 +25,11 @@ KINDS = {
 BATCH_BYTES = 2 * 1024 * 1024
 
 
+def due(name: LaneName) -> QuerySet[Lane]:
+    """Select the lanes of this kind in which work is due; one may be held, or have to wait."""
+    return Lane.objects.filter(name=name, due_at__lte=timezone.now())
+
+
 def pending(
     lane: Lane,
     limit: int,
@@ -33,24 +42,29 @@ def pending(
     At most `limit`, and fewer where they are large; of these `kinds` alone, if some are named, and
     without those numbers.
     """
-    decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
-    found = LogEntry.objects.filter(
-        ~Exists(decided),
-        user_id=lane.user_id,
-        kind__in=kinds or KINDS[LaneName(lane.name)],
-        seq__gt=lane.cursor_seq,
-    )
+    found = _undecided(lane)
+    if kinds:
+        found = found.filter(kind__in=kinds)
     if without:
         found = found.exclude(seq__in=without)
-    found = found.order_by("seq")[:limit]
     batch: list[LogEntry] = []
     size = 0
-    for entry in found.iterator(chunk_size=100):
+    for entry in found[:limit].iterator(chunk_size=100):
         batch.append(entry)
         size += len(exact_json(entry.data)) + len(entry.content or "")
         if size > BATCH_BYTES:
             break
     return batch
+
+
+def _undecided(lane: Lane) -> QuerySet[LogEntry]:
+    decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
+    return LogEntry.objects.filter(
+        ~Exists(decided),
+        user_id=lane.user_id,
+        kind__in=KINDS[LaneName(lane.name)],
+        seq__gt=lane.cursor_seq,
+    ).order_by("seq")
 
 
 def advance(lane: Lane, seq: int) -> None:
@@ -59,18 +73,86 @@ def advance(lane: Lane, seq: int) -> None:
     Lane.objects.filter(pk=lane.pk, token=lane.token).update(cursor_seq=seq)
 
 
-def release(lane: Lane) -> bool:
-    """Give the lane back after success; return whether entries wait in it. Raises LeaseLost.
+def hurry(lanes: QuerySet[Lane]) -> int:
+    """Have the work that waits in these lanes tried now; return in how many there is some."""
+    now = timezone.now()
+    return lanes.filter(due_at__isnull=False).update(
+        due_at=Least("due_at", Value(now)), run_after=now, hinted_at=None
+    )
 
-    An append takes the user's row first, too: an entry is either seen here or finds the lane free.
+
+class State(models.TextChoices):
+    """How it stands with the language model's work on a user."""
+
+    IDLE = "idle", "idle"
+    WAITING = "waiting", "waiting"
+    DUE = "due", "due"
+    WORKING = "working", "working"
+    STOPPED = "stopped", "stopped"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A state, the entries that wait, when work begins or is tried again, and why it does not."""
+
+    state: State
+    waiting: int
+    until: datetime.datetime | None = None
+    reason: str = ""
+
+
+def standing(user: MemoryUser) -> Standing:
+    """Say how it stands with the language model's work on a user, for the staff."""
+    lane, now = Lane.objects.get(user=user, name=LaneName.STRUCTURE), timezone.now()
+    if lane.lease_expires_at is not None and lane.lease_expires_at > now:
+        return Standing(State.WORKING, lane.waiting)
+    if lane.due_at is None:
+        return Standing(State.IDLE, lane.waiting)
+    if reason := llm_calls.why_stopped(user.workspace):
+        return Standing(State.STOPPED, lane.waiting, None, reason)
+    if lane.run_after > now and lane.last_error:
+        return Standing(State.STOPPED, lane.waiting, lane.run_after, lane.last_error)
+    if lane.due_at > now:
+        return Standing(State.WAITING, lane.waiting, lane.due_at)
+    return Standing(State.DUE, lane.waiting)
+
+
+def release(lane: Lane) -> bool:
+    """Give the lane back after success; return whether to tell the workers that more is due.
+
+    Raises LeaseLost. An append takes the user's row first, too: an entry is either seen here or
+    finds the lane free.
     """
     with transaction.atomic():
         MemoryUser.objects.select_for_update(no_key=True).get(pk=lane.user_id)
         leases.check(lane)
-        more = bool(pending(lane, 1))
         lane.lease_owner, lane.lease_expires_at = "", None
         lane.attempts, lane.last_error = 0, ""
+        if lane.name == LaneName.STRUCTURE:
+            lane.save()
+            return recount(lane.user_id)
+        more = _undecided(lane).exists()
         if not more:
             lane.due_at = None
         lane.save()
     return more
+
+
+def recount(user_pk: int) -> bool:
+    """Schedule the language model's work anew, by what is pending and when it came.
+
+    Call it under the lock of the user's row. Returns whether to tell the workers.
+    """
+    lane = Lane.objects.get(user_id=user_pk, name=LaneName.STRUCTURE)
+    rest = list(_undecided(lane).values_list("recorded_at", "metadata")[: scheduling.MOST_ENTRIES])
+    Lane.objects.filter(pk=lane.pk).update(waiting=0, waiting_since=None, due_at=None)
+    if not rest:
+        return False
+    return scheduling.announce(
+        user_pk,
+        len(rest),
+        first=rest[0][0],
+        last=rest[-1][0],
+        urgent=any(scheduling.is_urgent(metadata) for _, metadata in rest),
+        now=timezone.now(),
+    )

@@ -10,8 +10,10 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
+from memory import scheduling
 from memory.canonical import canonical_json
 from memory.hints import hint
+from memory.lanes import KINDS
 from memory.models import EntryOutcome, Lane, LogEntry, MemoryUser
 from memory.models.log import EntryKind, Outcome
 from memory.models.users import LaneName
@@ -97,6 +99,13 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
         if any(entry.kind == EntryKind.RECORD for entry in new):
             Lane.objects.filter(user=locked, name=LaneName.RECORDS, due_at=None).update(due_at=now)
             hint("workers.tasks.checkpoint_records", locked.pk, user_pk=locked.pk)
+        said = [entry for entry in new if entry.kind in KINDS[LaneName.STRUCTURE]]
+        if said:
+            urgent = any(scheduling.is_urgent(entry.metadata) for entry in said)
+            if scheduling.announce(
+                locked.pk, len(said), first=now, last=now, urgent=urgent, now=now
+            ):
+                hint("workers.tasks.structure", locked.pk)
     return entries
 
 

@@ -7,14 +7,14 @@ settings (`UAC_STRUCTURE_…`) hold for all workspaces; one may have its own.
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from django.conf import settings
 from django.db import connection
 
-LEAST_ENTRIES = 1
-LEAST_SECONDS = 1
+# Those that wait are counted so far.
+MOST_ENTRIES = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,14 +91,12 @@ def is_urgent(metadata: Mapping[str, Any] | None) -> bool:
 def problems(chosen: Chosen) -> dict[str, str]:
     """Return what is wrong with a workspace's choice, and what to choose instead, by name."""
     found = {
-        name: f"At least {least}, not {value}."
-        for name, value, least in (
-            ("entries", chosen.entries, LEAST_ENTRIES),
-            ("idle_seconds", chosen.idle_seconds, LEAST_SECONDS),
-            ("age_seconds", chosen.age_seconds, LEAST_SECONDS),
-        )
-        if value is not None and value < least
+        name: f"At least 1, not {value}."
+        for name, value in asdict(chosen).items()
+        if value is not None and value < 1
     }
+    if chosen.entries is not None and chosen.entries > MOST_ENTRIES:
+        found["entries"] = f"At most {MOST_ENTRIES}, not {chosen.entries}."
     if found or (chosen.idle_seconds is None and chosen.age_seconds is None):
         return found
     idle, age = _seconds(chosen)

@@ -12,7 +12,7 @@ from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.management import call_command
 from django.db import OperationalError, connections
 
-from memory import language_models, limits
+from memory import language_models, limits, scheduling
 
 ENVIRONMENTS = ("development", "production")
 TAG = "uac"
@@ -65,6 +65,8 @@ def _always() -> Iterator[CheckMessage]:
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E005")
     for name, problem in language_models.wrong_settings().items():
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E006")
+    for name, problem in scheduling.wrong_settings().items():
+        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E007")
 
 
 def _production() -> Iterator[CheckMessage]:

@@ -96,10 +96,13 @@ CELERY_BROKER_URL = REDIS_URL
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = False
 CELERY_TASK_DEFAULT_QUEUE = "default"
-CELERY_TASK_QUEUES = [Queue(name, routing_key=name, no_ack=True) for name in ("default", "sandbox")]
+CELERY_TASK_QUEUES = [
+    Queue(name, routing_key=name, no_ack=True) for name in ("default", "sandbox", "llm")
+]
 CELERY_TASK_ROUTES = {
     "workers.tasks.checkpoint_records": {"queue": "sandbox"},
     "workers.tasks.execute_run": {"queue": "sandbox"},
+    "workers.tasks.structure": {"queue": "llm"},
 }
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]

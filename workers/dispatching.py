@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from memory import checkpoints, idempotency, leases, llm_calls, runs
+from memory import checkpoints, idempotency, lanes, leases, llm_calls, runs
 from memory.hints import HINT_SECONDS, send_hint
 from memory.models import Lane, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
@@ -46,6 +46,9 @@ def dispatch() -> dict[str, int]:
             Lane.objects.filter(name=LaneName.RECORDS, due_at__isnull=False),
             "workers.tasks.checkpoint_records",
             "user_id",
+        ),
+        "structure": _hint(
+            _with_model(lanes.due(LaneName.STRUCTURE)), "workers.tasks.structure", "user_id"
         ),
         "interrupted": llm_calls.close_interrupted(BATCH),
         "forgotten": idempotency.purge(BATCH),
@@ -105,13 +108,18 @@ def abandon_hopeless_runs() -> int:
     return abandoned
 
 
+def _with_model(work: QuerySet[Lane]) -> QuerySet[Lane]:
+    """Keep those of workspaces that have a language model: others would only keep workers busy."""
+    return work if settings.UAC_LLM_MODEL else work.exclude(user__workspace__llm_model="")
+
+
 def _hint(work: QuerySet[Hinted], task: str, argument: str) -> int:
     now = timezone.now()
     with transaction.atomic():
         waiting = list(
             work.filter(leases.free(now))
             .filter(Q(hinted_at=None) | Q(hinted_at__lte=now - HINT_AGAIN))
-            .select_for_update(skip_locked=True, no_key=True)
+            .select_for_update(skip_locked=True, no_key=True, of=("self",))
             .order_by("run_after")[:BATCH]
         )
         work.model._default_manager.filter(pk__in=[row.pk for row in waiting]).update(hinted_at=now)

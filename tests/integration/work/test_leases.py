@@ -215,6 +215,7 @@ def test_the_dispatcher_finds_work_whose_hint_was_lost(user: MemoryUser) -> None
         "abandoned": 0,
         "runs": 1,
         "lanes": 1,
+        "structure": 0,
         "interrupted": 0,
         "forgotten": 0,
     }

@@ -1,0 +1,432 @@
+"""When the language model's lane is due: by number, quiet, age and urgency; and who is told."""
+
+import datetime
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any, TypeAlias
+
+import pytest
+import time_machine
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from pytest_django import DjangoCaptureOnCommitCallbacks
+from pytest_django.fixtures import Settings
+
+from memory import checkpoints, lanes, leases, log
+from memory.checkpoints import Decision
+from memory.hints import redis_client
+from memory.lanes import State
+from memory.log import Draft
+from memory.models import EntryOutcome, Lane, MemoryUser, Workspace
+from memory.models.log import EntryKind, Outcome
+from memory.models.runs import RunKind
+from memory.models.users import LaneName
+from tests.factories import make_checkpoint, make_run
+from workers import dispatching
+
+pytestmark = pytest.mark.django_db
+
+START = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
+Clock: TypeAlias = time_machine.Traveller
+OnCommit: TypeAlias = DjangoCaptureOnCommitCallbacks
+
+
+@pytest.fixture(autouse=True)
+def server_settings(settings: Settings) -> None:
+    settings.UAC_STRUCTURE_ENTRIES = 5
+    settings.UAC_STRUCTURE_IDLE_SECONDS = 60
+    settings.UAC_STRUCTURE_AGE_SECONDS = 150
+    settings.UAC_LLM_MODEL = "openai:gpt-5-mini"
+    settings.UAC_LLM_API_KEY = "sk-of-the-server"
+
+
+@pytest.fixture(autouse=True)
+def clock() -> Iterator[Clock]:
+    """The time, which only the tests move."""
+    with time_machine.travel(START, tick=False) as traveller:
+        yield traveller
+
+
+@pytest.fixture
+def hints() -> Iterator[Callable[[], int]]:
+    """How many hints wait in the queue of the workers that call language models."""
+    redis_client().delete("llm", "sandbox")
+    yield lambda: int(redis_client().llen("llm"))
+    assert not redis_client().llen("sandbox")
+    redis_client().delete("llm")
+
+
+def say(user: MemoryUser, number: int = 1, **fields: Any) -> list[int]:
+    drafts = [Draft(kind=EntryKind.MESSAGE, content="hi", **fields) for _ in range(number)]
+    return [entry.seq for entry in log.append(user, drafts, source="t")]
+
+
+def lane_of(user: MemoryUser) -> Lane:
+    return Lane.objects.get(user=user, name=LaneName.STRUCTURE)
+
+
+def due_in(user: MemoryUser) -> float | None:
+    """Seconds from the start to the moment when work is due."""
+    due_at = lane_of(user).due_at
+    return None if due_at is None else (due_at - START).total_seconds()
+
+
+def claimed(user: MemoryUser) -> Lane:
+    lane = leases.claim(lanes.due(LaneName.STRUCTURE).filter(user=user))
+    assert lane is not None
+    return lane
+
+
+def settle(user: MemoryUser, *seqs: int) -> None:
+    EntryOutcome.objects.bulk_create(
+        EntryOutcome(user=user, seq=seq, outcome=Outcome.COVERED) for seq in seqs
+    )
+
+
+# -- When it is due ----------------------------------------------------------------------------
+
+
+def test_where_nothing_was_said_nothing_is_due(user: MemoryUser) -> None:
+    assert due_in(user) is None
+    assert lane_of(user).waiting == 0
+
+
+@pytest.mark.parametrize("kind", [EntryKind.MESSAGE, EntryKind.FACT, EntryKind.CORRECTION])
+def test_work_is_due_when_nothing_has_come_for_a_while(
+    user: MemoryUser, clock: Clock, kind: EntryKind
+) -> None:
+    log.append(user, [Draft(kind=kind, content="hi")], source="t")
+    assert due_in(user) == 60
+
+    clock.shift(40)
+    say(user)
+
+    assert due_in(user) == 100
+    assert (lane_of(user).waiting, lane_of(user).waiting_since) == (2, START)
+
+
+def test_work_is_due_when_the_oldest_has_waited_long_enough(user: MemoryUser, clock: Clock) -> None:
+    for _ in range(4):
+        say(user)
+        clock.shift(40)
+
+    assert due_in(user) == 150
+
+
+def test_work_is_due_at_once_when_enough_entries_wait(user: MemoryUser, clock: Clock) -> None:
+    say(user, 4)
+    assert due_in(user) == 60
+
+    clock.shift(10)
+    say(user)
+
+    assert due_in(user) == 10
+
+
+@pytest.mark.parametrize(
+    ("metadata", "due"),
+    [
+        ({"urgent": True}, 0),
+        ({"urgent": True, "room": "kitchen"}, 0),
+        ({"urgent": False}, 60),
+        ({"urgent": "true"}, 60),
+        ({"room": "urgent"}, 60),
+        (None, 60),
+    ],
+)
+def test_an_urgent_entry_does_not_wait(
+    user: MemoryUser, metadata: dict[str, Any] | None, due: int
+) -> None:
+    say(user, metadata=metadata)
+
+    assert due_in(user) == due
+
+
+@pytest.mark.parametrize("urgent", [True, False])
+def test_what_is_due_is_not_put_off_by_what_comes_after_it(
+    user: MemoryUser, clock: Clock, urgent: bool
+) -> None:
+    say(user, metadata={"urgent": urgent})
+    due = due_in(user)
+
+    clock.shift(70)
+    say(user, 10)
+
+    assert due_in(user) == due
+    assert lane_of(user).waiting == 11
+
+
+def test_an_entry_that_was_sent_before_changes_nothing(user: MemoryUser, clock: Clock) -> None:
+    say(user, idempotency_key="once")
+
+    clock.shift(30)
+    say(user, idempotency_key="once")
+
+    assert due_in(user) == 60
+    assert lane_of(user).waiting == 1
+
+
+def test_a_workspace_may_have_a_schedule_of_its_own(
+    user: MemoryUser, workspace: Workspace, clock: Clock
+) -> None:
+    workspace.structure_entries = 2
+    workspace.structure_idle_seconds = 600
+    workspace.structure_age_seconds = 700
+    workspace.full_clean()
+    workspace.save()
+
+    say(user)
+    assert due_in(user) == 600
+    clock.shift(500)
+    say(user)
+    assert due_in(user) == 500
+
+
+def test_what_a_workspace_has_not_chosen_is_as_everywhere(
+    user: MemoryUser, workspace: Workspace, clock: Clock
+) -> None:
+    Workspace.objects.filter(pk=workspace.pk).update(structure_idle_seconds=140)
+
+    say(user)
+    assert due_in(user) == 140
+    clock.shift(100)
+    say(user)
+    assert due_in(user) == 150
+
+
+def test_it_takes_one_statement_and_for_records_alone_none(user: MemoryUser) -> None:
+    def statements(kind: EntryKind, **fields: Any) -> list[str]:
+        with CaptureQueriesContext(connection) as captured:
+            log.append(user, [Draft(kind=kind, **fields)], source="t")
+        return [query["sql"] for query in captured if "structure" in query["sql"]]
+
+    assert statements(EntryKind.RECORD, data={"type": "Trip", "data": {}}) == []
+    assert len(statements(EntryKind.MESSAGE, content="hi")) == 1
+    assert lane_of(user).waiting == 1
+
+
+# -- Giving it back ----------------------------------------------------------------------------
+
+
+def test_when_all_is_settled_nothing_is_due(user: MemoryUser) -> None:
+    seqs = say(user, 5)
+    lane = claimed(user)
+    settle(user, *seqs)
+
+    assert not lanes.release(lane)
+
+    after = lane_of(user)
+    assert (after.due_at, after.waiting, after.waiting_since) == (None, 0, None)
+    assert (after.lease_owner, after.attempts) == ("", 0)
+
+
+def test_what_came_meanwhile_waits_as_if_nobody_had_worked(user: MemoryUser, clock: Clock) -> None:
+    seqs = say(user, 5)
+    lane = claimed(user)
+    clock.shift(10)
+    say(user, 2)
+    clock.shift(20)
+    settle(user, *seqs)
+
+    assert not lanes.release(lane)
+
+    after = lane_of(user)
+    assert due_in(user) == 70
+    assert (after.waiting, after.waiting_since) == (2, START + datetime.timedelta(seconds=10))
+
+
+def test_what_has_waited_long_enough_is_due_at_once(user: MemoryUser, clock: Clock) -> None:
+    (first,) = say(user, metadata={"urgent": True})
+    say(user)
+    lane = claimed(user)
+    clock.shift(400)
+    settle(user, first)
+
+    assert lanes.release(lane)
+    assert due_in(user) == 400
+
+
+@pytest.mark.parametrize(("number", "metadata"), [(5, None), (1, {"urgent": True})])
+def test_enough_or_an_urgent_one_among_the_rest_is_due_at_once(
+    user: MemoryUser, number: int, metadata: dict[str, Any] | None
+) -> None:
+    seqs = say(user, 5)
+    lane = claimed(user)
+    say(user, number, metadata=metadata)
+    settle(user, *seqs)
+
+    assert lanes.release(lane)
+    assert due_in(user) == 0
+
+
+def test_where_no_model_is_left_nobody_is_told_of_the_rest(
+    user: MemoryUser, settings: Settings
+) -> None:
+    say(user, 5)
+    lane = claimed(user)
+    settings.UAC_LLM_MODEL = ""
+
+    assert not lanes.release(lane)
+    assert due_in(user) == 0
+
+
+def test_what_a_proposal_settles_does_not_wait_any_more(user: MemoryUser) -> None:
+    seqs = say(user, 5)
+    run = make_run(make_checkpoint(user), kind=RunKind.PROPOSAL)
+
+    checkpoints.decide(run, user, [Decision(seq, Outcome.DISMISSED) for seq in seqs[:3]])
+    assert (due_in(user), lane_of(user).waiting) == (60, 2)
+
+    checkpoints.decide(run, user, [Decision(seq, Outcome.DISMISSED) for seq in seqs[3:]])
+    assert (due_in(user), lane_of(user).waiting) == (None, 0)
+
+
+def test_entries_from_before_there_was_a_schedule_are_due_at_once(user: MemoryUser) -> None:
+    (settled, *_) = say(user, 3)
+    settle(user, settled)
+    Lane.objects.update(waiting=0, waiting_since=None, due_at=None)
+
+    with connection.cursor() as cursor:
+        cursor.execute(import_module("memory.migrations.0005_structure").WAITING)
+
+    lane = lane_of(user)
+    assert (lane.waiting, lane.waiting_since) == (2, START)
+    assert lane.due_at is not None
+    records = Lane.objects.get(user=user, name=LaneName.RECORDS)
+    assert (records.waiting, records.due_at) == (0, None)
+
+
+# -- Failures ----------------------------------------------------------------------------------
+
+
+def test_a_failure_is_tried_again_later_and_later_up_to_an_hour(
+    user: MemoryUser, clock: Clock
+) -> None:
+    say(user, 5)
+    waits = []
+    for _ in range(10):
+        lane = claimed(user)
+        leases.fail(lane, "no answer")
+        lane.refresh_from_db()
+        waits.append((lane.run_after - datetime.datetime.now(datetime.UTC)).total_seconds())
+        assert leases.claim(lanes.due(LaneName.STRUCTURE)) is None
+        clock.move_to(lane.run_after)
+
+    assert waits == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]
+
+
+def test_a_failure_that_will_last_is_not_tried_before_its_end(user: MemoryUser) -> None:
+    say(user, 5)
+    midnight = START + datetime.timedelta(hours=12)
+
+    leases.fail(claimed(user), "no budget", until=midnight)
+    assert lane_of(user).run_after == midnight
+
+    lanes.hurry(Lane.objects.filter(user=user))
+    leases.fail(claimed(user), "no answer", until=START)
+    assert lane_of(user).run_after == START + datetime.timedelta(seconds=60)
+
+
+# -- Who is told -------------------------------------------------------------------------------
+
+
+def test_workers_are_told_when_it_becomes_due_and_once(
+    user: MemoryUser, hints: Callable[[], int], django_capture_on_commit_callbacks: OnCommit
+) -> None:
+    with django_capture_on_commit_callbacks(execute=True):
+        say(user, 4)
+    assert hints() == 0
+
+    with django_capture_on_commit_callbacks(execute=True):
+        say(user)
+    assert hints() == 1
+
+
+def test_without_a_model_nobody_is_told(
+    user: MemoryUser,
+    workspace: Workspace,
+    settings: Settings,
+    hints: Callable[[], int],
+    django_capture_on_commit_callbacks: OnCommit,
+) -> None:
+    settings.UAC_LLM_MODEL = ""
+    with django_capture_on_commit_callbacks(execute=True):
+        say(user, 5)
+    assert (due_in(user), hints()) == (0, 0)
+    assert dispatching.dispatch()["structure"] == 0
+
+    Workspace.objects.filter(pk=workspace.pk).update(llm_model="google:gemini")
+
+    assert dispatching.dispatch()["structure"] == 1
+    assert hints() == 1
+
+
+def test_the_dispatcher_tells_of_what_has_become_due(
+    user: MemoryUser, clock: Clock, hints: Callable[[], int]
+) -> None:
+    say(user)
+    clock.shift(59)
+    assert dispatching.dispatch()["structure"] == 0
+
+    clock.shift(1)
+    assert dispatching.dispatch()["structure"] == 1
+    assert dispatching.dispatch()["structure"] == 0
+    assert hints() == 1
+
+
+def test_the_dispatcher_leaves_alone_what_is_worked_on_or_has_failed(
+    user: MemoryUser, hints: Callable[[], int]
+) -> None:
+    say(user, 5)
+    lane = claimed(user)
+    assert dispatching.dispatch()["structure"] == 0
+
+    leases.fail(lane, "no answer")
+    assert dispatching.dispatch()["structure"] == 0
+    assert hints() == 0
+
+
+# -- What the staff are told -------------------------------------------------------------------
+
+
+def test_how_it_stands_is_told_with_the_reason(
+    user: MemoryUser, settings: Settings, clock: Clock
+) -> None:
+    def told() -> tuple[State, int, float | None, str]:
+        found = lanes.standing(user)
+        until = None if found.until is None else (found.until - START).total_seconds()
+        return found.state, found.waiting, until, found.reason
+
+    assert told() == (State.IDLE, 0, None, "")
+    say(user)
+    assert told() == (State.WAITING, 1, 60, "")
+    clock.shift(60)
+    assert told() == (State.DUE, 1, None, "")
+
+    lane = claimed(user)
+    assert told() == (State.WORKING, 1, None, "")
+    leases.fail(lane, "TimeoutError: no answer")
+    assert told() == (State.STOPPED, 1, 90, "TimeoutError: no answer")
+    clock.shift(30)
+    assert told() == (State.DUE, 1, None, "")
+
+    settings.UAC_LLM_TOKENS_PER_DAY = 0
+    state, _, _, reason = told()
+    assert state == State.STOPPED
+    assert reason.startswith("The budget (tokens a day) is 0: 0 are spent")
+    settings.UAC_LLM_MODEL = ""
+    assert told() == (
+        *(State.STOPPED, 1, None),
+        "No language model is set: set UAC_LLM_MODEL, or choose one for the workspace.",
+    )
+
+
+def test_a_worker_that_is_gone_does_not_count_as_working(
+    user: MemoryUser, settings: Settings, clock: Clock
+) -> None:
+    say(user, 5)
+    claimed(user)
+
+    clock.shift(settings.UAC_LEASE_SECONDS + 1)
+
+    assert lanes.standing(user).state == State.DUE
