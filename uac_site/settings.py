@@ -259,6 +259,7 @@ SPECTACULAR_SETTINGS = {
         "NewEntryKindEnum": "memory.api.entries.APPENDED_KINDS",
         "RunKindEnum": "memory.models.runs.RunKind",
         "RunOutcomeEnum": "memory.models.runs.RunOutcome",
+        "StructureStateEnum": "memory.lanes.State",
         "AlertKindEnum": "memory.models.alerts.AlertKind",
         "AlertEventKindEnum": "memory.models.alerts.AlertEventKind",
         "AlertStateEnum": "memory.models.alerts.AlertState",

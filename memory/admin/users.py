@@ -11,10 +11,12 @@ from django.db.models import Count, F, IntegerField, OuterRef, QuerySet, Subquer
 from django.db.models.functions import Coalesce
 from django.forms import JSONField, ModelForm
 from django.http import HttpRequest
-from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.timezone import localtime
 
-from memory import log
+from memory import lanes, log
 from memory.admin.base import MemoryAdmin, PresenceFilter, ReadOnlyAdmin, heavy, link, link_to_list
 from memory.admin.display import (
     NOTHING,
@@ -23,6 +25,7 @@ from memory.admin.display import (
     inline,
     preformatted,
     shortened,
+    visible,
     visible_json,
 )
 from memory.admin.log import PENDING
@@ -38,6 +41,7 @@ from memory.models import (
 )
 from memory.models.alerts import AlertState
 from memory.models.log import Outcome
+from memory.models.users import LaneName
 from memory.users import change_user
 
 _LIVE = [AlertState.OPEN, AlertState.ACKNOWLEDGED]
@@ -76,6 +80,7 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
     search_fields = ["user_id", "=public_id"]
     search_help_text = "By user id or public id."
     ordering = ["-created_at"]
+    actions = ["work_on_it_now"]
     when_empty = "The products' backends have not created a user yet."
     fieldsets = [
         (None, {"fields": ["user_id", "workspace", "time_zone", "metadata"]}),
@@ -84,7 +89,10 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
             "What was logged",
             {"fields": ["entries", ("covered", "pending", "dismissed", "rejected")]},
         ),
-        ("What it became", {"fields": ["version", "checkpoints", "locations", "runs", "lanes"]}),
+        (
+            "What it became",
+            {"fields": ["structure", "version", "checkpoints", "locations", "runs", "lanes"]},
+        ),
         ("More", {"fields": ["public_id", "created_at", "constraints_due_at"]}),
     ]
     readonly_fields = [
@@ -97,6 +105,7 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
         "pending",
         "dismissed",
         "rejected",
+        "structure",
         "version",
         "checkpoints",
         "locations",
@@ -106,6 +115,10 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
         "created_at",
         "constraints_due_at",
     ]
+
+    def actions_for(self, row: MemoryUser) -> Collection[str]:
+        """Where nothing waits there is nothing to work on."""
+        return self.actions if _waiting_lanes().filter(user=row).exists() else []
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[MemoryUser]:
         """Count the live alerts and the outcomes along."""
@@ -149,6 +162,24 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
             object_repr=f"user {obj.public_id}",
             action_flag=CHANGE,
             change_message=message,
+        )
+
+    @admin.display(description="language model")
+    def structure(self, user: MemoryUser) -> SafeString:
+        """Say whether the language model works on what was said, and if not, why."""
+        found = lanes.standing(user)
+        told = [f"{counted(found.waiting, 'entry')} waiting"] if found.waiting else []
+        if found.until is not None:
+            until = date_format(localtime(found.until), "DATETIME_FORMAT")
+            again = found.state == lanes.State.STOPPED
+            told.append(f"tried again at {until}" if again else f"work begins at {until}")
+        return format_html(
+            "{} {}{}",
+            badge(found.state),
+            "; ".join(told),
+            format_html("<div>{}</div>", inline(shortened(found.reason, 500)))
+            if found.reason
+            else "",
         )
 
     @admin.display(description="newest version")
@@ -228,6 +259,28 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
         """Lead to the lanes."""
         return link_to_list(Lane, counted(user.lanes.count(), "lane"), user__id__exact=user.pk)
 
+    @admin.action(
+        description="Have the language model work on the selected users now", permissions=["change"]
+    )
+    def work_on_it_now(self, request: HttpRequest, queryset: QuerySet[MemoryUser]) -> None:
+        """Wait no longer for more entries, or after a failure; the dispatcher gives it out."""
+        chosen = list(queryset.filter(pk__in=_waiting_lanes().values("user")))
+        left = queryset.count() - len(chosen)
+        lanes.hurry(_waiting_lanes().filter(user__in=chosen))
+        for user in chosen:
+            self.log_change(request, user, "Language model told to work now.")
+        if chosen:
+            messages.success(request, f"{counted(len(chosen), 'user')} will be worked on now.")
+        stopped = {reason for user in chosen if (reason := lanes.standing(user).reason)}
+        for reason in sorted(stopped):
+            messages.warning(request, f"The work is stopped: {visible(reason)}")
+        if left:
+            messages.warning(request, f"{counted(left, 'user')} left: nothing waits.")
+
+
+def _waiting_lanes() -> QuerySet[Lane]:
+    return Lane.objects.filter(name=LaneName.STRUCTURE, due_at__isnull=False)
+
 
 def _entries(user: MemoryUser, number: int, **filters: str) -> SafeString:
     text = counted(number, "entry")
@@ -275,7 +328,15 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
     actions = ["try_now"]
     when_empty = "There is no user yet."
     fieldsets = [
-        (None, {"fields": ["user_link", "work", "standing", "due_at", "done_to"]}),
+        (
+            None,
+            {
+                "fields": [
+                    *("user_link", "work", "standing"),
+                    *("due_at", "waiting", "waiting_since", "done_to"),
+                ]
+            },
+        ),
         ("Tries", {"fields": ["attempts", "run_after", "error"]}),
         (
             "Worker",
@@ -325,9 +386,7 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
     def try_now(self, request: HttpRequest, queryset: QuerySet[Lane]) -> None:
         """Forget the wait after failures; the dispatcher takes the work at its next tick."""
         chosen = queryset.count()
-        number = queryset.filter(due_at__isnull=False).update(
-            run_after=timezone.now(), hinted_at=None
-        )
+        number = lanes.hurry(queryset)
         if number:
             messages.success(request, f"{counted(number, 'lane')} will be tried again now.")
         if number < chosen:

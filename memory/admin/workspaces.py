@@ -14,7 +14,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
-from memory import encryption, language_models, llm_calls
+from memory import encryption, language_models, llm_calls, scheduling
 from memory.admin.base import MemoryAdmin, PresenceFilter, link_to_list
 from memory.admin.display import NOTHING, badge, counted, lines
 from memory.admin.llm import money
@@ -29,6 +29,7 @@ LLM_FIELDS = (
     *("llm_model", "llm_base_url", "llm_concurrency"),
     *("llm_tokens_per_day", "llm_tokens_per_month", "llm_cost_per_day", "llm_cost_per_month"),
 )
+STRUCTURE_FIELDS = ("structure_entries", "structure_idle_seconds", "structure_age_seconds")
 KEY_FIELDS = ("new_llm_api_key", "forget_llm_api_key")
 
 
@@ -51,7 +52,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
 
     class Meta:
         model = Workspace
-        fields = ["name", "single_use", *BY_NAME, *LLM_FIELDS]
+        fields = ["name", "single_use", *BY_NAME, *LLM_FIELDS, *STRUCTURE_FIELDS]
 
     def clean(self) -> dict[str, Any]:
         """Put the key where it is judged with the rest."""
@@ -93,10 +94,19 @@ class WorkspaceAdmin(MemoryAdmin[Workspace]):
                 " from the next call on.",
             },
         ),
+        (
+            "When the language model works",
+            {
+                "fields": ["structure_in_effect", *STRUCTURE_FIELDS],
+                "description": "Messages, facts and corrections are worked on together, since"
+                " each time costs. Left empty, a setting is the server's. What is changed here"
+                " holds from the next entry on.",
+            },
+        ),
     ]
     readonly_fields = [
         *("users", "keys", "in_effect", "public_id", "created_at"),
-        *("llm_in_effect", "llm_spent"),
+        *("llm_in_effect", "llm_spent", "structure_in_effect"),
     ]
     search_fields = ["name", "=public_id"]
     search_help_text = "By name or public id."
@@ -156,6 +166,11 @@ class WorkspaceAdmin(MemoryAdmin[Workspace]):
                 *_budget_lines(language_models.budget(chosen)),
             ]
         )
+
+    @admin.display(description="in effect")
+    def structure_in_effect(self, workspace: Workspace) -> str:
+        """Say when work begins."""
+        return f"Work begins {scheduling.in_words(_stored(workspace).chosen_schedule)}."
 
     @admin.display(description="spent")
     def llm_spent(self, workspace: Workspace) -> str:

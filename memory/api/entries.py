@@ -67,7 +67,10 @@ class NewEntrySerializer(StrictSerializer):
     speaker = serializers.CharField(required=False, max_length=200)
     agent_id = serializers.CharField(required=False, max_length=200)
     session_id = serializers.CharField(required=False, max_length=200)
-    metadata = ObjectField(required=False)
+    metadata = ObjectField(
+        required=False,
+        help_text='The caller\'s own. "urgent": true has the language model work on it at once.',
+    )
     idempotency_key = serializers.CharField(required=False, max_length=255)
 
     domain = serializers.CharField(

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from memory import log
+from memory import lanes, log
 from memory.api import idempotency
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict
@@ -101,6 +101,17 @@ class CoverageSerializer(serializers.Serializer[log.Coverage]):
     rejected = serializers.IntegerField()
 
 
+class StandingSerializer(serializers.Serializer[lanes.Standing]):
+    """How it stands with the language model's work on what was said."""
+
+    state = serializers.ChoiceField(choices=lanes.State.choices)
+    waiting = serializers.IntegerField(help_text="Entries that wait for it.")
+    until = serializers.DateTimeField(
+        allow_null=True, help_text="When work begins, or is tried again, if that is known."
+    )
+    reason = serializers.CharField(help_text="Why it is stopped; empty if it is not.")
+
+
 class UserSerializer(serializers.ModelSerializer[MemoryUser]):
     """A user as the lists show it."""
 
@@ -117,14 +128,20 @@ class UserDetailSerializer(UserSerializer):
     """A user with the state of its log."""
 
     entries = serializers.SerializerMethodField()
+    structure = serializers.SerializerMethodField()
 
     class Meta(UserSerializer.Meta):
-        fields = [*UserSerializer.Meta.fields, "entries"]
+        fields = [*UserSerializer.Meta.fields, "entries", "structure"]
 
     @extend_schema_field(CoverageSerializer)
     def get_entries(self, user: MemoryUser) -> dict[str, Any]:
         """Count the log's entries."""
         return dict(CoverageSerializer(log.coverage(user)).data)
+
+    @extend_schema_field(StandingSerializer)
+    def get_structure(self, user: MemoryUser) -> dict[str, Any]:
+        """Say whether the language model works on what was said, and if not, why."""
+        return dict(StandingSerializer(lanes.standing(user)).data)
 
 
 class Users(generics.ListAPIView[MemoryUser]):

@@ -11,6 +11,7 @@ from django.contrib.admin.models import LogEntry as StaffAction
 from django.db.models import Model
 from django.test import Client
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
 from memory import alerts
 from memory.models import Alert, ApiKey, Lane, MemoryUser, Workspace
@@ -147,7 +148,7 @@ def test_trying_again_forgets_the_wait(admin_client: Client, rows: Rows) -> None
 def test_where_nothing_waits_nothing_is_tried(admin_client: Client, rows: Rows) -> None:
     idle = Lane.objects.get(user=rows[MemoryUser], name=LaneName.STRUCTURE)
     later = timezone.now() + datetime.timedelta(hours=1)
-    Lane.objects.filter(pk=idle.pk).update(run_after=later)
+    Lane.objects.filter(pk=idle.pk).update(run_after=later, due_at=None)
 
     response = act(admin_client, "try_now", idle)
 
@@ -162,6 +163,68 @@ def test_who_may_only_view_lanes_cannot_try_again(staff: Staff, rows: Rows) -> N
     act(staff("view_lane"), "try_now", rows[Lane])
 
     assert set(Lane.objects.values_list("run_after", flat=True)) == {later}
+
+
+def structure_lane(rows: Rows) -> Lane:
+    return Lane.objects.get(user=rows[MemoryUser], name=LaneName.STRUCTURE)
+
+
+def test_the_model_may_be_told_to_work_now(
+    admin_client: Client, rows: Rows, settings: Settings
+) -> None:
+    settings.UAC_LLM_MODEL, settings.UAC_LLM_API_KEY = "openai:gpt-5-mini", "sk-of-the-server"
+    later = timezone.now() + datetime.timedelta(hours=1)
+    Lane.objects.update(due_at=later, run_after=later, hinted_at=timezone.now())
+
+    response = act(admin_client, "work_on_it_now", rows[MemoryUser])
+
+    assert messages_of(response) == ["1 user will be worked on now."]
+    lane = structure_lane(rows)
+    assert lane.due_at is not None
+    assert max(lane.due_at, lane.run_after) <= timezone.now()
+    assert lane.hinted_at is None
+    records = Lane.objects.get(user=rows[MemoryUser], name=LaneName.RECORDS)
+    assert (records.due_at, records.run_after) == (later, later)
+    assert StaffAction.objects.get().change_message == "Language model told to work now."
+
+
+def test_who_tells_a_model_to_work_that_cannot_is_told_why(
+    admin_client: Client, rows: Rows, settings: Settings
+) -> None:
+    settings.UAC_LLM_MODEL = ""
+
+    response = act(admin_client, "work_on_it_now", rows[MemoryUser])
+
+    assert messages_of(response) == [
+        "1 user will be worked on now.",
+        "The work is stopped: No language model is set: set UAC_LLM_MODEL, or choose one for the"
+        " workspace.",
+    ]
+
+
+def test_where_nothing_was_said_the_model_has_no_work(admin_client: Client, rows: Rows) -> None:
+    def offered() -> list[str]:
+        context = admin_client.get(page_url(rows[MemoryUser])).context
+        return [name for name, _ in context["row_actions"]]
+
+    assert offered() == ["work_on_it_now"]
+    Lane.objects.filter(name=LaneName.STRUCTURE).update(due_at=None)
+    assert offered() == []
+
+    response = act(admin_client, "work_on_it_now", rows[MemoryUser])
+
+    assert messages_of(response) == ["1 user left: nothing waits."]
+    assert structure_lane(rows).due_at is None
+    assert not StaffAction.objects.exists()
+
+
+def test_who_may_only_view_users_cannot_have_the_model_work(staff: Staff, rows: Rows) -> None:
+    later = timezone.now() + datetime.timedelta(hours=1)
+    Lane.objects.update(due_at=later)
+
+    act(staff("view_memoryuser"), "work_on_it_now", rows[MemoryUser])
+
+    assert structure_lane(rows).due_at == later
 
 
 # -- Keys --------------------------------------------------------------------------------------

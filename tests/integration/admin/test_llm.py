@@ -1,5 +1,6 @@
 """The language models' screens: what calls took, and what a workspace has chosen and may spend."""
 
+import datetime
 import html
 import json
 from typing import Any
@@ -19,6 +20,8 @@ from memory.limits import BY_NAME
 from memory.llm_calls import Attempt, Ending, Work
 from memory.models import LlmCall, LlmSpending, MemoryUser, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
+from memory.models.users import LaneName
+from memory.scheduling import Chosen
 from tests.integration.admin.conftest import (
     Populate,
     Rows,
@@ -37,6 +40,7 @@ EMPTY = dict.fromkeys(
         *BY_NAME,
         *("llm_model", "llm_base_url", "llm_concurrency", "new_llm_api_key"),
         *("llm_tokens_per_day", "llm_tokens_per_month", "llm_cost_per_day", "llm_cost_per_month"),
+        *("structure_entries", "structure_idle_seconds", "structure_age_seconds"),
     ],
     "",
 )
@@ -283,6 +287,21 @@ def test_a_key_stays_until_it_is_replaced_or_forgotten(
         ({"llm_cost_per_day": "1.234"}, "llm_cost_per_day", "no more than 2 decimal places"),
         ({"llm_cost_per_day": "NaN"}, "llm_cost_per_day", "Enter a number"),
         ({"new_llm_api_key": "sk-ä"}, "new_llm_api_key", "A key has no such characters"),
+        ({"structure_entries": "0"}, "structure_entries", "At least 1, not 0."),
+        ({"structure_entries": "1001"}, "structure_entries", "At most 1000, not 1001."),
+        ({"structure_idle_seconds": "0"}, "structure_idle_seconds", "At least 1, not 0."),
+        (
+            {"structure_idle_seconds": "901"},
+            "structure_idle_seconds",
+            "waits for 900 s (structure_age_seconds) at most: choose no more than that, or 901 s or"
+            " more as structure_age_seconds",
+        ),
+        (
+            {"structure_age_seconds": "59"},
+            "structure_age_seconds",
+            "no entry has come for 60 s (structure_idle_seconds): choose no less than that, or 59 s"
+            " or less as structure_idle_seconds",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_beside_its_field(
@@ -295,6 +314,7 @@ def test_what_cannot_be_is_refused_beside_its_field(
     assert "openai:gpt-5-mini at https://api.openai.com/v1" in shown(response)
     workspace.refresh_from_db()
     assert (workspace.llm_model, workspace.llm_api_key) == ("", None)
+    assert workspace.chosen_schedule == Chosen()
 
 
 def test_without_an_encryption_key_no_key_is_stored(
@@ -331,6 +351,53 @@ def test_who_may_only_look_sees_what_holds_and_changes_nothing(
     page = client.get(page_url(workspace))
     assert "calls are made" in shown(page)
     assert change(client, workspace, llm_model="openai:other").status_code == 403
+
+
+# -- When it works -----------------------------------------------------------------------------
+
+
+def test_a_workspace_gets_a_schedule_of_its_own(admin_client: Client, workspace: Workspace) -> None:
+    everywhere = shown(admin_client.get(page_url(workspace)))
+    assert (
+        "Work begins when 20 entries of a user wait, none has come for 60 s, the oldest has waited"
+        " for 900 s, or one is urgent" in everywhere
+    )
+
+    change(admin_client, workspace, structure_entries="7", structure_age_seconds="300")
+
+    workspace.refresh_from_db()
+    assert workspace.chosen_schedule == Chosen(entries=7, age_seconds=300)
+    assert "when 7 entries of a user wait, none has come for 60 s, the oldest has waited for" in (
+        shown(admin_client.get(page_url(workspace)))
+    )
+
+
+def test_a_users_page_says_how_it_stands_with_the_model(
+    admin_client: Client, rows: Rows, settings: Settings
+) -> None:
+    user = rows[MemoryUser]
+    lane = user.lanes.filter(name=LaneName.STRUCTURE)
+
+    def told() -> str:
+        words = shown(admin_client.get(page_url(user)))
+        return words.partition("Language model: ")[2].partition(" Newest version")[0]
+
+    lane.update(due_at=datetime.datetime(2126, 3, 1, 12, tzinfo=datetime.UTC))
+    assert told() == "waiting 1 entry waiting; work begins at 2126-03-01 12:00:00 UTC"
+    lane.update(due_at=timezone.now())
+    assert told() == "due 1 entry waiting"
+    lane.update(
+        run_after=datetime.datetime(2126, 3, 1, 12, tzinfo=datetime.UTC),
+        last_error="CallFailed: <b>no answer</b>",
+    )
+    assert told() == (
+        "stopped 1 entry waiting; tried again at 2126-03-01 12:00:00 UTC"
+        " CallFailed: <b>no answer</b>"
+    )
+    settings.UAC_LLM_MODEL = ""
+    assert told().startswith("stopped 1 entry waiting No language model is set: set UAC_LLM_MODEL")
+    lane.update(lease_expires_at=datetime.datetime(2126, 3, 1, tzinfo=datetime.UTC))
+    assert told() == "working 1 entry waiting"
 
 
 def test_a_persons_calls_are_found(admin_client: Client, rows: Rows, populate: Populate) -> None:

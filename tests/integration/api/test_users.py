@@ -1,6 +1,8 @@
 """`/v1/users/`."""
 
 import pytest
+from django.utils.dateparse import parse_datetime
+from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
 from memory.models import Lane, MemoryUser
@@ -19,6 +21,29 @@ def test_a_user_is_created_with_an_empty_log_and_both_lanes(api: APIClient) -> N
     lanes = Lane.objects.filter(user__user_id="u|1@x.org").values_list("name", flat=True)
     assert sorted(lanes) == sorted(LaneName.values)
     assert api.get("/v1/users/u%7C1@x.org/").status_code == 200
+
+
+def test_a_user_comes_with_how_it_stands_with_the_language_model(
+    api: APIClient, user: MemoryUser, settings: Settings
+) -> None:
+    settings.UAC_LLM_MODEL = ""
+    idle = {"state": "idle", "waiting": 0, "until": None, "reason": ""}
+    assert api.get("/v1/users/ada/").data["structure"] == idle
+
+    api.post("/v1/users/ada/entries/", {"kind": "message", "content": "hi", "role": "user"})
+
+    assert api.get("/v1/users/ada/").data["structure"] == {
+        "state": "stopped",
+        "waiting": 1,
+        "until": None,
+        "reason": "No language model is set: set UAC_LLM_MODEL, or choose one for the workspace.",
+    }
+    settings.UAC_LLM_MODEL, settings.UAC_LLM_API_KEY = "openai:gpt-5-mini", "sk-of-the-server"
+    waiting = api.get("/v1/users/ada/").json()["structure"]
+    due_at = Lane.objects.get(user=user, name=LaneName.STRUCTURE).due_at
+    assert due_at is not None
+    assert parse_datetime(waiting.pop("until")) == due_at
+    assert waiting == {"state": "waiting", "waiting": 1, "reason": ""}
 
 
 def test_a_user_id_is_taken_once(api: APIClient, user: MemoryUser) -> None:
