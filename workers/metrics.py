@@ -1,4 +1,4 @@
-"""What a sandbox worker tells Prometheus, on an HTTP port of its own.
+"""What a worker tells Prometheus, on an HTTP port of its own; here: of its sandboxes.
 
 Durations and outcomes are recorded here; what the pools count anyway is read from them when
 Prometheus asks. No label names a user.
@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from prometheus_client import (
-    REGISTRY,
+    GC_COLLECTOR,
+    PLATFORM_COLLECTOR,
+    PROCESS_COLLECTOR,
+    CollectorRegistry,
     Counter,
     Histogram,
     Info,
@@ -81,16 +84,25 @@ def measured(
     return decorate
 
 
-def serve(
-    address: str, port: int, pools: Callable[[], Iterable["Pool"]], about: Mapping[str, str]
-) -> None:
-    """Answer Prometheus from now on, in a thread of its own; OSError if the port is taken.
+def serve(address: str, port: int, registry: CollectorRegistry) -> None:
+    """Answer Prometheus from now on, in a thread of its own; OSError if the port is taken."""
+    start_http_server(port, address, registry)
 
-    `about` are the labels of `uac_sandbox_info`.
-    """
-    start_http_server(port, address)
+
+def own_process() -> CollectorRegistry:
+    """Return a registry of what every worker tells of its own process, and of no sandbox."""
+    registry = CollectorRegistry()
+    for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
+        registry.register(collector)
+    return registry
+
+
+def register(
+    registry: CollectorRegistry, pools: Callable[[], Iterable["Pool"]], about: Mapping[str, str]
+) -> None:
+    """Have the figures of the pools served; `about` are the labels of `uac_sandbox_info`."""
     ABOUT.info(dict(about))
-    REGISTRY.register(Pools(pools))
+    registry.register(Pools(pools))
 
 
 class Pools(Collector):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +18,17 @@ from uac_site.embedded.services import Services, running_services
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
+# Calls of language models wait for the network, so more of them may go on than processors are.
+LLM_THREADS = 8
+
 
 @dataclass(frozen=True)
 class System:
     """A running server.
 
     `environment` is what a further process needs in order to be part of it. `processes` holds, by
-    name and in the order of their start: postgres, redis, web, sandbox-1 ..., default-1 ..., beat.
+    name and in the order of their start: postgres, redis, web, sandbox-1 ..., llm-1 ...,
+    default-1 ..., beat.
     """
 
     services: Services
@@ -87,6 +91,7 @@ def running_system(
     web: bool = True,
     web_port: int = 0,
     sandbox_workers: int = 1,
+    llm_workers: int = 0,
     default_workers: int = 1,
     beat: bool = True,
     environment: Mapping[str, str] | None = None,
@@ -95,10 +100,11 @@ def running_system(
     """Run a whole server until the block ends; then stop it in reverse order.
 
     Without `data_folder` its data is thrown away afterwards. `web_port` is the first port to try
-    (0: any). `environment` adds to or replaces the processes' variables. `report` hears of each
-    stage. SIGTERM and SIGHUP end the block as SystemExit, unless somebody else handles them.
-    Raises AlreadyRunning if another supervisor uses the folder, ProcessFailed with the end of the
-    log if a process does not get ready.
+    (0: any). `environment` adds to or replaces the processes' variables; UAC_METRICS_PORT is for
+    the first worker that serves metrics, and the next ones take the ports after it. `report` hears
+    of each stage. SIGTERM and SIGHUP end the block as SystemExit, unless somebody else handles
+    them. Raises AlreadyRunning if another supervisor uses the folder, ProcessFailed with the end of
+    the log if a process does not get ready.
     """
     with ExitStack() as stack:
         stack.enter_context(_signals_as_exit())
@@ -133,17 +139,21 @@ def running_system(
         for number in range(1, sandbox_workers + 1):
             name = f"sandbox-{number}"
             commands[name] = _worker(name, "sandbox", "threads", threads)
+        for number in range(1, llm_workers + 1):
+            commands[f"llm-{number}"] = _worker(f"llm-{number}", "llm", "threads", LLM_THREADS)
         for number in range(1, default_workers + 1):
             commands[f"default-{number}"] = _worker(f"default-{number}", "default", "prefork", 1)
         if beat:
             commands["beat"] = _beat(services.data_folder)
+        variables = {**os.environ, **system.environment}
+        ports = _metrics_ports(commands, int(variables.get("UAC_METRICS_PORT") or 0))
         started = {
             name: ManagedProcess(
                 name=name,
                 command=[sys.executable, "-m", *command],
                 log_path=services.data_folder / "logs" / f"{name}.log",
                 ready=_web_answers(port) if name == "web" else _celery_says_ready,
-                environment={**os.environ, **system.environment},
+                environment={**variables, **ports.get(name, {})},
                 folder=_CHECKOUT,
                 inherited=services.inherited,
             )
@@ -185,6 +195,12 @@ def _worker(name: str, queue: str, pool: str, concurrency: int) -> list[str]:
         *("--without-gossip", "--without-mingle"),
         *("--loglevel", "INFO"),
     ]
+
+
+def _metrics_ports(names: Iterable[str], first: int) -> dict[str, dict[str, str]]:
+    """Return the variable by which each worker that serves metrics has a port of its own."""
+    serving = [name for name in names if name.startswith(("sandbox-", "llm-"))] if first else []
+    return {name: {"UAC_METRICS_PORT": str(port)} for port, name in enumerate(serving, first)}
 
 
 def _beat(folder: Path) -> list[str]:

@@ -10,7 +10,7 @@ import structlog
 from django.db import Error, connection
 from django.db.models import Sum
 from django.utils import timezone
-from prometheus_client import REGISTRY
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -48,9 +48,9 @@ class Calls(Collector):
             connection.close()
 
 
-def register() -> None:
+def register(registry: CollectorRegistry) -> None:
     """Have the figures served with those of this process."""
-    REGISTRY.register(Calls())
+    registry.register(Calls())
 
 
 def _metrics() -> Iterator[Metric]:

@@ -17,15 +17,17 @@ from tests.integration.embedded.conftest import (
     descendants,
     eventually,
 )
-from uac_site.embedded.process import ProcessFailed
+from uac_site.embedded.process import ProcessFailed, free_port
 from uac_site.embedded.system import System, running_system
 
-NAMES = ["postgres", "redis", "web", "sandbox-1", "sandbox-2", "default-1", "beat"]
+NAMES = ["postgres", "redis", "web", "sandbox-1", "sandbox-2", "llm-1", "default-1", "beat"]
+METRICS_PORT = free_port()
 
 
 @pytest.fixture(scope="module")
 def system() -> Iterator[System]:
-    with running_system(sandbox_workers=2) as system:
+    environment = {"UAC_METRICS_PORT": str(METRICS_PORT)}
+    with running_system(sandbox_workers=2, llm_workers=1, environment=environment) as system:
         yield system
 
 
@@ -53,6 +55,13 @@ def test_processes_use_the_systems_services_not_those_of_their_starter(system: S
     for process_name in NAMES[2:]:
         environment = environment_of(system.processes[process_name].pid)
         assert {name: environment[name] for name in ours} == ours
+
+
+def test_each_worker_that_serves_metrics_has_a_port_of_its_own(system: System) -> None:
+    names = ["sandbox-1", "sandbox-2", "llm-1"]
+    found = [environment_of(system.processes[name].pid)["UAC_METRICS_PORT"] for name in names]
+
+    assert found == [str(METRICS_PORT + number) for number in range(3)]
 
 
 @pytest.mark.parametrize("name", NAMES)
