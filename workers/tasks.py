@@ -10,7 +10,7 @@ from celery import shared_task
 from memory import leases, runs
 from memory.models.runs import RunKind
 from workers import constraints, dispatching, hosting, queries
-from workers.checkpointing import imports, proposals, records
+from workers.checkpointing import imports, model_lane, proposals, records
 
 logger = structlog.get_logger(__name__)
 
@@ -34,6 +34,12 @@ def dispatch() -> None:
 def checkpoint_records(user_pk: int) -> None:
     """Compile the user's pending typed entries into the next checkpoint."""
     records.checkpoint_pending(user_pk)
+
+
+@shared_task(name="workers.tasks.structure")
+def structure(user_pk: int) -> None:
+    """Have the language model work on what was said to the user."""
+    model_lane.checkpoint_pending(user_pk)
 
 
 @shared_task(name="workers.tasks.execute_run")

@@ -1,0 +1,66 @@
+"""A worker for language models: it takes what is due, tells Prometheus, and ends when told to."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.acceptance.conftest import Person, message, new_client, polled
+from tests.acceptance.test_metrics import Metrics
+from tests.llm_server import KEY, LlmServer, hangs, llm_server
+from uac_site.embedded.process import free_port
+from uac_site.embedded.system import System, running_system
+from workers.lifecycle import STOP_SECONDS
+
+
+@pytest.fixture(scope="module")
+def llm() -> Iterator[LlmServer]:
+    """A model that never answers."""
+    with llm_server(script=lambda request: hangs()) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def system(llm: LlmServer, port: int) -> Iterator[System]:
+    """A server without sandboxes, whose model works as soon as somebody was silent for a second."""
+    environment = {
+        "UAC_LLM_MODEL": "openai:the-model",
+        "UAC_LLM_BASE_URL": llm.openai_url,
+        "UAC_LLM_API_KEY": KEY,
+        "UAC_STRUCTURE_IDLE_SECONDS": "1",
+        "UAC_DISPATCH_SECONDS": "0.5",
+        "UAC_METRICS_PORT": str(port),
+    }
+    with running_system(sandbox_workers=0, llm_workers=1, environment=environment) as system:
+        yield system
+
+
+def test_a_worker_asks_the_model_when_it_is_time_and_does_not_wait_for_it_when_it_is_stopped(
+    system: System, llm: LlmServer, port: int
+) -> None:
+    client = new_client(system, "model")
+    status, user = client.post("users/", {"user_id": "ada"})
+    assert (status, user["structure"]["state"]) == (201, "idle")
+    ada = Person(client, "ada")
+
+    ada.log(message("My dog is called Rex."))
+
+    assert ada.get()["structure"]["waiting"] == 1
+    polled(lambda: len(llm.requests), bool)
+    assert ada.get()["structure"]["state"] == "working"
+    metrics = Metrics(port)
+    assert metrics.total("uac_llm_calls_under_way") == 1
+    assert metrics.total("process_open_fds") > 0
+    assert not [sample for sample in metrics.samples if sample.name.startswith("uac_sandbox_")]
+
+    worker = system.processes["llm-1"]
+    asked = time.monotonic()
+    worker.ask_to_stop()
+    polled(lambda: worker.running, lambda running: not running)
+    assert time.monotonic() - asked < STOP_SECONDS + 5
+    assert "calls_left_behind" in worker.output()
