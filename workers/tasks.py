@@ -10,7 +10,8 @@ from celery import shared_task
 from memory import leases, runs
 from memory.models.runs import RunKind
 from workers import constraints, dispatching, hosting, queries
-from workers.checkpointing import imports, model_lane, proposals, records
+from workers.authoring import lane
+from workers.checkpointing import imports, proposals, records
 
 logger = structlog.get_logger(__name__)
 
@@ -39,7 +40,7 @@ def checkpoint_records(user_pk: int) -> None:
 @shared_task(name="workers.tasks.structure")
 def structure(user_pk: int) -> None:
     """Have the language model work on what was said to the user."""
-    model_lane.checkpoint_pending(user_pk)
+    lane.work_on(user_pk)
 
 
 @shared_task(name="workers.tasks.execute_run")

@@ -28,9 +28,7 @@ LONGEST_PAUSE = datetime.timedelta(days=1)
 
 def work_on(user_pk: int) -> None:
     """Settle the user's pending messages, facts and corrections, unless another worker is at it."""
-    lane = leases.claim(
-        Lane.objects.filter(user_id=user_pk, name=LaneName.STRUCTURE, due_at__lte=timezone.now())
-    )
+    lane = leases.claim(lanes.due(LaneName.STRUCTURE).filter(user_id=user_pk))
     if lane is None:
         return
     try:

@@ -12,10 +12,12 @@ from memory.project import (
     Outline,
     Record,
     RecordId,
+    WriteConstraint,
     apply,
     edit_from_json,
 )
 from memory.project.typed import encode
+from workers.checkpointing.repairs import repair_constraint
 
 # What one answer of a tool may show.
 MAX_CHARACTERS = 8000
@@ -217,7 +219,7 @@ class Workbench:
         lost = []
         for edit in edits:
             try:
-                apply(self._project, edit)
+                self._carry_out(edit)
             except EditError as error:
                 lost.append(f"Dropped, since it cannot be applied any more: {edit.op}: {error}")
             else:
@@ -233,11 +235,17 @@ class Workbench:
             strange = [seq for seq in edit.sources if not 1 <= seq <= self._user.last_seq]
             if strange:
                 return f"{edit.op}.sources cites entry {strange[0]}, which does not exist"
-            apply(self._project, edit)
+            self._carry_out(edit)
         except EditError as error:
             return str(error)
         self.edits.append(edit)
         return None
+
+    def _carry_out(self, edit: Edit) -> None:
+        """Apply an edit as it will be judged. It is proposed as it came: repairs are told there."""
+        if isinstance(edit, WriteConstraint):
+            edit, _ = repair_constraint(edit)
+        apply(self._project, edit)
 
 
 def _shown(record_id: RecordId, record: Record) -> str:

@@ -1,7 +1,6 @@
 """Proposed edits: what a product's agent or engineer, or a model, wants to change in a project."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from django.db import transaction
 
@@ -24,7 +23,7 @@ from memory.project import (
 from workers.checkpointing import gate
 from workers.checkpointing.coverage import uncovered
 from workers.checkpointing.findings import Check, Finding, Verdict
-from workers.checkpointing.repairs import repair
+from workers.checkpointing.repairs import repair_constraint
 
 MAX_REBUILDS = 3
 
@@ -70,27 +69,19 @@ def _repaired(edits: Sequence[Edit]) -> tuple[list[Edit], list[Finding]]:
     """
     result: list[Edit] = []
     findings: list[Finding] = []
-
-    def put_right(source: str, path: str) -> str:
-        repaired = repair(source)
-        if repaired.error:
-            return source
-        for name in repaired.repairs:
-            message = f"could not run as it came, and was repaired: {name}"
-            findings.append(
-                Finding(
-                    code="repaired", path=path, edit=len(result), message=message, blocking=False
-                )
-            )
-        return repaired.source
-
-    for edit in edits:
+    for number, edit in enumerate(edits):
         if isinstance(edit, WriteConstraint):
-            edit = replace(
-                edit,
-                source=put_right(edit.source, f"constraints/{edit.name}.py"),
-                tests_source=put_right(edit.tests_source, f"tests/test_{edit.name}.py"),
-            )
+            edit, repairs = repair_constraint(edit)
+            findings += [
+                Finding(
+                    code="repaired",
+                    path=path,
+                    edit=number,
+                    message=f"could not run as it came, and was repaired: {name}",
+                    blocking=False,
+                )
+                for path, name in repairs
+            ]
         result.append(edit)
     return result, findings
 

@@ -13,7 +13,9 @@ import textwrap
 import tokenize
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from memory.project import WriteConstraint
 
 # Repairs may make each other possible: a fence hides an indentation.
 MAX_ROUNDS = 8
@@ -49,6 +51,25 @@ def repair(source: str) -> Repaired:
                 break
     error = syntax_error(source)
     return Repaired(source, tuple(names), *(error or ("", None)))
+
+
+def repair_constraint(edit: WriteConstraint) -> tuple[WriteConstraint, list[tuple[str, str]]]:
+    """Return the edit with its source and tests repaired, and each repair as (path, name).
+
+    What no repair makes Python comes back as it is.
+    """
+    repairs: list[tuple[str, str]] = []
+
+    def put_right(source: str, path: str) -> str:
+        repaired = repair(source)
+        if repaired.error:
+            return source
+        repairs.extend((path, name) for name in repaired.repairs)
+        return repaired.source
+
+    source = put_right(edit.source, f"constraints/{edit.name}.py")
+    tests = put_right(edit.tests_source, f"tests/test_{edit.name}.py")
+    return replace(edit, source=source, tests_source=tests), repairs
 
 
 def syntax_error(source: str) -> tuple[str, int | None] | None:
