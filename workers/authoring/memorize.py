@@ -7,7 +7,7 @@ it is tried.
 
 import re
 import zoneinfo
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -36,8 +36,9 @@ MOST_MESSAGES = 60
 MAX_TURNS = 5
 MAX_FACT_CHARACTERS = 2000
 MAX_FACTS = 300
-# What was said before in the same session is shown so far back.
+# What was said before in the same session, and remembered of others, is shown so far back.
 CONTEXT_MESSAGES = 6
+CONTEXT_FACTS = 20
 CONTEXT_CHARACTERS = 2000
 
 REMEMBER = Tool(
@@ -123,9 +124,10 @@ def memorize(lane: Lane, user: MemoryUser, messages: Sequence[LogEntry]) -> None
     """
     work = Work(workspace=user.workspace, purpose=LlmPurpose.MEMORIZE, user=user, lane=lane)
     facts: list[Fact] = []
-    earlier = _earlier(user, messages[0])
+    context = _earlier(user, messages[0]), _known(user)
     for part in _parts(user, messages):
-        facts += _facts_of(Conversation(work, lane), user, part, messages, earlier)
+        question = prompts.messages(user, part, *context)
+        facts += _facts_of(Conversation(work, lane), user, question, messages)
     _commit(lane, user, messages, facts)
     logger.info("memorized", user=user.pk, messages=len(messages), facts=len(facts))
 
@@ -139,11 +141,10 @@ def reject(lane: Lane, user: MemoryUser, reasons: dict[int, str]) -> None:
 def _facts_of(
     conversation: Conversation,
     user: MemoryUser,
-    part: str,
+    question: str,
     messages: Sequence[LogEntry],
-    earlier: str,
 ) -> list[Fact]:
-    conversation.tell(prompts.MEMORIZE, prompts.messages(user, part, earlier))
+    conversation.tell(prompts.MEMORIZE, question)
     for _ in range(MAX_TURNS):
         calls = conversation.ask([REMEMBER])
         wrong = [call for call in calls if call.problem]
@@ -249,9 +250,20 @@ def _earlier(user: MemoryUser, first: LogEntry) -> str:
     before = LogEntry.objects.filter(
         user=user, kind=EntryKind.MESSAGE, session_id=first.session_id, seq__lt=first.seq
     ).order_by("-seq")[:CONTEXT_MESSAGES]
+    return _newest_lines(user, before)
+
+
+def _known(user: MemoryUser) -> str:
+    """The newest facts, so that "the trip" and a change of plans can be understood."""
+    facts = LogEntry.objects.filter(user=user, kind=EntryKind.FACT, redacted_at=None)
+    return _newest_lines(user, facts.order_by("-seq")[:CONTEXT_FACTS])
+
+
+def _newest_lines(user: MemoryUser, entries: Iterable[LogEntry]) -> str:
+    """As many of the entries, newest first, as fit, in the order of the log."""
     zone = zoneinfo.ZoneInfo(user.time_zone)
     lines: list[str] = []
-    for entry in before:
+    for entry in entries:
         line = prompts.entry(entry, zone, entry.content or "")
         if sum(map(len, lines)) + len(line) > CONTEXT_CHARACTERS:
             break

@@ -14,9 +14,11 @@ MEMORIZE = (_INSTRUCTIONS / "memorize.md").read_text()
 STRUCTURE = (_INSTRUCTIONS / "structure.md").read_text()
 
 
-def messages(user: MemoryUser, text: str, earlier: str) -> str:
+def messages(user: MemoryUser, text: str, earlier: str, facts: str) -> str:
     """Return the question for a slice of messages, as lines of `entry`."""
     parts = [f"Times are in {user.time_zone}."]
+    if facts:
+        parts.append(f"Remembered before, the newest last:\n{facts}")
     if earlier:
         parts.append(f"Said before in this session, and remembered already:\n{earlier}")
     parts.append(f"Messages to remember:\n{text}")
@@ -60,4 +62,4 @@ def findings(found: Iterable[Finding | Mapping[str, Any]]) -> str:
         fix = f" Fix: {finding['fix']}." if finding.get("fix") else ""
         where = f" ({', '.join(place)})" if place else ""
         lines.append(f"- {finding['code']}{where}: {finding['message']}.{fix}")
-    return "Nothing was taken. What is wrong:\n" + "\n".join(lines)
+    return "\n".join(["What is wrong:", *lines])

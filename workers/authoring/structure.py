@@ -149,7 +149,7 @@ class _Session:
         """
         missing = list(uncovered(self._bench.edits, self._considered, last_seq=self._user.last_seq))
         if missing:
-            raise ToolFailed(prompts.findings(missing)[:MAX_TOLD])
+            raise ToolFailed(_not_committed(prompts.findings(missing)))
         run = self._propose(commit=commit)
         if run.outcome == RunOutcome.OK:
             if not commit:
@@ -163,7 +163,7 @@ class _Session:
         told = _refusal(run)
         if self._refusals == MAX_REFUSALS:
             raise NotSettled(f"structure: the gate has refused {MAX_REFUSALS} times; {told}")
-        raise ToolFailed("\n".join([told, *self._follow_head()])[:MAX_TOLD])
+        raise ToolFailed(_not_committed("\n".join([told, *self._follow_head()])))
 
     def _propose(self, *, commit: bool) -> Run:
         run = runs.queue(
@@ -239,6 +239,10 @@ def _beginning(entry: LogEntry) -> str:
         return text
     how = f"read_entry(seq={entry.seq}, start={MAX_ENTRY_CHARACTERS})"
     return f"{text[:MAX_ENTRY_CHARACTERS]}\n... {rest} characters more: {how}"
+
+
+def _not_committed(told: str) -> str:
+    return f"Nothing was committed; your edits stay. Send only what mends them. {told}"[:MAX_TOLD]
 
 
 def _refusal(run: Run) -> str:

@@ -7,7 +7,6 @@ from memory.project.edits import OPERATIONS
 from workers.llm.interface import Tool
 
 _TEXT = {"type": "string"}
-_VALUE: Mapping[str, Any] = {}
 
 
 def _object(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
@@ -33,8 +32,7 @@ EDIT = {
             " doc?, members?) · add_field(domain, class_name, name, type, default?) ·"
             " widen_field(domain, class_name, name, type) · rename_field(domain, class_name, name,"
             " new_name) ·"
-            " add(domain, class_name, fields={...}, sources, key?, collection?, singleton?,"
-            " derived?)"
+            " add(domain, class_name, fields={...}, sources, key?, collection?, derived?)"
             " · update(domain, collection, key, fields={...}, sources, derived?) · retire(domain,"
             " collection, key, sources, reason) · conflict(about, records=[{domain, collection,"
             " key}], sources) · note(text, sources, derived?) · dismiss(reason, sources) ·"
@@ -65,7 +63,6 @@ EDIT = {
         "new_name": _TEXT,
         "collection": _TEXT,
         "key": _text("Of the record. add makes one by itself."),
-        "singleton": {"type": "boolean", "description": "The only one of its kind, for good."},
         "derived": {
             "type": "object",
             "description": "Fields whose value follows from what is said and is not said, each with"

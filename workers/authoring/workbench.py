@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from memory import checkpoints
 from memory.models import LogEntry, MemoryUser
 from memory.project import (
+    DefineClass,
+    Domain,
     Edit,
     EditError,
     Outline,
@@ -16,7 +19,9 @@ from memory.project import (
     apply,
     edit_from_json,
 )
+from memory.project.apply import collection_for
 from memory.project.typed import encode
+from workers.checkpointing.policy import check_policy
 from workers.checkpointing.repairs import repair_constraint
 
 # What one answer of a tool may show.
@@ -26,6 +31,7 @@ MAX_RECORDS = 20
 READ_RECORDS = 2000
 QUERIED_RECORDS = 200
 MAX_EDITS = 500
+MAX_FINDINGS = 10
 
 # Takes Python over the newest version's state; returns its value.
 Query = Callable[[str], Any]
@@ -191,13 +197,11 @@ class Workbench:
         for place, data in enumerate(edits):
             if problem := self._apply(data):
                 refused.append(f"- edits[{place}]: {problem}")
-        applied = len(self.edits) - first
-        numbers = f" (numbers {first} to {len(self.edits) - 1})" if applied else ""
-        told = f"{applied} edits were applied{numbers}."
+        numbers = ", ".join(map(str, range(first, len(self.edits)))) or "none"
+        told = f"Applied, with these numbers: {numbers}."
         if refused:
             raise ToolFailed(
-                f"{told} {len(refused)} were refused; send these again, mended:\n"
-                + _cut("\n".join(refused))
+                f"{told} Refused; send these again, mended:\n" + _cut("\n".join(refused))
             )
         return told
 
@@ -231,7 +235,7 @@ class Workbench:
         if len(self.edits) >= MAX_EDITS:
             return f"there are {MAX_EDITS} edits already: finish"
         try:
-            edit = edit_from_json(data)
+            edit = _with_collection(edit_from_json(data), self.outline)
             strange = [seq for seq in edit.sources if not 1 <= seq <= self._user.last_seq]
             if strange:
                 return f"{edit.op}.sources cites entry {strange[0]}, which does not exist"
@@ -245,7 +249,29 @@ class Workbench:
         """Apply an edit as it will be judged. It is proposed as it came: repairs are told there."""
         if isinstance(edit, WriteConstraint):
             edit, _ = repair_constraint(edit)
+            _refuse_forbidden(edit)
         apply(self._project, edit)
+
+
+def _with_collection(edit: Edit, outline: Outline) -> Edit:
+    """Give a new class its collection at once, for constraints that wait for its first record."""
+    if not isinstance(edit, DefineClass) or edit.kind != "record" or edit.collection:
+        return edit
+    domain = outline.domains.get(edit.domain)
+    if domain and edit.name in domain.names():
+        return edit  # refused, with the reason
+    return replace(edit, collection=collection_for(domain or Domain(edit.domain), edit.name))
+
+
+def _refuse_forbidden(edit: WriteConstraint) -> None:
+    """Raise EditError for code that the gate would refuse unread."""
+    found = [
+        *check_policy(f"constraints/{edit.name}.py", edit.source),
+        *check_policy(f"tests/test_{edit.name}.py", edit.tests_source),
+    ]
+    if found:
+        places = [f"{one.path}:{one.line}: {one.message}" for one in found[:MAX_FINDINGS]]
+        raise EditError("policy", "; ".join(places))
 
 
 def _shown(record_id: RecordId, record: Record) -> str:

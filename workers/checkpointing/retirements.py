@@ -52,12 +52,13 @@ def ungrounded_retirements(
         record_id = one.record_id
         names = " ".join([snake(one.record.class_name), record_id.collection, record_id.key])
         named = list(_telling([names, *_texts(list(one.record.fields.values()))]))
-        if not any(_names(sources[seq].said, named) for seq in one.sources if seq in sources):
-            cited = ", ".join(map(str, one.sources))
+        # What the record rests on says that it is, not that it ends.
+        cited = [seq for seq in one.sources if seq not in one.record.sources]
+        if not any(_names(sources[seq].said, named) for seq in cited if seq in sources):
             yield Finding(
                 code="ungrounded_retirement",
-                message=f"{'.'.join(record_id)} would be retired, and none of the entries that the"
-                f" edit cites ({cited}) names it",
+                message=f"{'.'.join(record_id)} would be retired, and no entry that the edit cites"
+                f" besides those it rests on ({', '.join(map(str, cited)) or 'none'}) names it",
                 fix="cite the entry that says so, or update the record instead",
                 record=record_id,
                 entry=max(one.sources),
