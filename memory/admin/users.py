@@ -16,7 +16,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
-from memory import lanes, log
+from memory import lanes, llm_calls, log
 from memory.admin.base import MemoryAdmin, PresenceFilter, ReadOnlyAdmin, heavy, link, link_to_list
 from memory.admin.display import (
     NOTHING,
@@ -25,7 +25,6 @@ from memory.admin.display import (
     inline,
     preformatted,
     shortened,
-    visible,
     visible_json,
 )
 from memory.admin.log import PENDING
@@ -38,6 +37,7 @@ from memory.models import (
     MemoryUser,
     RecordLocation,
     Run,
+    Workspace,
 )
 from memory.models.alerts import AlertState
 from memory.models.log import Outcome
@@ -271,9 +271,9 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
             self.log_change(request, user, "Language model told to work now.")
         if chosen:
             messages.success(request, f"{counted(len(chosen), 'user')} will be worked on now.")
-        stopped = {reason for user in chosen if (reason := lanes.standing(user).reason)}
-        for reason in sorted(stopped):
-            messages.warning(request, f"The work is stopped: {visible(reason)}")
+        workspaces = Workspace.objects.filter(users__in=chosen).distinct()
+        for reason in {llm_calls.why_stopped(workspace) for workspace in workspaces} - {None}:
+            messages.warning(request, f"The work is stopped: {reason}")
         if left:
             messages.warning(request, f"{counted(left, 'user')} left: nothing waits.")
 

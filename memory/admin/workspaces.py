@@ -14,7 +14,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
-from memory import encryption, language_models, llm_calls, scheduling
+from memory import encryption, lanes, language_models, llm_calls, scheduling
 from memory.admin.base import MemoryAdmin, PresenceFilter, link_to_list
 from memory.admin.display import NOTHING, badge, counted, lines
 from memory.admin.llm import money
@@ -22,6 +22,7 @@ from memory.language_models import Budget
 from memory.limits import BY_NAME, LIMITS, Limit, effective
 from memory.llm_calls import Spent
 from memory.models import ApiKey, LlmCall, MemoryUser, Workspace
+from memory.models.users import LaneName
 from memory.models.workspaces import Scope
 from memory.workspaces import create_key
 
@@ -122,6 +123,14 @@ class WorkspaceAdmin(MemoryAdmin[Workspace]):
                 key_count=Count("api_keys", distinct=True),
             )
         )
+
+    def save_model(
+        self, request: HttpRequest, obj: Workspace, form: forms.ModelForm[Workspace], change: bool
+    ) -> None:
+        """Store it; what has failed for lack of a budget or a key is tried again with the new."""
+        super().save_model(request, obj, form, change)
+        if {*LLM_FIELDS, *KEY_FIELDS} & set(form.changed_data):
+            lanes.hurry(lanes.due(LaneName.STRUCTURE).filter(user__workspace=obj))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """A workspace goes only with its users, which are erased and not deleted."""

@@ -18,7 +18,7 @@ from memory.admin import llm as screens
 from memory.language_models import Usage
 from memory.limits import BY_NAME
 from memory.llm_calls import Attempt, Ending, Work
-from memory.models import LlmCall, LlmSpending, MemoryUser, Workspace
+from memory.models import Lane, LlmCall, LlmSpending, MemoryUser, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.users import LaneName
 from memory.scheduling import Chosen
@@ -370,6 +370,25 @@ def test_a_workspace_gets_a_schedule_of_its_own(admin_client: Client, workspace:
     assert "when 7 entries of a user wait, none has come for 60 s, the oldest has waited for" in (
         shown(admin_client.get(page_url(workspace)))
     )
+
+
+def test_what_has_failed_is_tried_again_when_the_model_is_changed(
+    admin_client: Client, rows: Rows, workspace: Workspace, populate: Populate
+) -> None:
+    quiet = populate("Ibuprofen", "bob")[MemoryUser]
+    tomorrow = timezone.now() + datetime.timedelta(days=1)
+    model_lanes = Lane.objects.filter(name=LaneName.STRUCTURE)
+    Lane.objects.update(run_after=tomorrow)
+    model_lanes.filter(user=rows[MemoryUser]).update(due_at=timezone.now())
+    model_lanes.filter(user=quiet).update(due_at=tomorrow)
+
+    change(admin_client, workspace, structure_entries="7")
+    assert set(Lane.objects.values_list("run_after", flat=True)) == {tomorrow}
+    change(admin_client, workspace, structure_entries="7", llm_tokens_per_day="100000")
+
+    tried = Lane.objects.exclude(run_after=tomorrow).get()
+    assert (tried.user, tried.name) == (rows[MemoryUser], LaneName.STRUCTURE)
+    assert tried.run_after <= timezone.now()
 
 
 def test_a_users_page_says_how_it_stands_with_the_model(

@@ -1,0 +1,56 @@
+"""The language model's lane while entries come and are settled at the same time."""
+
+import threading
+
+from django.db import connection
+from pytest_django.fixtures import Settings
+
+from memory import lanes, leases, log
+from memory.log import Draft
+from memory.models import EntryOutcome, Lane, MemoryUser
+from memory.models.log import EntryKind, Outcome
+from memory.models.users import LaneName
+
+WRITERS = 4
+ENTRIES = 25
+
+
+def test_no_entry_is_forgotten_between_an_append_and_the_end_of_the_work(
+    live_database: str, user: MemoryUser, settings: Settings
+) -> None:
+    settings.UAC_STRUCTURE_ENTRIES = 3
+    settings.UAC_STRUCTURE_IDLE_SECONDS = settings.UAC_STRUCTURE_AGE_SECONDS = 3600
+    rounds = 0
+
+    def write() -> None:
+        for _ in range(ENTRIES):
+            log.append(user, [Draft(kind=EntryKind.MESSAGE, content="hi")], source="t")
+        connection.close()
+
+    def settle() -> bool:
+        lane = leases.claim(lanes.due(LaneName.STRUCTURE))
+        if lane is None:
+            return False
+        entries = lanes.pending(lane, 10)
+        EntryOutcome.objects.bulk_create(
+            EntryOutcome(user=user, seq=entry.seq, outcome=Outcome.COVERED) for entry in entries
+        )
+        lanes.release(lane)
+        return True
+
+    writers = [threading.Thread(target=write) for _ in range(WRITERS)]
+    for thread in writers:
+        thread.start()
+    while any(thread.is_alive() for thread in writers):
+        rounds += settle()
+    for thread in writers:
+        thread.join()
+    while settle():
+        pass
+
+    assert rounds > 3
+    lane = Lane.objects.get(user=user, name=LaneName.STRUCTURE)
+    pending = log.coverage(user).pending
+    assert log.coverage(user).total == WRITERS * ENTRIES
+    assert lane.waiting == pending < settings.UAC_STRUCTURE_ENTRIES
+    assert (lane.due_at is None) == (pending == 0)
