@@ -186,19 +186,36 @@ def test_half_a_tool_call(user: MemoryUser, say: Say, work: Work) -> None:
     assert set(LlmCall.objects.values_list("outcome", flat=True)) == {"invalid_call"}
 
 
-UNACCEPTABLE: dict[str, tuple[list[dict[str, Any]], str]] = {
-    "imports os": ([constraint(written(imports="import os\n"))], "import"),
+FORBIDDEN: dict[str, tuple[dict[str, Any], str]] = {
+    "imports os": (constraint(written(imports="import os\n")), "import"),
     "reads the clock": (
-        [
-            constraint(
-                written(
-                    "        if trip.starts_on >= datetime.date.today():\n"
-                    '            yield info("soon", evidence=[trip])\n'
-                )
-            )
-        ],
+        constraint(written(SPEAKS.replace(">= today", ">= datetime.date.today()"))),
         "today",
     ),
+    "has no tests": (constraint(written(), NO_TESTS), "no test"),
+    "is no Python": (constraint("def check(today:\n"), "never closed"),
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "protocol"), zip(FORBIDDEN, itertools.cycle(["openai", "anthropic"]), strict=False)
+)
+def test_forbidden_code_is_refused_when_it_is_written(
+    user: MemoryUser, fact: int, work: Work, case: str, protocol: Protocol
+) -> None:
+    # Given a model that writes code which must not be, among edits that are good
+    wrong, word = FORBIDDEN[case]
+    server = work(edits(TRIP, trip(fact), wrong), finishes(), protocol=protocol)
+    # Then it is told of the code, and what is good becomes the head without it
+    (told,) = server.requests[1].results
+    assert "edits[2]" in told
+    assert word in told
+    assert user.head is not None
+    assert "constraints/soon.py" not in user.head.tree
+    assert coverage(user).covered == 1
+
+
+UNACCEPTABLE: dict[str, tuple[list[dict[str, Any]], str]] = {
     "loops for ever": (
         [constraint(written("        while True:\n            pass\n" + SPEAKS))],
         "timeout",
@@ -207,11 +224,11 @@ UNACCEPTABLE: dict[str, tuple[list[dict[str, Any]], str]] = {
         [constraint(written('        yield info("soon", evidence=[trip])\n'))],
         "test_is_silent",
     ),
-    "has no tests": ([constraint(written(), NO_TESTS)], "no test"),
     "has tests that cannot fail": (
         [constraint(written(), "def test_speaks() -> None:\n    assert True\n")],
         "never_alerts_unnoticed",
     ),
+    "has the wrong types": ([constraint(written(SPEAKS.replace(".to}", ".too}")))], "too"),
     "says what nobody said": ([trip(1, starts_on="2026-12-24")], "2026-12-24"),
     "cites an entry that does not exist": ([trip(99)], "99"),
     "has a field that does not exist": ([trip(1, hotel="Ritz")], "hotel"),
@@ -262,35 +279,21 @@ def told(request: Request) -> list[str]:
     return request.results if number(request) else []
 
 
-def test_refused_edit_does_not_keep_back_the_others(
-    user: MemoryUser, fact: int, work: Work, protocol: Protocol
-) -> None:
-    # Given a model that sends a constraint that is no Python, among edits that are good
-    server = work(
-        edits(TRIP, trip(fact), constraint("def check(today:\n")), finishes(), protocol=protocol
-    )
-    # Then it is told of the constraint, and the others become the head
-    assert "soon.source, line 1" in server.requests[1].results[0]
-    assert user.head is not None
-    assert "constraints/soon.py" not in user.head.tree
-    assert coverage(user).covered == 1
-
-
 def test_findings_lead_to_a_repair(
     user: MemoryUser, fact: int, work: Work, protocol: Protocol
 ) -> None:
-    # Given a model that first imports os, and mends that when it is told
+    # Given a model that first alerts on everything, and mends that when it is told
+    always = written('        yield info("soon", evidence=[trip])\n')
     server = work(
-        edits(TRIP, trip(fact), constraint(written(imports="import os\n"))),
+        edits(TRIP, trip(fact), constraint(always)),
         finishes(),
         edits(constraint(written())),
         finishes(),
         protocol=protocol,
     )
-    # Then it was told the place and the finding, and what it mended is the head
+    # Then it was told the finding and its place, and what it mended is the head
     (problem,) = server.requests[2].results
-    assert "constraints/soon.py" in problem
-    assert "import" in problem
+    assert "test_soon.py::test_is_silent" in problem
     assert user.head is not None
     assert coverage(user).pending == 0
     assert "constraints/soon.py" in user.head.tree

@@ -186,6 +186,12 @@ FAULTS: dict[str, Fault] = {
         "ungrounded_retirement",
         {"record": {"domain": "travel", "collection": "trips", "key": "b"}, "entry": 4},
     ),
+    "record retired by what it rests on alone": Fault(
+        [{**RETIRE, "sources": [2]}],  # which says Oslo, and not that it is off
+        "grounding",
+        "ungrounded_retirement",
+        {"record": {"domain": "travel", "collection": "trips", "key": "b"}, "entry": 2},
+    ),
     "more records retired than one text may": Fault(
         [{**RETIRE, "key": f"t-{number}", "sources": [2]} for number in range(21)],
         "grounding",
@@ -475,7 +481,7 @@ def test_each_fault_is_found(
 def test_without_a_fault_all_of_it_is_accepted(
     user: MemoryUser, head: Checkpoint, propose: Propose
 ) -> None:
-    gone = {**RETIRE, "sources": [2]}  # which says Oslo
+    gone = {**RETIRE, "key": "a", "sources": [3]}  # which says Rome
 
     run = propose(*flight(), *another_trip(), gone, DISMISS, constraint(), considered=[3, 4])
 
