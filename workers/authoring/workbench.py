@@ -303,7 +303,10 @@ def _same(value: Any, wanted: Any) -> bool:
 def _query(domain: str, collection: str, words: Sequence[str], where: Mapping[str, Any]) -> str:
     """Python that finds the keys of records that may match, the newest first."""
     tests = [f"{word!r} in repr(r).casefold()" for word in words]
-    tests += [f"{str(value).casefold()!r} in repr(r).casefold()" for value in where.values()]
+    tests += [
+        f"{str(value).casefold()!r} in (str(r.{name}) + repr(r.{name})).casefold()"
+        for name, value in where.items()
+    ]
     records = f"r.key for r in reversed({domain}.{collection}) if {' and '.join(tests) or True}"
     return f"list(itertools.islice(({records}), {QUERIED_RECORDS}))"
 

@@ -18,9 +18,12 @@ from memory.models.users import LaneName
 from tests.llm_server import KEY, LlmServer, Protocol, Reply, Said, Script, called, llm_server
 from workers import tasks
 from workers.authoring import lane as model_lane
+from workers.authoring.conversation import Conversation
+from workers.llm.interface import Tool, ToolCall
 
 Say: TypeAlias = Callable[..., list[int]]
 Work: TypeAlias = Callable[..., LlmServer]
+Meanwhile: TypeAlias = Callable[[Callable[[], object]], None]
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +74,29 @@ def work(settings: Settings, user: MemoryUser) -> Work:
             model_lane.work_on(user.pk)
         user.refresh_from_db()
         return server
+
+    return do
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
+    """Have something happen, once, while the model answers its next question.
+
+    It happens in this thread: the scripted server has another, which sees nothing of the test's
+    transaction.
+    """
+
+    def do(happens: Callable[[], object]) -> None:
+        original = Conversation.ask
+        waiting = [happens]
+
+        def ask(conversation: Conversation, tools: Sequence[Tool]) -> Sequence[ToolCall]:
+            calls = original(conversation, tools)
+            if waiting:
+                waiting.pop()()
+            return calls
+
+        monkeypatch.setattr(Conversation, "ask", ask)
 
     return do
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db.models import F
 from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django.fixtures import Settings
@@ -15,7 +16,7 @@ from memory.log import coverage
 from memory.models import Lane, LlmCall, LogEntry, MemoryUser
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
-from tests.integration.authoring.conftest import Say, Work, edits, finishes, remembers
+from tests.integration.authoring.conftest import Meanwhile, Say, Work, edits, finishes, remembers
 from tests.llm_server import Called, LlmServer, Reply, Request, Said, called
 from workers.authoring import memorize
 from workers.authoring.lane import work_on
@@ -181,22 +182,20 @@ def test_what_follows_is_marked(user: MemoryUser, say: Say, work: Work) -> None:
 
 
 def test_slice_is_remembered_once(
-    user: MemoryUser, say: Say, work: Work, monkeypatch: pytest.MonkeyPatch
+    user: MemoryUser, say: Say, work: Work, meanwhile: Meanwhile
 ) -> None:
-    # Given a worker that loses its lease while the model answers: another one has the lane
+    # Given a worker that loses its lane while the model answers: another one has it
     say("I have a dog.")
-
-    def slow(request: Request) -> Reply:
-        lane = Lane.objects.get(user=user, name=LaneName.STRUCTURE)
-        Lane.objects.filter(pk=lane.pk).update(token=lane.token + 1, lease_owner="another")
-        return remembers(("The user has a dog.", [1]))
-
+    lanes = Lane.objects.filter(user=user, name=LaneName.STRUCTURE)
+    meanwhile(lambda: lanes.update(token=F("token") + 1, lease_owner="another"))
     # When the answer comes
-    work(script=slow)
+    server = work(remembers(("The user has a dog.", [1])))
     # Then nothing of it is written: not the fact, not the outcome
+    assert len(server.requests) == 1
+    assert set(LlmCall.objects.values_list("outcome", flat=True)) == {"ok"}
     assert coverage(user).total == coverage(user).pending == 1
     # And when the other one does the work, each is there once
-    Lane.objects.filter(user=user).update(lease_owner="", lease_expires_at=None)
+    lanes.update(lease_owner="", lease_expires_at=None)
     work(script=remembering())
     assert LogEntry.objects.filter(kind=EntryKind.FACT).count() == 1
     assert coverage(user).pending == 0

@@ -1,0 +1,456 @@
+"""Facts become edits: corrections, contradictions, backlogs, a project that changes meanwhile."""
+
+import datetime
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pytest_django.fixtures import Settings
+
+from memory import checkpoints, log, runs
+from memory.log import Draft, coverage
+from memory.models import Checkpoint, Lane, LlmCall, MemoryUser, Run, Workspace
+from memory.models.checkpoints import Origin
+from memory.models.llm import LlmPurpose
+from memory.models.log import EntryKind
+from memory.models.runs import RunKind, RunOutcome, RunTrigger
+from tests.integration.authoring.conftest import Meanwhile, Say, Work, edits, finishes
+from tests.integration.authoring.test_messages_to_records import TRIP, trip
+from tests.llm_server import Reply, Request, Said, called
+from workers import tasks
+from workers.authoring import structure
+
+pytestmark = pytest.mark.django_db
+
+Fields = Callable[[str], dict[str, Any]]
+
+ALLERGY = {
+    "op": "define_class",
+    "domain": "health",
+    "name": "Allergy",
+    "fields": [{"name": "allergen", "type": "str"}],
+}
+
+
+def asked(request: Request) -> str:
+    text: str = request.body["messages"][1]["content"]
+    return text
+
+
+def window(request: Request) -> list[int]:
+    """The entries that the model is asked to bring in."""
+    return [int(seq) for seq in re.findall(r"^\[(\d+)\]", asked(request), re.MULTILINE)]
+
+
+def begins(request: Request) -> bool:
+    return len(request.body["messages"]) == 2
+
+
+def taking_notes(request: Request) -> Reply:
+    """A model that keeps every entry as a note."""
+    if not begins(request):
+        return finishes()
+    return edits(*({"op": "note", "text": "noted", "sources": [seq]} for seq in window(request)))
+
+
+def test_correction_retires_with_its_source(
+    user: MemoryUser, say: Say, work: Work, fields_of: Fields
+) -> None:
+    # Given an allergy, told some time ago
+    (told,) = say("The user is allergic to penicillin.", kind=EntryKind.FACT)
+    allergy = {"op": "add", "domain": "health", "class_name": "Allergy", "key": "penicillin"}
+    add = {**allergy, "fields": {"allergen": "penicillin"}, "sources": [told]}
+    work(edits(ALLERGY, add), finishes())
+    before = user.head
+    # When a correction says that it is none
+    (correction,) = say("I am not allergic to penicillin after all.", kind=EntryKind.CORRECTION)
+    retire = {
+        "op": "retire",
+        "domain": "health",
+        "collection": "allergies",
+        "key": "penicillin",
+        "sources": [correction],
+        "reason": "not allergic after all",
+    }
+    server = work(called("look_up", {"text": "penicillin"}), edits(retire), finishes())
+    # Then the model saw what is known, the record is gone, and the edit says by which entry
+    assert "penicillin" in server.requests[1].results[0]
+    assert fields_of("health.allergies") == {}
+    assert user.head is not None
+    assert user.head.edits == [retire]
+    # And what was known before stays to be read
+    assert before is not None
+    assert "penicillin" in checkpoints.read_file(before, "domains/health/state.py")
+
+
+def test_update_keeps_both_sources(
+    user: MemoryUser, say: Say, work: Work, fields_of: Fields
+) -> None:
+    # Given a trip
+    (told,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT)
+    work(edits(TRIP, trip(told)), finishes())
+    # When it is moved
+    (moved,) = say("The trip to Rome was moved to 2026-06-08.", kind=EntryKind.FACT)
+    update = {
+        "op": "update",
+        "domain": "travel",
+        "collection": "trips",
+        "key": "trip-1",
+        "fields": {"starts_on": "2026-06-08"},
+        "sources": [moved],
+    }
+    work(edits(update), finishes())
+    # Then there is one trip, on the new day, that rests on both
+    assert fields_of("travel.trips")["trip-1"]["starts_on"] == {"$date": "2026-06-08"}
+    assert user.head is not None
+    assert f"sources=({told}, {moved})" in checkpoints.read_file(
+        user.head, "domains/travel/state.py"
+    )
+
+
+def test_parties_that_disagree_both_stay(
+    user: MemoryUser, say: Say, work: Work, fields_of: Fields
+) -> None:
+    # Given two people who say different things of one trip
+    first, second = say(
+        "Ann says that the trip to Rome begins on 2026-05-08.",
+        "Ben says that the trip to Rome begins on 2026-05-09.",
+        kind=EntryKind.FACT,
+    )
+    conflict = {
+        "op": "conflict",
+        "about": "the day of the trip to Rome",
+        "records": [
+            {"domain": "travel", "collection": "trips", "key": key} for key in ("ann", "ben")
+        ],
+        "sources": [first, second],
+    }
+    # When the model keeps both and marks them
+    work(
+        edits(
+            TRIP,
+            {**trip(first), "key": "ann"},
+            {**trip(second, starts_on="2026-05-09"), "key": "ben"},
+            conflict,
+        ),
+        finishes(),
+    )
+    # Then both are there, and a constraint speaks about them
+    assert set(fields_of("travel.trips")) == {"ann", "ben"}
+    for run in Run.objects.filter(kind=RunKind.CONSTRAINTS):
+        tasks.execute_run(str(run.pk))
+    (alert,) = user.alerts.all()
+    assert "the day of the trip to Rome" in alert.message
+
+
+def test_backlog_becomes_several_checkpoints_in_order(
+    user: MemoryUser, say: Say, work: Work, settings: Settings
+) -> None:
+    # Given more facts than one question may hold
+    settings.UAC_LLM_WINDOW_CHARACTERS = 100
+    say(*(f"fact number {number} is told at some length" for number in range(7)), kind="fact")
+    # When the model works on them
+    server = work(script=taking_notes)
+    # Then each was asked once, in the order of the log, and each version has seen so far
+    windows = [window(request) for request in server.requests if begins(request)]
+    assert windows == [[1, 2], [3, 4], [5, 6], [7]]
+    assert coverage(user).covered == 7
+    assert [one.seen_seq for one in user.checkpoints.order_by("version")] == [2, 4, 6, 7]
+
+
+def test_long_entry_is_read_on(user: MemoryUser, say: Say, work: Work) -> None:
+    # Given a fact that is longer than a question shows
+    words = " ".join(f"word{number}" for number in range(3000))
+    (seq,) = say(words, kind=EntryKind.FACT)
+    # When the model reads on as it is told to
+    server = work(
+        called("read_entry", {"seq": seq, "start": 4000}),
+        called("read_entry", {"seq": seq, "start": 12000}),
+        called("read_entry", {"seq": seq, "start": 20000}),
+        edits({"op": "note", "text": "many words", "sources": [seq]}),
+        finishes(),
+    )
+    # Then it has seen all of it
+    assert f"read_entry(seq={seq}, start=4000)" in asked(server.requests[0])
+    seen = words[:4000] + "".join(
+        request.results[0].partition(") ")[2].partition("\n...")[0]
+        for request in server.requests[1:4]
+    )
+    assert seen == words
+
+
+def typed(user: MemoryUser, **statement: Any) -> Callable[[], None]:
+    """A typed entry that becomes a version at once."""
+
+    def do() -> None:
+        log.append(user, [Draft(kind=EntryKind.RECORD, data=statement)], source="test")
+        tasks.checkpoint_records(user.pk)
+
+    return do
+
+
+def test_project_changes_meanwhile(
+    user: MemoryUser, say: Say, work: Work, meanwhile: Meanwhile
+) -> None:
+    # Given typed entries that make a version while the model works
+    (seq,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT)
+    meanwhile(typed(user, domain="pets", type="Dog", key="rex", data={"name": "Rex"}))
+    # When it has finished
+    work(edits(TRIP, trip(seq)), finishes())
+    # Then its edits are on top of that version, and nothing was asked twice
+    assert user.head is not None
+    assert (user.head.version, user.head.origin) == (2, Origin.LLM)
+    assert {"domains/pets/state.py", "domains/travel/state.py"} <= set(user.head.tree)
+    assert LlmCall.objects.count() == 2
+
+
+def test_project_takes_away_what_was_meant(
+    user: MemoryUser, say: Say, work: Work, meanwhile: Meanwhile
+) -> None:
+    # Given a class that somebody else defines, with other fields, while the model works
+    (seq,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT)
+    meanwhile(typed(user, domain="travel", type="Trip", key="a", data={"city": "Oslo"}))
+    # When it finishes
+    server = work(
+        edits(TRIP, trip(seq)),
+        finishes(),
+        called("open_domain", {"domain": "travel"}),
+        edits({**trip(seq), "fields": {"city": "Rome"}}),
+        finishes(),
+    )
+    # Then it is told what was lost, sees the new schema, and goes on from there
+    told = server.requests[2].results[0]
+    assert "has changed meanwhile" in told
+    assert "Dropped" in told
+    assert "city" in server.requests[3].results[0]
+    assert coverage(user).pending == 0
+
+
+def test_dry_run_commits_nothing(user: MemoryUser, say: Say, work: Work) -> None:
+    # Given a model that checks before it finishes
+    (seq,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT)
+    versions = []
+
+    def script(request: Request) -> Reply:
+        versions.append(Checkpoint.objects.count())
+        replies = [edits(TRIP, trip(seq)), called("check", {}), finishes()]
+        return replies[len(versions) - 1]
+
+    server = work(script=script)
+    # Then the check says that all is in order, and only the end makes a version
+    assert "in order" in server.requests[2].results[0]
+    assert versions == [0, 0, 0]
+    assert user.head is not None
+
+
+def test_what_is_proposed_is_not_proposed_again(
+    user: MemoryUser,
+    say: Say,
+    work: Work,
+    monkeypatch: pytest.MonkeyPatch,
+    lane: Callable[[], Lane],
+) -> None:
+    # Given a sandbox worker that takes longer than the model's worker waits
+    (seq,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT)
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "wait", lambda run, seconds: None)
+        work(edits(TRIP, trip(seq)), finishes())
+    assert "no sandbox worker" in lane().last_error
+    # When the lane is tried again before it has judged
+    server = work()
+    # Then the model is not asked again
+    assert server.requests == []
+    assert "still to be judged" in lane().last_error
+    # And when it has, the entry is covered, once
+    (run,) = Run.objects.filter(kind=RunKind.PROPOSAL)
+    tasks.execute_run(str(run.pk))
+    assert work().requests == []
+    assert coverage(user).covered == 1
+    assert lane().due_at is None
+
+
+def test_two_proposals_of_one_entry_add_its_record_once(
+    user: MemoryUser, say: Say, fields_of: Fields
+) -> None:
+    # Given two tries of the same entry, by workers that did not know of each other
+    (seq,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT)
+    tries = [
+        runs.queue(
+            user,
+            RunKind.PROPOSAL,
+            RunTrigger.MODEL,
+            checkpoint=None,
+            input={"edits": [TRIP, {**trip(seq), "key": key}], "considered": [seq]},
+        )
+        for key in ("a", "b")
+    ]
+    # When both are judged
+    for run in tries:
+        tasks.execute_run(str(run.pk))
+        run.refresh_from_db()
+    # Then the second is refused
+    assert [run.outcome for run in tries] == [RunOutcome.OK, RunOutcome.REJECTED]
+    assert set(fields_of("travel.trips")) == {"a"}
+
+
+def test_budget_is_exhausted(
+    user: MemoryUser, workspace: Workspace, say: Say, work: Work, lane: Callable[[], Lane]
+) -> None:
+    # Given a workspace that may not spend a token
+    workspace.llm_tokens_per_day = 0
+    workspace.save()
+    say("I am going to Rome.")
+    # When the model is to work
+    server = work(script=taking_notes)
+    # Then nobody is asked, the message waits, and the staff read why
+    assert server.requests == []
+    assert coverage(user).pending == 1
+    assert "budget" in lane().last_error
+    assert not LlmCall.objects.exists()
+
+
+def test_calls_of_a_window_share_their_work(user: MemoryUser, say: Say, work: Work) -> None:
+    # Given two windows' worth of facts, one after the other
+    say("The user likes tea.", kind=EntryKind.FACT)
+    work(script=taking_notes)
+    say("The user likes coffee.", kind=EntryKind.FACT)
+    work(script=taking_notes)
+    # Then each version has the calls that made it
+    for checkpoint in user.checkpoints.all():
+        calls = LlmCall.objects.filter(checkpoint=checkpoint)
+        assert calls.count() == 2
+        assert len({call.work for call in calls}) == 1
+        assert {call.purpose for call in calls} == {LlmPurpose.STRUCTURE}
+
+
+# -- What the model sees of the project ---------------------------------------------------------
+
+
+@pytest.fixture
+def many(user: MemoryUser, monkeypatch: pytest.MonkeyPatch) -> MemoryUser:
+    """Sixty trips, of which only the newest ten are read where the model works."""
+    monkeypatch.setattr("workers.authoring.workbench.READ_RECORDS", 10)
+    cities = ["Rome", "Oslo", "Bern"]
+    statements = [
+        {
+            "domain": "travel",
+            "type": "Trip",
+            "key": f"t{number}",
+            "data": {
+                "to": cities[number % 3],
+                "nights": number,
+                "on": f"2026-01-{number % 28 + 1}",
+            },
+        }
+        for number in range(60)
+    ]
+    for statement in statements:
+        day = int(str(statement["data"]["on"]).rpartition("-")[2])  # type: ignore[index]
+        statement["data"]["on"] = str(datetime.date(2026, 1, day))  # type: ignore[index]
+    drafts = [Draft(kind=EntryKind.RECORD, data=statement) for statement in statements]
+    log.append(user, drafts, source="test")
+    tasks.checkpoint_records(user.pk)
+    user.refresh_from_db()
+    return user
+
+
+LOOK_UPS: list[tuple[dict[str, Any], list[str]]] = [
+    ({"key": "t7"}, ["t7"]),
+    ({"text": "oslo", "where": {"nights": 58}}, ["t58"]),
+    # Older than what is read at once: found by a query.
+    ({"collection": "trips", "where": {"nights": 4}}, ["t4"]),
+    ({"domain": "travel", "where": {"on": "2026-01-03", "to": "Bern"}}, ["t2"]),
+    ({"text": "bern t5"}, ["t59", "t56", "t53", "t50", "t5"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "keys"), LOOK_UPS)
+def test_records_are_looked_up(
+    many: MemoryUser, say: Say, work: Work, arguments: dict[str, Any], keys: list[str]
+) -> None:
+    say("The user likes tea.", kind=EntryKind.FACT)
+    server = work(called("look_up", arguments), Said(text="enough", finish="refusal"))
+    found = re.findall(r"key='(\w+)'", server.requests[1].results[0])
+    assert found == keys
+
+
+WRONG_LOOK_UPS: list[tuple[str, dict[str, Any], str]] = [
+    ("look_up", {"domain": "health"}, "no domain 'health': there is travel"),
+    ("look_up", {"collection": "trip"}, "no collection 'trip': there is travel.trips"),
+    ("look_up", {"where": {"hotel": "Ritz"}}, "No class there has hotel"),
+    ("look_up", {"key": "t99"}, "No record has the key 't99'"),
+    ("open_domain", {"domain": "health"}, "no domain 'health'"),
+    ("read_constraint", {"name": "x"}, "no constraint 'x': there is none yet"),
+    ("read_entry", {"seq": 99}, "no entry 99"),
+    ("drop_edits", {"numbers": [3]}, "no edit 3"),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "told"), WRONG_LOOK_UPS)
+def test_wrong_look_ups_name_what_there_is(
+    many: MemoryUser, say: Say, work: Work, tool: str, arguments: dict[str, Any], told: str
+) -> None:
+    say("The user likes tea.", kind=EntryKind.FACT)
+    server = work(called(tool, arguments), Said(text="enough", finish="refusal"))
+    assert told in server.requests[1].results[0]
+
+
+def test_many_matches_are_cut_and_it_is_said(many: MemoryUser, say: Say, work: Work) -> None:
+    say("The user likes tea.", kind=EntryKind.FACT)
+    server = work(called("look_up", {}), Said(text="enough", finish="refusal"))
+    result = server.requests[1].results[0]
+    assert len(re.findall(r"key='", result)) == 20
+    assert "and more: 20 are shown" in result
+
+
+def test_domain_is_opened(many: MemoryUser, say: Say, work: Work) -> None:
+    say("The user likes tea.", kind=EntryKind.FACT)
+    server = work(
+        called("open_domain", {"domain": "travel"}), Said(text="enough", finish="refusal")
+    )
+    result = server.requests[1].results[0]
+    assert "class Trip(Record):" in result
+    assert "trips: 60 records" in result
+    assert "key='t59'" in result
+    assert "key='t5'" not in result
+
+
+def test_edits_are_seen_and_taken_back(user: MemoryUser, say: Say, work: Work) -> None:
+    # Given a model that looks at what it has done, and takes some of it back
+    (seq,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT)
+    server = work(
+        edits(TRIP, {**trip(seq), "key": "wrong"}),
+        called("look_up", {"text": "Rome"}),
+        called("drop_edits", {"numbers": [0]}),
+        called("look_up", {"text": "Rome"}),
+        edits(TRIP, {**trip(seq), "key": "right"}),
+        finishes(),
+    )
+    # Then it sees them, and what cannot be without them goes, too
+    assert "wrong" in server.requests[2].results[0]
+    assert "Dropped, since it cannot be applied any more: add" in server.requests[3].results[0]
+    assert "No record matches" in server.requests[4].results[0]
+    assert user.head is not None
+    assert [edit.get("key") for edit in user.head.edits] == [None, "right"]
+
+
+def test_class_has_its_collection_at_once(user: MemoryUser, say: Say, work: Work) -> None:
+    # Given a model that defines a class of which nobody has told a record yet
+    (seq,) = say("The user wants to be warned of trips.", kind=EntryKind.FACT)
+    note = {"op": "note", "text": "wants to be warned", "sources": [seq]}
+    work(edits(TRIP, note), finishes())
+    # Then a constraint may wait for the first
+    assert user.head is not None
+    state = checkpoints.read_file(user.head, "domains/travel/state.py")
+    assert "trips: list[Trip] = []" in state
+
+
+def test_window_is_bounded(settings: Settings, lane: Callable[[], Lane], say: Say) -> None:
+    # Given one huge fact and many small ones
+    settings.UAC_LLM_WINDOW_CHARACTERS = 5000
+    say("x" * 500_000, *(f"small {number}" for number in range(100)), kind=EntryKind.FACT)
+    # Then a window holds no more than a question may
+    entries = structure.pending(lane(), 40, [])
+    assert len(entries) == 40
+    assert structure.pending(lane(), 40, [entries[0].seq])[0].seq == 2
