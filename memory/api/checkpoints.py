@@ -1,6 +1,6 @@
 """`/v1/users/{user_id}/checkpoints/`: the versions of a project, and edits proposed to it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from django.db.models import QuerySet
@@ -20,6 +20,8 @@ from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger, warni
 from memory.project import EditError, edit_from_json
 
 MAX_EDITS = 1000
+MAX_FILES = 1000
+MAX_FILE = 1_000_000
 MAX_CONSIDERED = 10_000
 PROPOSAL_WAIT_SECONDS = 20.0
 
@@ -66,13 +68,29 @@ class CheckpointDetailSerializer(CheckpointSerializer):
 
 
 class ProposalSerializer(StrictSerializer):
-    """Edits to the project. They become the next version together, or not at all."""
+    """Edits to the project, or whole files of it, or both.
+
+    They become the next version together, or not at all.
+    """
 
     edits = serializers.ListField(
         child=serializers.DictField(),
-        min_length=1,
+        default=list,
         max_length=MAX_EDITS,
         help_text="Each has `op` and the fields of that edit; see docs/edits.md.",
+    )
+    files = serializers.DictField(
+        child=serializers.CharField(
+            allow_null=True, allow_blank=True, max_length=MAX_FILE, trim_whitespace=False
+        ),
+        default=dict,
+        help_text="Path → source of files as they are to be, in the project's own form; null"
+        " deletes a constraint. A record that they lack is refused, and never retired by that.",
+    )
+    version = serializers.IntegerField(
+        required=False,
+        min_value=1,
+        help_text="The version that the files were written for; default: the newest.",
     )
     considered = serializers.ListField(
         child=serializers.IntegerField(min_value=1),
@@ -81,6 +99,20 @@ class ProposalSerializer(StrictSerializer):
         help_text="The log entries that the edits settle, if you want it checked: each has to be"
         " cited or dismissed by one of them.",
     )
+
+    def validate_files(self, files: dict[str, str | None]) -> dict[str, str | None]:
+        """Check the number of files and their size together."""
+        if len(files) > MAX_FILES:
+            raise serializers.ValidationError(f"Send {MAX_FILES} files at most, not {len(files)}.")
+        return files
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Refuse a proposal of nothing, and a version that says nothing without files."""
+        if not attrs["edits"] and not attrs["files"]:
+            raise serializers.ValidationError({"edits": ["Propose at least one edit or file."]})
+        if "version" in attrs and not attrs["files"]:
+            raise serializers.ValidationError({"version": ["Only files are of a version."]})
+        return attrs
 
     def validate_edits(self, edits: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Check each edit's form; raises ValidationError that names the edit by its place."""
@@ -158,8 +190,24 @@ class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
         limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
         body = ProposalSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        edits, considered = body.validated_data["edits"], body.validated_data["considered"]
-        return propose(request, self.memory_user(), lambda: edits, limit, considered=considered)
+        proposal = body.validated_data
+        user = self.memory_user()
+        base = user.head
+        if "version" in proposal:
+            base = Checkpoint.objects.filter(user=user, version=proposal["version"]).first()
+            if base is None:
+                raise serializers.ValidationError(
+                    {"version": [f"This user has no version {proposal['version']}."]}
+                )
+        return propose(
+            request,
+            user,
+            lambda: proposal["edits"],
+            limit,
+            considered=proposal["considered"],
+            files=proposal["files"],
+            base=base,
+        )
 
 
 def propose(
@@ -169,11 +217,13 @@ def propose(
     limit: float,
     *,
     considered: Sequence[int] = (),
+    files: Mapping[str, str | None] | None = None,
+    base: Checkpoint | None = None,
 ) -> Response:
     """Queue the proposal, wait for the gate for `limit` seconds, and answer.
 
     `edits` may raise if the state of things does not allow them. The entries in `considered` have
-    to be settled by them.
+    to be settled by them. `files` are whole files, written for the version `base`.
     """
 
     def queue() -> Run:
@@ -181,8 +231,8 @@ def propose(
             user,
             RunKind.PROPOSAL,
             RunTrigger.API,
-            checkpoint=user.head,
-            input={"edits": edits(), "considered": list(considered)},
+            checkpoint=base or user.head,
+            input={"edits": edits(), "considered": list(considered), "files": dict(files or {})},
         )
 
     written = idempotency.once(

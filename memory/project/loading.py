@@ -21,7 +21,7 @@ def load(files: Mapping[str, str]) -> tuple[Outline, _Records]:
     records: _Records = {}
     domains = {path.split("/")[1] for path in files if _is(path, "domains", "*", "schema.py")}
     for name in sorted(domains):
-        domain, found = _load_domain(name, files)
+        domain, found = load_domain(name, files)
         outline = outline.with_domain(domain)
         records |= found
     for path in sorted(files):
@@ -41,7 +41,8 @@ def load(files: Mapping[str, str]) -> tuple[Outline, _Records]:
     return outline, records
 
 
-def _load_domain(name: str, files: Mapping[str, str]) -> tuple[Domain, _Records]:
+def load_domain(name: str, files: Mapping[str, str]) -> tuple[Domain, _Records]:
+    """Return a domain, and by path the records in its state file and shards; as `load` does."""
     path = Domain(name).schema_path
     domain = parse_schema(path, files[path], name)
     path = domain.state_path

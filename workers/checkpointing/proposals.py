@@ -15,15 +15,17 @@ from memory.project import (
     Dismiss,
     Edit,
     EditError,
+    ProjectError,
     WriteConstraint,
     apply,
     edit_from_json,
     edit_to_json,
 )
+from memory.project.files import edits_of_files
 from workers.checkpointing import gate
 from workers.checkpointing.coverage import uncovered
 from workers.checkpointing.findings import Check, Finding, Verdict
-from workers.checkpointing.repairs import repair_constraint
+from workers.checkpointing.repairs import Repaired, repair, repair_constraint
 
 MAX_REBUILDS = 3
 
@@ -34,7 +36,11 @@ def execute(run: Run) -> None:
     With `dry_run` in its input it is judged, and nothing is committed. A model's is refused if an
     entry that it considered is settled by now: another try of the same entries has been first.
     """
-    edits, repairs = _repaired([edit_from_json(edit) for edit in run.input["edits"]])
+    try:
+        edits, repairs = _read(run)
+    except (EditError, ProjectError) as error:
+        _refuse(run, Verdict([Check("files", [_of_file(error)])]))
+        return
     considered = run.input.get("considered", [])
     for attempt in range(1, MAX_REBUILDS + 1):
         user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=run.user_id)
@@ -62,6 +68,38 @@ def execute(run: Run) -> None:
             return
 
 
+def _read(run: Run) -> tuple[list[Edit], list[Finding]]:
+    """Return the edits that are proposed, those of whole files among them, and the repairs.
+
+    Files are compared with the version that they were written for, as the edits beside them leave
+    it. Raises ProjectError or EditError for files that are no edits.
+    """
+    edits, repairs = _repaired([edit_from_json(edit) for edit in run.input["edits"]])
+    if not (files := dict(run.input.get("files", {}))):
+        return edits, repairs
+    for path, source in files.items():
+        repaired = repair(source) if source is not None else Repaired("")
+        if source is not None and repaired.repairs and not repaired.error:
+            files[path] = repaired.source
+            repairs += [_repair(path, name) for name in repaired.repairs]
+    user = MemoryUser.objects.get(pk=run.user_id)
+    project = checkpoints.open_project(run.checkpoint, user)
+    for edit in edits:
+        apply(project, edit)
+    return [*edits, *edits_of_files(project, files)], repairs
+
+
+def _of_file(error: EditError | ProjectError) -> Finding:
+    if isinstance(error, EditError):
+        return Finding(code=error.code, message=error.message)
+    return Finding(code="unreadable_file", path=error.path, line=error.line, message=error.message)
+
+
+def _repair(path: str, name: str, edit: int | None = None) -> Finding:
+    message = f"could not run as it came, and was repaired: {name}"
+    return Finding(code="repaired", path=path, edit=edit, message=message, blocking=False)
+
+
 def _repaired(edits: Sequence[Edit]) -> tuple[list[Edit], list[Finding]]:
     """Put code right that cannot run and can mean one thing only; what is in order stays as it is.
 
@@ -72,16 +110,7 @@ def _repaired(edits: Sequence[Edit]) -> tuple[list[Edit], list[Finding]]:
     for number, edit in enumerate(edits):
         if isinstance(edit, WriteConstraint):
             edit, repairs = repair_constraint(edit)
-            findings += [
-                Finding(
-                    code="repaired",
-                    path=path,
-                    edit=number,
-                    message=f"could not run as it came, and was repaired: {name}",
-                    blocking=False,
-                )
-                for path, name in repairs
-            ]
+            findings += [_repair(path, name, number) for path, name in repairs]
         result.append(edit)
     return result, findings
 

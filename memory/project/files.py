@@ -1,0 +1,271 @@
+"""Whole files as a change: what somebody wrote who edits a project's files, as edits.
+
+The files are in the project's own form, as they are read from a version. They are compared with it,
+and every difference has to be an edit; what no edit can say is refused, never dropped. So a file
+that has lost a record on the way retires nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from memory.project.apply import apply
+from memory.project.edits import (
+    Add,
+    AddField,
+    DefineClass,
+    DeleteConstraint,
+    Edit,
+    FieldSpec,
+    Kind,
+    Update,
+    WidenField,
+    WriteConstraint,
+)
+from memory.project.errors import EditError, ProjectError
+from memory.project.literals import same
+from memory.project.loading import load_domain
+from memory.project.model import Project
+from memory.project.outline import REQUIRED, Class, Domain, Enumeration
+from memory.project.types import format_type
+from memory.project.values import Record, RecordId
+
+# Named in one refusal.
+MAX_NAMED = 10
+
+
+def edits_of_files(project: Project, files: Mapping[str, str | None]) -> list[Edit]:
+    """Return the edits that make the project's files these, and apply them to it.
+
+    `files` are those that are to be other than they are, by path; None deletes a constraint. What
+    is generated may be among them, and is not looked at. Raises ProjectError for a file that cannot
+    be read, EditError for a difference that no edit can say.
+    """
+    files = {path: text for path, text in files.items() if not _is_generated(path, text)}
+    domains = [
+        _read(project, name, {path: files[path] for path in files if _domain_of(path) == name})
+        for name in sorted({name for name in map(_domain_of, files) if name})
+    ]
+    # All classes come before all records, which may refer to those of other domains.
+    edits = _applied(project, [edit for one in domains for edit in _of_schema(one.old, one.new)])
+    for one in domains:
+        edits += _applied(project, _of_records(one.new, one.before, one.after))
+    rest = {path: text for path, text in files.items() if not _domain_of(path)}
+    return [*edits, *_applied(project, _of_constraints(project, rest))]
+
+
+def _applied(project: Project, edits: Iterable[Edit]) -> list[Edit]:
+    """Apply edits in an order in which they can be, and return them in it.
+
+    Classes may refer to each other. Where no order helps, a reference becomes a field of its own.
+    """
+    waiting = list(edits)
+    done: list[Edit] = []
+    while waiting:
+        refusals = []
+        for edit in waiting:
+            try:
+                apply(project, edit)
+            except EditError as error:
+                refusals.append((edit, error))
+            else:
+                done.append(edit)
+        if len(refusals) == len(waiting):
+            waiting = _without_references(*refusals[0]) + waiting[1:]
+        else:
+            waiting = [edit for edit, _ in refusals]
+    return done
+
+
+def _without_references(edit: Edit, refusal: EditError) -> list[Edit]:
+    """The edit of a class, and one for each of its references; raises the refusal if none is."""
+    if not isinstance(edit, DefineClass):
+        raise refusal
+    references = [field for field in edit.fields if "Ref[" in field.type]
+    if not references:
+        raise refusal
+    fields = tuple(field for field in edit.fields if field not in references)
+    return [
+        replace(edit, fields=fields),
+        *(
+            AddField(edit.domain, edit.name, field.name, field.type, field.default)
+            for field in references
+        ),
+    ]
+
+
+def _is_generated(path: str, text: str | None) -> bool:
+    """Tell whether nobody writes it: it follows from the others, or is empty."""
+    return path == "manifest.py" or (path.endswith("__init__.py") and not (text or "").strip())
+
+
+def _domain_of(path: str) -> str:
+    """Return the domain that a file belongs to; empty if it belongs to none."""
+    parts = path.split("/")
+    return parts[1] if len(parts) == 3 and parts[0] == "domains" else ""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A domain and its records as they were, and as the files say."""
+
+    old: Domain
+    new: Domain
+    before: Mapping[RecordId, Record]
+    after: Mapping[RecordId, Record]
+
+
+def _read(project: Project, name: str, files: Mapping[str, str | None]) -> _Read:
+    """Read a domain from its files, of which some are new; all records have to be there."""
+    old = project.outline.domains.get(name) or Domain(name)
+    texts: dict[str, str] = {}
+    if name in project.outline.domains:
+        texts = {path: project.source(path) for path in (old.schema_path, *old.state_paths())}
+    for path, text in files.items():
+        if text is None:
+            raise EditError(
+                "file_deleted", f"{path} cannot be deleted: retire its records by edits"
+            )
+        texts[path] = text
+    if old.schema_path not in texts:
+        raise ProjectError(old.schema_path, "is missing: the domain does not exist yet")
+    new, records = load_domain(name, texts)
+    if strange := sorted(texts.keys() - {new.schema_path, *new.state_paths()}):
+        raise ProjectError(strange[0], "is no file of the domain: no list goes on in it")
+    before = {
+        record_id: record
+        for held in (*old.collections, *old.singletons)
+        for record_id, record in project.records(name, held)
+    }
+    after = {
+        RecordId(name, collection, key): record
+        for contents in records.values()
+        for collection, by_key in contents.items()
+        for key, record in by_key.items()
+    }
+    if lost := [".".join(record_id) for record_id in before if record_id not in after]:
+        raise EditError(
+            "record_lost",
+            f"the files lack {', '.join(lost[:MAX_NAMED])}"
+            + (f" and {len(lost) - MAX_NAMED} more" if len(lost) > MAX_NAMED else "")
+            + ": write them again, or retire them by edits beside the files",
+        )
+    return _Read(old, new, before, after)
+
+
+def _of_schema(old: Domain, new: Domain) -> Iterator[Edit]:
+    where = f"domains/{new.name}/schema.py"
+    for kind, gone in (
+        ("class", old.classes.keys() - new.classes.keys()),
+        ("enum", old.enums.keys() - new.enums.keys()),
+    ):
+        if gone:
+            raise EditError("class_lost", f"{where} lacks the {kind} {min(gone)}: write it again")
+    for enumeration in new.enums.values():
+        if enumeration != old.enums.get(enumeration.name):
+            yield _define_enum(new, enumeration)
+    for class_ in new.classes.values():
+        if class_.name in old.classes:
+            yield from _of_class(new, old.classes[class_.name], class_, where)
+        else:
+            yield _define_class(new, class_)
+
+
+def _define_enum(domain: Domain, enumeration: Enumeration) -> Edit:
+    return DefineClass(
+        domain.name, enumeration.name, kind="enum", members=enumeration.members, doc=enumeration.doc
+    )
+
+
+def _define_class(domain: Domain, class_: Class) -> Edit:
+    kind: Kind = "record" if class_.is_record else "object"
+    fields = tuple(FieldSpec(f.name, format_type(f.type), f.default) for f in class_.fields)
+    collection = next(iter(domain.collections_of(class_.name)), None)
+    return DefineClass(
+        domain.name, class_.name, fields, kind, collection=collection, doc=class_.doc
+    )
+
+
+def _of_class(domain: Domain, old: Class, new: Class, where: str) -> Iterator[Edit]:
+    named = f"{where}: {new.name}"
+    if (old.is_record, old.doc) != (new.is_record, new.doc):
+        raise EditError("class_changed", f"{named} has another base or documentation: keep them")
+    if gone := [field.name for field in old.fields if new.field(field.name) is None]:
+        raise EditError(
+            "field_lost", f"{named} lacks the field {gone[0]!r}: keep it, or rename it by an edit"
+        )
+    for field in new.fields:
+        known = old.field(field.name)
+        type_ = format_type(field.type)
+        if known is None:
+            yield AddField(domain.name, new.name, field.name, type_, field.default)
+            continue
+        if known.type != field.type:
+            yield WidenField(domain.name, new.name, field.name, type_)
+        elif known.default != field.default:
+            raise EditError("default_changed", f"{named}.{field.name} has another default: keep it")
+
+
+def _of_records(
+    domain: Domain, before: Mapping[RecordId, Record], after: Mapping[RecordId, Record]
+) -> Iterator[Edit]:
+    for record_id, record in after.items():
+        old = before.get(record_id)
+        if old is None:
+            yield Add(
+                domain.name,
+                record.class_name,
+                record.fields,
+                record.sources,
+                record.key,
+                record_id.collection,
+                singleton=record_id.collection in domain.singletons,
+            )
+            continue
+        if old.class_name != record.class_name:
+            raise EditError("class_changed", f"{'.'.join(record_id)} is of another class: keep it")
+        changed = _changed(domain.classes[record.class_name], old, record)
+        if changed or set(record.sources) - set(old.sources):
+            yield Update(*record_id, changed, record.sources)
+
+
+def _changed(class_: Class, old: Record, new: Record) -> dict[str, object]:
+    """The fields that are other than before; what is left out has its default."""
+    values = {
+        field.name: (
+            old.fields.get(field.name, field.default),
+            new.fields.get(field.name, field.default),
+        )
+        for field in class_.fields
+    }
+    return {
+        name: value
+        for name, (was, value) in values.items()
+        if value is not REQUIRED and (was is REQUIRED or not same(was, value))
+    }
+
+
+def _of_constraints(project: Project, files: Mapping[str, str | None]) -> Iterator[Edit]:
+    names = set()
+    for path in files:
+        folder, _, file = path.partition("/")
+        name = file.removesuffix(".py").removeprefix("test_" if folder == "tests" else "")
+        form = f"tests/test_{name}.py" if folder == "tests" else f"constraints/{name}.py"
+        if path != form or not name.isidentifier():
+            raise ProjectError(
+                path,
+                "is none of the files that can be proposed: domains/<domain>/schema.py and state.py"
+                " with its shards, constraints/<name>.py, tests/test_<name>.py",
+            )
+        names.add(name)
+    for name in sorted(names):
+        known = name in project.outline.constraints
+        paths = f"constraints/{name}.py", f"tests/test_{name}.py"
+        before = [project.source(path) if known else None for path in paths]
+        source, tests = (files.get(path, old) for path, old in zip(paths, before, strict=True))
+        if source is None and paths[0] in files:
+            yield DeleteConstraint(name)
+        elif source is None or tests is None:
+            missing = paths[0] if source is None else paths[1]
+            raise ProjectError(missing, "is missing: a constraint and its tests belong together")
+        elif [source, tests] != before:
+            yield WriteConstraint(name, source, tests)
