@@ -87,6 +87,8 @@ class _Session:
         self._considered = [entry.seq for entry in entries]
         self._bench = Workbench(user, self._query)
         self._refusals = 0
+        # Whether an edit of this answer was refused, of which the model does not know yet.
+        self._refused = False
         self._done = False
 
     def work(self) -> None:
@@ -95,6 +97,7 @@ class _Session:
         for _ in range(MAX_TURNS):
             if self._conversation.characters > MAX_CHARACTERS:
                 break
+            self._refused = False
             for call in self._conversation.ask(TOOLS):
                 self._carry_out(call)
             if self._done:
@@ -115,6 +118,7 @@ class _Session:
 
     def _carry_out(self, call: ToolCall) -> None:
         if call.problem:
+            self._refused = True
             self._conversation.answer(call, call.problem, failed=True)
             return
         arguments = dict(call.arguments)
@@ -138,6 +142,7 @@ class _Session:
                 case _:
                     told = self._judge(commit=True)
         except ToolFailed as failure:
+            self._refused = True
             self._conversation.answer(call, str(failure), failed=True)
         else:
             self._conversation.answer(call, told)
@@ -147,13 +152,18 @@ class _Session:
 
         Raises ToolFailed with what is wrong.
         """
+        if self._refused:
+            raise ToolFailed(
+                "Nothing was judged or committed, since a call before this one in the same answer"
+                " has failed: see to that first."
+            )
         missing = list(uncovered(self._bench.edits, self._considered, last_seq=self._user.last_seq))
         if missing:
             raise ToolFailed(_not_committed(prompts.findings(missing)))
         run = self._propose(commit=commit)
         if run.outcome == RunOutcome.OK:
             if not commit:
-                return "Everything is in order: call finish."
+                return _in_order(run)
             self._credit(run)
             self._done = True
             return "Done."
@@ -243,6 +253,14 @@ def _beginning(entry: LogEntry) -> str:
 
 def _not_committed(told: str) -> str:
     return f"Nothing was committed; your edits stay. Send only what mends them. {told}"[:MAX_TOLD]
+
+
+def _in_order(run: Run) -> str:
+    verdict = (run.output or {})["verdict"]
+    alerts = [f"- {one['severity']}: {one['message']}" for one in verdict["alerts"]]
+    raised = "\n".join(alerts) or "none"
+    told = f"Everything is in order: call finish. Alerts on {run.instant:%Y-%m-%d}:\n{raised}"
+    return told[:MAX_TOLD]
 
 
 def _refusal(run: Run) -> str:

@@ -27,6 +27,7 @@ from workers.checkpointing.repairs import repair_constraint
 # What one answer of a tool may show.
 MAX_CHARACTERS = 8000
 MAX_RECORDS = 20
+SHOWN_RECORDS = 5
 # So many of the newest records of a collection are read here; older ones are found by a query.
 READ_RECORDS = 2000
 QUERIED_RECORDS = 200
@@ -64,10 +65,11 @@ class Workbench:
             raise ToolFailed(f"There is no domain {name!r}: {_names(self.outline.domains)}.")
         parts = [self._project.source(domain.schema_path).strip()]
         for collection in [*domain.collections, *domain.singletons]:
-            newest = [_shown(*one) for one in self._newest(name, collection, 2)]
+            newest = [_shown(*one) for one in self._newest(name, collection, SHOWN_RECORDS)]
             held = domain.collections.get(collection)
             count = held.count if held else 1
-            parts.append(f"{collection}: {count} records; the newest:\n" + "\n".join(newest))
+            shown = f"the newest {len(newest)} of them" if count > len(newest) else "all of them"
+            parts.append(f"{collection}: {count} records; {shown}:\n" + "\n".join(newest))
         return _cut("\n\n".join(parts))
 
     def read_constraint(self, name: str) -> str:
@@ -235,7 +237,7 @@ class Workbench:
         if len(self.edits) >= MAX_EDITS:
             return f"there are {MAX_EDITS} edits already: finish"
         try:
-            edit = _with_collection(edit_from_json(data), self.outline)
+            edit = _with_collection(edit_from_json(self._completed(data)), self.outline)
             strange = [seq for seq in edit.sources if not 1 <= seq <= self._user.last_seq]
             if strange:
                 return f"{edit.op}.sources cites entry {strange[0]}, which does not exist"
@@ -244,6 +246,17 @@ class Workbench:
             return str(error)
         self.edits.append(edit)
         return None
+
+    def _completed(self, data: Any) -> Any:
+        """Take over what an edit of a known constraint leaves out: its source, or its tests."""
+        name = data.get("name") if isinstance(data, dict) else None
+        if name in self.outline.constraints and data.get("op") == WriteConstraint.op:
+            data = {
+                "source": self._project.source(f"constraints/{name}.py"),
+                "tests_source": self._project.source(f"tests/test_{name}.py"),
+                **data,
+            }
+        return data
 
     def _carry_out(self, edit: Edit) -> None:
         """Apply an edit as it will be judged. It is proposed as it came: repairs are told there."""

@@ -9,6 +9,7 @@ from workers.sandbox.interface import UserError
 
 # Of each check, in what is stored.
 MAX_FINDINGS = 20
+MAX_ALERTS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +87,8 @@ class Verdict:
     bytecode: dict[str, str] = field(default_factory=dict)
     image_digest: str = ""
     runner: str = ""
+    # What the constraints would say now: path, severity and message.
+    alerts: list[dict[str, str]] = field(default_factory=list)
 
     @property
     def accepted(self) -> bool:
@@ -112,4 +115,5 @@ class Verdict:
             "counts": self.counts,
             "timings": self.timings,
             "runner": self.runner,
+            "alerts": self.alerts[:MAX_ALERTS],
         }

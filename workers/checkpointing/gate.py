@@ -186,7 +186,7 @@ def _execute(
         if judge_code and verdict.accepted:
             verdict.checks.append(Check("tests", list(_tests(sandbox, change, allowance.limits))))
         if judge_code and verdict.accepted:
-            found = _constraints(sandboxes, user, parent, change, allowance)
+            found = _constraints(sandboxes, user, parent, change, allowance, verdict)
             verdict.checks.append(Check("constraints", list(found)))
         if judge_code and verdict.accepted:
             constraints = _changed_constraints(sources)
@@ -266,12 +266,22 @@ def _constraints(
     parent: Checkpoint | None,
     change: Change,
     allowance: Allowance,
+    verdict: Verdict,
 ) -> Iterator[Finding]:
-    """No constraint fails, or depends on the order of hashing, that did not before."""
+    """No constraint fails, or depends on the order of hashing, that did not before.
+
+    What they would say now is noted in the verdict.
+    """
     if not change.outline.constraints:
         return
     now = timezone.now()
-    failed, differing = _faults(sandboxes, None, user, now, allowance)
+    ran = _run(sandboxes, None, user, now, allowance)
+    verdict.alerts = [
+        {"path": result.path, "severity": alert.severity, "message": alert.message}
+        for result in ran[0].results
+        for alert in result.alerts
+    ]
+    failed, differing = _faults(ran)
     old = {path for path in (*failed, *differing) if path not in change.files}
     before = _faulty_before(parent, old, user, now, allowance) if old and parent else set()
     for path, error in failed.items():
@@ -301,22 +311,25 @@ def _faulty_before(
     ):
         load(other, parent, bytecode_of(parent, other.image_digest, allowance.shape))
         known = sorted(path for path in paths if path in parent.tree)
-        failed, differing = _faults([sandbox, other], known, user, now, allowance)
+        failed, differing = _faults(_run([sandbox, other], known, user, now, allowance))
     return {*failed, *differing}
 
 
-def _faults(
+def _run(
     sandboxes: Sequence[Sandbox],
     paths: Sequence[str] | None,
     user: MemoryUser,
     now: datetime.datetime,
     allowance: Allowance,
-) -> tuple[dict[str, UserError], list[str]]:
-    """The constraints that fail in one of the sandboxes, and those that say different things."""
-    ran = [
+) -> list[ConstraintRun]:
+    return [
         sandbox.run_constraints(paths, now=now, time_zone=user.time_zone, limits=allowance.limits)
         for sandbox in sandboxes
     ]
+
+
+def _faults(ran: Sequence[ConstraintRun]) -> tuple[dict[str, UserError], list[str]]:
+    """The constraints that fail in one of the sandboxes, and those that say different things."""
     failed = {
         result.path: result.error
         for run in ran

@@ -279,6 +279,21 @@ def told(request: Request) -> list[str]:
     return request.results if number(request) else []
 
 
+def test_end_in_the_same_answer_as_a_refused_edit(
+    user: MemoryUser, fact: int, work: Work, protocol: Protocol
+) -> None:
+    # Given a model that edits and finishes in one answer, with an edit that is refused
+    wrong = constraint(written(imports="import os\n"))
+    both = Said(calls=(*edits(TRIP, trip(fact), wrong).calls, *finishes().calls))
+    server = work(both, edits(constraint(written())), finishes(), protocol=protocol)
+    # Then nothing is committed before it knows, and what it mends is in the head
+    assert "import" in server.requests[1].results[0]
+    assert "see to that first" in server.requests[1].results[1]
+    assert user.head is not None
+    assert user.head.version == 1
+    assert "constraints/soon.py" in user.head.tree
+
+
 def test_findings_lead_to_a_repair(
     user: MemoryUser, fact: int, work: Work, protocol: Protocol
 ) -> None:

@@ -17,6 +17,7 @@ from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome, RunTrigger
 from tests.integration.authoring.conftest import Meanwhile, Say, Work, edits, finishes
 from tests.integration.authoring.test_messages_to_records import TRIP, trip
+from tests.integration.authoring.test_misbehaviour import SPEAKS, TESTS, constraint, written
 from tests.llm_server import Reply, Request, Said, called
 from workers import tasks
 from workers.authoring import structure
@@ -244,6 +245,33 @@ def test_dry_run_commits_nothing(user: MemoryUser, say: Say, work: Work) -> None
     assert user.head is not None
 
 
+def test_check_tells_the_alerts_of_today(user: MemoryUser, say: Say, work: Work) -> None:
+    # Given a model that writes a constraint and checks what it says
+    (seq,) = say("The user goes to Rome on 2036-05-08.", kind=EntryKind.FACT)
+    server = work(
+        edits(TRIP, trip(seq, starts_on="2036-05-08"), constraint(written())),
+        called("check", {}),
+        finishes(),
+    )
+    assert "info: The trip to Rome begins on 2036-05-08" in server.requests[2].results[0]
+
+
+def test_half_of_a_constraint_is_enough(user: MemoryUser, say: Say, work: Work) -> None:
+    # Given a constraint, of which the model changes the source alone
+    (seq,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT)
+    work(edits(TRIP, trip(seq), constraint(written())), finishes())
+    (more,) = say("The user wants to be warned of trips.", kind=EntryKind.FACT)
+    source = written(SPEAKS.replace("info(", "warning(")).replace(
+        "import Alert, info", "import Alert, warning"
+    )
+    half = {"op": "write_constraint", "name": "soon", "source": source, "sources": [more]}
+    work(edits(half), finishes())
+    # Then its tests are as they were
+    assert user.head is not None
+    assert "warning(" in checkpoints.read_file(user.head, "constraints/soon.py")
+    assert checkpoints.read_file(user.head, "tests/test_soon.py") == TESTS
+
+
 def test_what_is_proposed_is_not_proposed_again(
     user: MemoryUser,
     say: Say,
@@ -411,9 +439,9 @@ def test_domain_is_opened(many: MemoryUser, say: Say, work: Work) -> None:
     )
     result = server.requests[1].results[0]
     assert "class Trip(Record):" in result
-    assert "trips: 60 records" in result
+    assert "trips: 60 records; the newest 5 of them" in result
     assert "key='t59'" in result
-    assert "key='t5'" not in result
+    assert len(re.findall(r"key='", result)) == 5
 
 
 def test_edits_are_seen_and_taken_back(user: MemoryUser, say: Say, work: Work) -> None:
