@@ -97,7 +97,7 @@ def equals_gold(value: Any, case: Mapping[str, Any]) -> bool:
         return is_number and abs(value - gold) <= max(0.01, 0.01 * abs(gold))
     if kind == "string":
         return isinstance(value, str) and str(gold).lower() in value.lower()
-    return isinstance(value, list) and sorted(value) == sorted(gold)
+    return isinstance(value, list) and sorted(value, key=str) == sorted(gold, key=str)
 
 
 def answered(client: Client) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,210 @@
+"""The operator's own language model end to end: what it answers, computes, notices, and takes.
+
+The model is that of UAC_LLM_MODEL, UAC_LLM_BASE_URL and UAC_LLM_API_KEY, the data that of
+UAC_DATA_DIR; what lacks either is `absent`. Every part goes through a whole server:
+
+- `locomo`: long conversations are told as messages and remembered; then questions about them are
+  answered from records and facts. Token F1 as LOCOMO computes it, but without its stemming, which
+  makes it a little lower; of what was not said, "not mentioned" is the right answer.
+- `analytical`: typed records, and Python that the model writes for each question. Exact for
+  integers and collections, 1 % or 0.01 for floats, containment for texts.
+- `active`: sessions are told one by one, and constraints run on the day of each and on the last
+  before the next. An alert must say what the case demands on its day; any before is early.
+- `stories`: the same without a rubric. Whether an alert says what it should, a person reads in the
+  table: both texts stand there.
+
+UAC_BENCH_JUDGE_MODEL (…_BASE_URL, …_API_KEY) names another model, which compares answers and alerts
+with what was expected. What all takes is bounded by `--limit`, and for each part by the server's
+own budget, such as UAC_LLM_TOKENS_PER_DAY.
+"""
+
+import argparse
+import datetime
+import json
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cryptography.fernet import Fernet
+
+from benchmarks.harness import data_file, report, settings_of
+from uac_site.embedded.system import running_system
+
+FILES = {
+    "locomo": "locomo.json",
+    "analytical": "analytical.jsonl",
+    "active": "active_service.jsonl",
+    "stories": "scenarios.jsonl",
+}
+NO_MODEL = "set UAC_LLM_MODEL and UAC_LLM_API_KEY, or UAC_LLM_BASE_URL of a server without keys"
+
+# To tell beforehand about how many calls there will be; more with a model that is often refused.
+FACTS_PER_MESSAGE = 3.5
+FACTS_PER_WINDOW = 40
+CALLS_PER_WINDOW = 6
+CALLS_PER_QUESTION = 4
+
+Case = dict[str, Any]
+
+
+# What is asked
+
+
+def read_cases(part: str, limit: int | None, only: Sequence[str]) -> list[Case]:
+    """Return the cases of a part: `id`, and `sessions` or what else the part needs.
+
+    `limit` bounds the cases; of LOCOMO the sessions of each, too, and of the questions that these
+    sessions answer, those of each category. `only` are ids as in the file; empty: all.
+    """
+    path = data_file(FILES[part])
+    if path is None:
+        return []
+    text = path.read_text()
+    cases = json.loads(text) if part == "locomo" else list(map(json.loads, text.splitlines()))
+    read = {"locomo": conversation, "analytical": _analytical, "active": _active, "stories": _story}
+    found = [read[part](case, limit) for case in cases]
+    chosen = [case for case in found if not only or case["id"] in only]
+    return [{**case, "id": f"{part}-{case['id']}"} for case in chosen[:limit]]
+
+
+def conversation(sample: Mapping[str, Any], limit: int | None) -> Case:
+    """Return a conversation of LOCOMO: `sessions` with messages, and `questions`."""
+    talk = sample["conversation"]
+    found = (re.fullmatch(r"session_(\d+)", name) for name in talk)
+    numbers = sorted(int(match[1]) for match in found if match)[:limit]
+    asked: Counter[int] = Counter()
+    questions = []
+    for question in sample["qa"]:
+        said_in = re.findall(r"D:?(\d+):", " ".join(question["evidence"]))
+        category = question["category"]
+        if set(map(int, said_in)) <= set(numbers) and (not limit or asked[category] < limit):
+            asked[category] += 1
+            questions.append(question)
+    sessions = [{"messages": list(_turns(talk, number))} for number in numbers]
+    return {"id": sample["sample_id"], "sessions": sessions, "questions": questions}
+
+
+def _turns(talk: Mapping[str, Any], number: int) -> Iterator[dict[str, Any]]:
+    began = datetime.datetime.strptime(
+        f"{talk[f'session_{number}_date_time']} +0000", "%I:%M %p on %d %B, %Y %z"
+    )
+    for place, turn in enumerate(talk[f"session_{number}"]):
+        photo = f" [shows a photo: {turn['blip_caption']}]" if turn.get("blip_caption") else ""
+        at = began + datetime.timedelta(seconds=30 * place)
+        yield _message(turn["text"] + photo, at.isoformat(), number, speaker=turn["speaker"])
+
+
+def _message(content: str, occurred_at: str, session: object, **who: str) -> dict[str, Any]:
+    said = {"content": content, "occurred_at": occurred_at, "session_id": str(session)}
+    return {"kind": "message", **said, **who}
+
+
+def _analytical(case: Mapping[str, Any], limit: int | None) -> Case:
+    return {**case, "id": case["case_id"]}
+
+
+def _active(case: Mapping[str, Any], limit: int | None) -> Case:
+    return {
+        "id": case["case_id"],
+        "sessions": [_session(one, due=one["expected_alert"]) for one in case["sessions"]],
+        "expected": case["expected_alert_message"],
+        "rubric": case["rubric_required"],
+    }
+
+
+def _story(case: Mapping[str, Any], limit: int | None) -> Case:
+    trigger = case["trigger_session_id"]
+    return {
+        "id": case["id"],
+        "sessions": [_session(one, due=one["session_id"] == trigger) for one in case["sessions"]],
+        "expected": case["expected_alert"]["message"],
+        "rubric": {},
+    }
+
+
+def _session(session: Mapping[str, Any], *, due: bool) -> dict[str, Any]:
+    at = f"{session['date']}T09:00:00Z"
+    message = _message(session["text"], at, session["session_id"], role="user")
+    return {"date": session["date"], "messages": [message], "due": due}
+
+
+def calls_expected(part: str, cases: Sequence[Mapping[str, Any]]) -> int:
+    """Guess how many calls of the model a part takes."""
+    if part == "analytical":
+        return CALLS_PER_QUESTION * len(cases)
+    sessions = [session for case in cases for session in case["sessions"]]
+    if part != "locomo":
+        return len(sessions) * (1 + CALLS_PER_WINDOW)
+    facts = FACTS_PER_MESSAGE * sum(len(session["messages"]) for session in sessions)
+    windows = math.ceil(facts / FACTS_PER_WINDOW)
+    questions = sum(len(case["questions"]) for case in cases)
+    return len(sessions) + CALLS_PER_WINDOW * windows + CALLS_PER_QUESTION * questions
+
+
+# From the command line to the report
+
+
+def main() -> None:
+    """Run the parts that can be run, and report."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", type=Path, help="also write the report to this file")
+    parser.add_argument("--part", action="append", choices=list(FILES), help="default: all")
+    parser.add_argument("--limit", type=int, help="cases, sessions and questions at most")
+    parser.add_argument("--only", default="", help="ids of cases, with commas between them")
+    parser.add_argument("--estimate", action="store_true", help="only say how many calls")
+    options = parser.parse_args()
+    only = options.only.split(",") if options.only else []
+    cases = {part: read_cases(part, options.limit, only) for part in options.part or list(FILES)}
+    for part, those in cases.items():
+        print(f"{part}: {len(those)} cases, about {calls_expected(part, those)} calls", flush=True)
+    if options.estimate:
+        return
+    rows: list[dict[str, Any]] = []
+    figures: dict[str, Any] = {}
+    problems: list[str] = []
+    missing = [FILES[part] for part, those in cases.items() if not those]
+    absent = [f"UAC_DATA_DIR has no cases in {', '.join(missing)}"] if missing else []
+    if not (_has("UAC_LLM_MODEL") and (_has("UAC_LLM_API_KEY") or _has("UAC_LLM_BASE_URL"))):
+        absent.append(NO_MODEL)
+    elif any(cases.values()):
+        # Work is due at once; the other is what a judge's key is kept with.
+        environment = {
+            "UAC_STRUCTURE_IDLE_SECONDS": "1",
+            "UAC_STRUCTURE_AGE_SECONDS": "1",
+            "UAC_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
+        }
+        with running_system(llm_workers=1, environment=environment) as system:
+            settings_of(system)
+            from benchmarks import llm_parts  # it needs these settings
+
+            if why := llm_parts.why_silent():
+                absent.append(why)
+            else:
+                present = {part: those for part, those in cases.items() if those}
+                rows, figures, problems = llm_parts.measured(system, present)
+    figures |= {part: "absent" for part in cases if f"{part}_calls" not in figures}
+    if absent:
+        figures["absent"] = "; ".join(absent)
+    settings = {
+        "model": os.environ.get("UAC_LLM_MODEL", ""),
+        "judge": os.environ.get("UAC_BENCH_JUDGE_MODEL", ""),
+        "limit": options.limit,
+        "measured_on": str(datetime.datetime.now(datetime.UTC).date()),
+    }
+    report(
+        "llm", settings=settings, rows=rows, figures=figures, path=options.json, problems=problems
+    )
+
+
+def _has(name: str) -> bool:
+    return bool(os.environ.get(name) or os.environ.get(f"{name}_FILE"))
+
+
+if __name__ == "__main__":
+    main()
