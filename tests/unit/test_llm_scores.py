@@ -1,12 +1,14 @@
 """How the benchmark of a language model scores what it says."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.analytical import equals_gold
 from benchmarks.gate import satisfies
-from benchmarks.llm import conversation
+from benchmarks.llm import calls_expected, conversation, read_cases
 from benchmarks.llm_parts import locomo_score, token_f1
 
 
@@ -104,3 +106,23 @@ def test_of_a_limited_conversation_only_that_is_asked_which_was_told() -> None:
         "session_id": "10",
         "speaker": "Ada",
     }
+
+
+def test_a_story_is_due_at_its_trigger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = [{"session_id": n, "date": f"2026-01-0{n}", "text": f"said {n}"} for n in "12"]
+    alert = {"message": "Look out!"}
+    story = {"sessions": sessions, "trigger_session_id": "2", "expected_alert": alert}
+    lines = [json.dumps({**story, "id": name}) for name in ("a", "b", "c")]
+    (tmp_path / "scenarios.jsonl").write_text("\n".join(lines))
+    monkeypatch.setenv("UAC_DATA_DIR", str(tmp_path))
+
+    cases = read_cases("stories", None, [])
+
+    assert [case["id"] for case in cases] == ["stories-a", "stories-b", "stories-c"]
+    assert [session["due"] for session in cases[0]["sessions"]] == [False, True]
+    assert cases[0]["expected"] == "Look out!"
+    assert [case["id"] for case in read_cases("stories", 1, ["b", "c"])] == ["stories-b"]
+    # the estimate follows what is asked
+    assert calls_expected("stories", cases) == 3 * calls_expected("stories", cases[:1]) > 0
+    # and a file that is not there has no cases
+    assert read_cases("active", None, []) == []
