@@ -9,7 +9,7 @@ STAMP := .venv/installed
 help:
 	@echo 'make demo  [EXIT=1]              run everything with a sample person; EXIT=1: verify and exit'
 	@echo 'make test  [REQUIRE_DOCKER=1]    lint, types, import contracts, tests'
-	@echo 'make bench NAME=... [JSON=path]  run benchmarks/NAME.py'
+	@echo 'make bench NAME=... [JSON=path]  run benchmarks/NAME.py; ARGS=... are its own'
 	@echo 'make lint | types                those checks alone'
 	@echo 'make image                       build the image of the Docker sandboxes'
 	@echo 'make lock                        resolve requirements.lock anew (needs uv)'
@@ -50,7 +50,7 @@ types: $(STAMP)
 
 bench: $(STAMP)
 	@test -n '$(NAME)' || { echo 'say which: make bench NAME=...'; ls benchmarks; exit 2; }
-	@$(BIN)/python -m benchmarks.$(NAME) $(if $(JSON),--json '$(JSON)')
+	@$(BIN)/python -m benchmarks.$(NAME) $(if $(JSON),--json '$(JSON)') $(ARGS)
 
 lock:
 	uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from urllib.parse import quote
 
 from benchmarks.harness import Client
 from memory.llm_calls import Work
@@ -127,7 +128,7 @@ def _ask(
     memory: Memory, system: str, question: str, hand_in: Tool, take: Callable[..., Any]
 ) -> Any:
     def records(domain: str, collection: str, page: int) -> Any:
-        return memory.get(f"state/{domain}/{collection}/?page={page}")
+        return memory.get(f"state/{quote(domain, '')}/{quote(collection, '')}/?page={page}")
 
     tools: list[tuple[Tool, Callable[..., Any]]] = [
         (QUERY, memory.query),

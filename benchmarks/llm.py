@@ -10,8 +10,8 @@ UAC_DATA_DIR; what lacks either is `absent`. Every part goes through a whole ser
   integers and collections, 1 % or 0.01 for floats, containment for texts.
 - `active`: sessions are told one by one, and constraints run on the day of each and on the last
   before the next. An alert must say what the case demands on its day; any before is early.
-- `stories`: the same without a rubric. Whether an alert says what it should, a person reads in the
-  table: both texts stand there.
+- `stories`: the same without a rubric, and most without days that somebody has checked. Whether an
+  alert says what it should, a person reads in the table: both texts stand there.
 
 UAC_BENCH_JUDGE_MODEL (…_BASE_URL, …_API_KEY) names another model, which compares answers and alerts
 with what was expected. What all takes is bounded by `--limit`, and for each part by the server's
@@ -21,6 +21,7 @@ own budget, such as UAC_LLM_TOKENS_PER_DAY.
 import argparse
 import datetime
 import json
+import logging
 import math
 import os
 import re
@@ -181,6 +182,7 @@ def main() -> None:
         }
         with running_system(llm_workers=1, environment=environment) as system:
             settings_of(system)
+            logging.disable(logging.INFO)  # every call is told
             from benchmarks import llm_parts  # it needs these settings
 
             if why := llm_parts.why_silent():

@@ -103,7 +103,7 @@ class Bench:
         """Return what is answered; None, and a problem, if the model fails."""
         try:
             return ask()
-        except (LanguageModelError, ToolFailed) as error:
+        except (LanguageModelError, ToolFailed, TimeoutError) as error:
             self.problems.append(f"{case}: {error}")
             return None
 
