@@ -185,7 +185,7 @@ def run(folder: Path, script: Script, *arguments: str, **variables: str) -> dict
             env=environment,
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=570,
             check=False,
             preexec_fn=die_with_parent(15),
         )
@@ -195,6 +195,7 @@ def run(folder: Path, script: Script, *arguments: str, **variables: str) -> dict
     return document
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("script", "right"), [(capable, 1), (babbling, 0)])
 def test_figures_are_those_of_the_model(tmp_path: Path, script: Script, right: int) -> None:
     parts = ("locomo", "analytical", "active")
