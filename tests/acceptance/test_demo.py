@@ -1,6 +1,5 @@
 """The demo as a newcomer meets it: a process that is started, watched, and interrupted."""
 
-import datetime
 import os
 import re
 import signal
@@ -15,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.embedded.conftest import alive, descendants
-from uac_site.demo import person
+from tests.llm_server import KEY, llm_server, status
+from uac_site.demo.recorded_model import recorded_model
 from uac_site.embedded.process import free_port
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -68,6 +68,13 @@ def output_of(process: subprocess.Popen[str]) -> str:
     return output
 
 
+def calls_of(model: str, output: str) -> tuple[int, int]:
+    """The calls of a model that the demo says were made, and those of them that failed."""
+    found = re.search(rf"(\d+) calls of {re.escape(model)}, (\d+) failed:", output)
+    assert found is not None, output
+    return int(found[1]), int(found[2])
+
+
 @pytest.fixture(scope="module")
 def first(folder: Path) -> str:
     """What the first start prints."""
@@ -92,6 +99,37 @@ class TestFirstStart:
         assert "evidence       Passport 'passport-se' in travel.passports" in first
         assert re.search(r"log entry \d+ +\S+ +Trip bangkok", first)
 
+    def test_plain_messages_become_facts_a_record_and_a_rule(self, first: str) -> None:
+        said = " ".join(first.split())
+        read = r"message (\d+) user: I finally read the lease .* 240 euros a month and ends on"
+        message = re.search(read, said)
+        assert message is not None
+        fact = re.search(
+            r"fact (\d+) The lease of the user's pottery studio .* ends on \d{4}-\d\d-\d\d\."
+            rf" \(from {message[1]}\)",
+            said,
+        )
+        assert fact is not None
+        assert "monthly_cost_eur=240" in said
+        assert re.search(rf"record Contract pottery-studio: .* \(from {fact[1]}, \d+\)", said)
+        assert "constraint notice_period" in said
+        assert "| def check(today: datetime.date) -> Iterator[Alert]:" in first
+        assert "grounding, types, execution, tests, constraints, mutants" in said
+        assert "0 rejected, 0 pending" in said
+
+    def test_the_rule_speaks_of_what_was_said_in_two_conversations(self, first: str) -> None:
+        _, _, shown = first.partition("must be cancelled in writing by")
+        chain = " ".join(shown.partition("WARNING")[0].split())
+        assert "costs 2880 euros" in chain
+        assert "evidence Contract 'pottery-studio' in contracts.contracts" in chain
+        assert re.search(r"message \d+ \S+ Unless I cancel it in writing three months", chain)
+        assert re.search(r"message \d+ \S+ So I won't need the studio", chain)
+
+    def test_says_that_the_answers_were_recorded(self, first: str) -> None:
+        assert "language model: none; answers were recorded" in first
+        assert calls_of("openai:recorded-for-the-demo", first)[1] == 0
+        assert "answers were recorded, and tokens are estimated" in first
+
     def test_questions_are_answered_exactly(self, first: str) -> None:
         assert first.count("the same as computed from the log entries without the server") == 3
         assert "no answer to" not in first
@@ -115,6 +153,7 @@ def test_in_containers_it_comes_out_the_same_without_a_warning(tmp_path: Path) -
     assert process.returncode == 0, output
     assert "sandboxes: Docker containers of uac-sandbox:" in output
     assert "CRITICAL: Amoxicillin is a penicillin" in output
+    assert "CRITICAL: The lease of the pottery studio in Kantstraße must be cancelled" in output
     assert output.count("the same as computed from the log entries without the server") == 3
     assert "ran in hardened Docker containers" in output
     assert "process runner" not in output
@@ -138,10 +177,44 @@ def test_a_second_start_resumes_and_loads_nothing_twice(first: str, folder: Path
     assert process.returncode == 0, second
     assert "is remembered since" in second
     assert "logged   " not in second
-    life = person.life(datetime.datetime.now(datetime.UTC).date())
-    total, messages = len(life.entries), life.messages
-    assert f" {total} entries: {total - messages} covered, 0 rejected, {messages} pend" in second
+    assert "0 rejected, 0 pending" in second
+    model = "openai:recorded-for-the-demo"
+    assert calls_of(model, second) == calls_of(model, first)
     assert second.rstrip().endswith("Exactly the expected alerts and answers came.")
+
+
+def test_a_model_that_refuses_the_key_is_told_at_once_and_the_next_start_goes_on(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "data"
+    # Given a key that the provider does not take
+    with llm_server(script=lambda request: status(401, "no such key")) as server:
+        wrong = demo(
+            folder,
+            "--exit",
+            UAC_LLM_MODEL="openai:a-real-one",
+            UAC_LLM_BASE_URL=server.openai_url,
+            UAC_LLM_API_KEY=KEY,
+        )
+        output = output_of(wrong)
+    # Then the demo ends and says so
+    assert wrong.returncode == 1, output
+    assert "the language model does not work: " in output
+    assert "no such key" in output
+    assert KEY not in output
+    assert "Traceback" not in output
+    # When a model answers at the next start
+    with recorded_model() as url:
+        right = demo(folder, "--exit", UAC_LLM_MODEL="openai:a-real-one", UAC_LLM_BASE_URL=url)
+        output = output_of(right)
+    # Then what waited is settled, and nothing exact is claimed of what a real model found
+    assert right.returncode == 0, output
+    assert "language model: openai:a-real-one" in output
+    assert "recorded" not in output
+    assert "must be cancelled in writing by" in output
+    calls, failed = calls_of("openai:a-real-one", output)
+    assert calls > failed >= 1
+    assert output.rstrip().endswith("came, and what the model found.")
 
 
 def test_an_alert_that_does_not_come_is_a_failure(first: str, folder: Path) -> None:
@@ -198,7 +271,7 @@ class TestRunning:
 
     def test_ctrl_c_ends_everything(self, running: subprocess.Popen[str], shown: str) -> None:
         family = descendants(running.pid)
-        assert len(family) >= 6  # postgres, redis, web, two workers, beat: at the least
+        assert len(family) >= 7  # postgres, redis, web, three workers, beat: at the least
 
         running.send_signal(signal.SIGINT)
 

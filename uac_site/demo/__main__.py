@@ -3,21 +3,26 @@
 import argparse
 import datetime
 import json
+import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from uac_site.demo import person
+from uac_site.demo import person, recorded_model
+from uac_site.demo.calls import calls_in
 from uac_site.demo.client import Client, UnexpectedAnswer
 from uac_site.demo.screen import Screen
-from uac_site.demo.story import Story
+from uac_site.demo.story import ModelStopped, Story
 from uac_site.embedded.folder import AlreadyRunning, kept
 from uac_site.embedded.process import ProcessFailed
 from uac_site.embedded.system import System, running_system
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _ADMIN = "demo"
+_HURRY = "from memory import lanes, models; lanes.hurry(models.Lane.objects.all())"
 
 
 def main() -> int:
@@ -30,8 +35,18 @@ def main() -> int:
     screen = Screen()
     try:
         screen.stage("Starting the server: every part is a real process")
-        with running_system(options.data, web_port=options.port, report=screen.line) as system:
-            problems = _tell(system, screen)
+        with (
+            _language_model(screen) as model,
+            running_system(
+                options.data,
+                web_port=options.port,
+                llm_workers=1,
+                environment=model,
+                report=screen.line,
+            ) as system,
+        ):
+            story = _tell(system, screen)
+            exactly = story.recorded
             if options.exit:
                 screen.stage("Stopping")
             else:
@@ -39,20 +54,44 @@ def main() -> int:
     except KeyboardInterrupt:
         screen.line("Stopped. `make demo` resumes with this data.")
         return 0
-    except (AlreadyRunning, ProcessFailed, UnexpectedAnswer, OSError) as error:
+    except (AlreadyRunning, ProcessFailed, ModelStopped, UnexpectedAnswer, OSError) as error:
         screen.bad(str(error))
         return 1
-    if problems:
-        screen.bad(f"{len(problems)} thing(s) did not come out as they should:")
-        for problem in problems:
+    if story.problems:
+        screen.bad(f"{len(story.problems)} thing(s) did not come out as they should:")
+        for problem in story.problems:
             screen.bad(f"- {problem}")
         return 1
-    screen.good("Exactly the expected alerts and answers came.")
+    if exactly:
+        screen.good("Exactly the expected alerts and answers came.")
+    else:
+        screen.good("The expected alerts and answers came, and what the model found.")
     return 0
 
 
-def _tell(system: System, screen: Screen) -> list[str]:
-    """Tell the story; returns what did not come out as it should."""
+@contextmanager
+def _language_model(screen: Screen) -> Iterator[dict[str, str]]:
+    """Yield the variables that lead to a language model: the environment's own, or recordings."""
+    # Whatever is said is worked on at once: the demo does not wait to ask less often.
+    at_once = {"UAC_STRUCTURE_ENTRIES": os.environ.get("UAC_STRUCTURE_ENTRIES", "1")}
+    if name := os.environ.get("UAC_LLM_MODEL") or os.environ.get("UAC_LLM_MODEL_FILE"):
+        screen.line(f"language model: {name}")
+        yield at_once
+        return
+    screen.line(
+        "language model: none; answers were recorded (a real one: UAC_LLM_MODEL, and its key)"
+    )
+    with recorded_model.recorded_model() as url:
+        yield {
+            **at_once,
+            "UAC_LLM_MODEL": recorded_model.NAME,
+            "UAC_LLM_BASE_URL": url,
+            "UAC_LLM_API_KEY": "",
+        }
+
+
+def _tell(system: System, screen: Screen) -> Story:
+    """Tell the story; returns it, with what did not come out as it should."""
     folder = system.data_folder
     api_key = kept(
         folder,
@@ -66,7 +105,14 @@ def _tell(system: System, screen: Screen) -> list[str]:
     screen.line(f"server ready     {system.base_url}")
     screen.line(f"data and logs    {folder}")
 
-    story = Story(Client(system.base_url, api_key), screen, system.check, loaded_on)
+    story = Story(
+        client=Client(system.base_url, api_key),
+        screen=screen,
+        check=system.check,
+        calls=lambda: calls_in(system.services.postgres.runtime_url),
+        hurry=lambda: system.manage("shell", "-c", _HURRY),
+        loaded_on=loaded_on,
+    )
     try:
         story.tell()
     except (UnexpectedAnswer, OSError):
@@ -88,7 +134,7 @@ def _tell(system: System, screen: Screen) -> list[str]:
         screen.line("Docker engine answers, they run in containers; in production nowhere else.")
     else:
         screen.line("Constraints and queries ran in hardened Docker containers of this user's own.")
-    return story.problems
+    return story
 
 
 def _create_admin(system: System, password: str) -> str:

@@ -15,6 +15,10 @@ NAME = "Maya Lindqvist"
 USER_ID = "maya.lindqvist"
 TIME_ZONE = "Europe/Berlin"
 PROJECT = Path(__file__).parent / "project"
+# The sessions of the two conversations. What comes of them without a real language model is
+# recorded (`recorded_model`).
+LEASE = "pottery-lease"
+WORKSHOP = "pottery-workshop"
 
 Entry = dict[str, Any]
 
@@ -48,21 +52,21 @@ class Question:
 
 @dataclass(frozen=True)
 class Life:
-    """The person's log: what was told over the months, then the two things of yesterday."""
+    """The person's log: what was told over the months, and a conversation; then what is new.
+
+    `lease` and `workshop` are conversations, in plain messages.
+    """
 
     months: list[Entry]
+    lease: list[Entry]
     prescription: Entry
     booking: Entry
+    workshop: list[Entry]
 
     @property
     def entries(self) -> list[Entry]:
         """All entries in the order in which they are logged."""
-        return [*self.months, self.prescription, self.booking]
-
-    @property
-    def messages(self) -> int:
-        """How many of them are plain messages."""
-        return sum(entry["kind"] == "message" for entry in self.entries)
+        return [*self.months, *self.lease, self.prescription, self.booking, *self.workshop]
 
     def records(self, type_name: str) -> list[dict[str, Any]]:
         """Return the data of the records of one type, each with its key."""
@@ -94,6 +98,22 @@ def life(loaded_on: datetime.date) -> Life:
     yesterday = loaded_on - datetime.timedelta(days=1)
     return Life(
         months=months,
+        lease=_conversation(
+            loaded_on - datetime.timedelta(days=97),
+            LEASE,
+            ("user", "Good morning! The tram was late again, but at least the sun is out."),
+            (
+                "user",
+                "I finally read the lease of my pottery studio in Kantstraße. It costs 240 euros a"
+                f" month and ends on {_in_words(_lease_ends_on(loaded_on))}.",
+            ),
+            (
+                "user",
+                "Unless I cancel it in writing three months before it ends, it goes on for another"
+                " year.",
+            ),
+            ("assistant", "Good to know what one has signed. Enjoy the sun!"),
+        ),
         prescription=_record(
             yesterday,
             "health",
@@ -116,6 +136,19 @@ def life(loaded_on: datetime.date) -> Life:
             returns_on=_day(loaded_on, -59),
             purpose="holiday",
         ),
+        workshop=_conversation(
+            yesterday,
+            WORKSHOP,
+            (
+                "user",
+                "The day after tomorrow I get my place in the big workshop at Ostkreuz. It has a"
+                " gas kiln!",
+            ),
+            (
+                "user",
+                "So I won't need the studio in Kantstraße any more once its lease is over.",
+            ),
+        ),
     )
 
 
@@ -123,8 +156,10 @@ def findings(loaded_on: datetime.date, today: datetime.date) -> set[Finding]:
     """Return the alerts that should be open on `today`."""
     drug = Finding("drug_allergy", "critical", frozenset({"amoxicillin", "penicillin"}))
     passport = Finding("passport_validity", "warning", frozenset({"bangkok", "passport-se"}))
+    lease = Finding("notice_period", "critical", frozenset({"pottery-studio"}))
     departed = life(loaded_on).booking["data"]["departs_on"] < str(today)
-    return {drug} if departed else {drug, passport}
+    renewed = _lease_ends_on(loaded_on) < today
+    return {drug} | (set() if departed else {passport}) | (set() if renewed else {lease})
 
 
 def questions(life: Life) -> list[Question]:
@@ -175,16 +210,23 @@ def questions(life: Life) -> list[Question]:
     ]
 
 
+def is_told(idempotency_key: str | None) -> bool:
+    """Tell by its key whether an entry is one of this person's life."""
+    return idempotency_key is not None and idempotency_key.startswith("demo-")
+
+
 def described(entry: Mapping[str, Any]) -> str:
     """Return a log entry as one line of text."""
     day = str(entry["occurred_at"])[:10]
     if entry["kind"] != "record":
         return f"{day}  {entry['content']}"
     record = entry["data"]
-    fields = ", ".join(
-        f"{name}={value}" for name, value in record["data"].items() if value is not None
-    )
-    return f"{day}  {record['type']} {record['key']}: {fields}"
+    return f"{day}  {record['type']} {record['key']}: {fields_in_words(record['data'])}"
+
+
+def fields_in_words(fields: Mapping[str, Any]) -> str:
+    """Return a record's fields as one line of text."""
+    return ", ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
 
 
 def _health(today: datetime.date) -> Iterator[Entry]:
@@ -289,6 +331,24 @@ def _messages(today: datetime.date) -> Iterator[Entry]:
         }
 
 
+def _conversation(day: datetime.date, session: str, *said: tuple[str, str]) -> list[Entry]:
+    return [
+        {
+            "kind": "message",
+            "role": role,
+            "content": content,
+            "session_id": session,
+            "occurred_at": _instant(day),
+            "idempotency_key": f"demo-{session}-{number}",
+        }
+        for number, (role, content) in enumerate(said, 1)
+    ]
+
+
+def _lease_ends_on(loaded_on: datetime.date) -> datetime.date:
+    return loaded_on + datetime.timedelta(days=101)
+
+
 def _allergy(
     today: datetime.date,
     days_ago: int,
@@ -367,6 +427,10 @@ def _record(day: datetime.date, domain: str, type_name: str, key: str, **data: o
 
 def _day(today: datetime.date, days_ago: int) -> str:
     return str(today - datetime.timedelta(days=days_ago))
+
+
+def _in_words(day: datetime.date) -> str:
+    return f"{day.day} {day:%B %Y}"
 
 
 def _instant(day: datetime.date) -> str:

@@ -8,47 +8,70 @@ from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from uac_site.demo import person
+from uac_site.demo import person, recorded_model
+from uac_site.demo.calls import Calls
 from uac_site.demo.client import Client
 from uac_site.demo.person import Entry, Finding
 from uac_site.demo.screen import Screen
 
 _PATIENCE_SECONDS = 90
+# A real model thinks before it answers, and answers more than once.
+_MODEL_PATIENCE_SECONDS = 600
 _USER = f"users/{person.USER_ID}/"
+
+
+class ModelStopped(RuntimeError):
+    """The language model does not work on what was told; the message says why."""
 
 
 @dataclass
 class Story:
     """The telling of it: `check` raises if a process of the server has died meanwhile.
 
-    `problems` collects what did not come out as it should, `runners` the kinds of sandboxes that
-    the questions were answered in.
+    `calls` tells which language models were asked, and how often; `hurry` has one try again now
+    that has failed before. `problems` collects what did not
+    come out as it should, `runners` the kinds of sandboxes that the questions were answered in.
     """
 
     client: Client
     screen: Screen
     check: Callable[[], None]
+    calls: Callable[[], list[Calls]]
+    hurry: Callable[[], object]
     loaded_on: datetime.date
     problems: list[str] = field(default_factory=list)
     runners: set[str] = field(default_factory=set)
 
     def tell(self) -> None:
-        """Load the person, unless it was done before, and show what came of it."""
+        """Load the person, unless it was done before, and show what came of it.
+
+        Raises ModelStopped, UnexpectedAnswer, and OSError if nobody answers.
+        """
         life = person.life(self.loaded_on)
-        if self._is_loaded(life):
+        user = self.client.call("GET", _USER, expect=(200, 404))
+        if "structure" in user and user["structure"]["state"] == "stopped":
+            self.hurry()  # whoever starts the demo again may have mended what was wrong
+        if self._is_loaded(user):
             self.screen.stage(f"{person.NAME} is remembered since {self.loaded_on}")
-            self._settle(life)
+            self._settle()
         else:
             self._load(life)
         self._compare_alerts()
         self._ask(life)
         self._show_manifest()
+        self._show_calls()
 
-    def _is_loaded(self, life: person.Life) -> bool:
-        user = self.client.call("GET", _USER, expect=(200, 404))
-        if "entries" not in user or user["entries"]["total"] < len(life.entries):
-            return False
-        return not self._missing_constraints()
+    @property
+    def recorded(self) -> bool:
+        """Whether no real language model has answered: what it has done here was recorded."""
+        answered = {one.model for one in self.calls() if one.calls > one.failed}
+        return answered <= {recorded_model.NAME}
+
+    def _is_loaded(self, user: dict[str, Any]) -> bool:
+        """Whether the last thing that is told was told already, and every rule written."""
+        return "entries" in user and bool(
+            self._entries(f"session_id={person.WORKSHOP}") and not self._missing_constraints()
+        )
 
     def _load(self, life: person.Life) -> None:
         self.client.call(
@@ -60,7 +83,13 @@ class Story:
         self.screen.stage(f"{person.NAME}, half a year of her life as log entries")
         for start in range(0, len(life.months), 30):
             self._log(life.months[start : start + 30])
-        self._settle(life)
+        self._settle()
+        self._print_facts("kind=fact")
+
+        self.screen.stage(f"A conversation of {life.lease[0]['occurred_at'][:10]}, in plain words")
+        self._converse(life.lease)
+        self._wait_for_constraints()
+        self.screen.line("constraints run  nothing to report yet")
 
         self.screen.stage("Two constraints, Python with tests, pass the gate")
         for constraint in self._missing_constraints():
@@ -75,6 +104,10 @@ class Story:
         self.screen.stage("A trip to Bangkok is booked; nobody mentions the passport")
         self._log([life.booking])
         self._show_alert("passport_validity")
+
+        self.screen.stage("Yesterday's conversation; nobody mentions when to cancel the lease")
+        self._converse(life.workshop)
+        self._show_alert_of_conversations()
 
     def _log(self, entries: list[Entry]) -> None:
         answer = self.client.call(
@@ -95,23 +128,86 @@ class Story:
             if entry["state"] == "rejected":
                 self._problem(f"entry {entry['seq']} was rejected: {entry['reason']}")
 
-    def _settle(self, life: person.Life) -> None:
-        """Wait until every typed entry is settled; messages stay pending without a model."""
-        counts = self._wait(
-            "typed entries to be settled",
-            lambda: self.client.call("GET", _USER)["entries"],
-            lambda counts: counts["pending"] <= life.messages,
-        )
+    def _settle(self) -> None:
+        """Wait until all that was told is settled, and say how the log stands."""
+        self._wait_until_settled()
+        counts = self.client.call("GET", _USER)["entries"]
         self.screen.line(
             f"log              {counts['total']} entries: {counts['covered']} covered, "
-            f"{counts['rejected']} rejected, {counts['pending']} pending"
+            f"{counts['dismissed']} dismissed, {counts['rejected']} rejected, "
+            f"{counts['pending']} pending"
         )
-        self.screen.line(
-            f"                 (the {counts['pending']} pending are messages: they wait, since no "
-            "language model is configured)"
-        )
-        if counts["rejected"] or counts["pending"] != life.messages:
-            self._problem(f"the log's entries should all be covered but messages: {counts}")
+
+    def _wait_until_settled(self) -> None:
+        """Wait until all that was told, and each fact in it, is settled.
+
+        Raises ModelStopped if the language model does not work on it.
+        """
+
+        def settled(entries: list[dict[str, Any]]) -> bool:
+            waiting = {entry["kind"] for entry in entries if entry["state"] == "logged"}
+            # Read after the entries: facts may have come since.
+            standing = self.client.call("GET", _USER)["structure"]
+            if standing["state"] == "stopped" and waiting - {"record"}:
+                raise ModelStopped(f"the language model does not work: {standing['reason']}")
+            return not waiting and standing["state"] in ("idle", "stopped")
+
+        for entry in self._wait(
+            "all that was told to be settled", self._told, settled, seconds=_MODEL_PATIENCE_SECONDS
+        ):
+            if entry["state"] == "rejected":
+                self._problem(f"entry {entry['seq']} was rejected: {entry['reason']}")
+
+    def _told(self) -> list[dict[str, Any]]:
+        """What the demo has logged, and what comes of it; not what somebody else has told."""
+        entries = self._entries("")
+        ours = {one["seq"] for one in entries if person.is_told(one["idempotency_key"])}
+        return [one for one in entries if one["seq"] in ours or ours & {*one["derived_from"]}]
+
+    def _converse(self, messages: list[Entry]) -> None:
+        """Say something in plain words, and show what a language model makes of it."""
+        before = self.client.call("GET", _USER)["head"]
+        answer = self.client.call("POST", f"{_USER}entries/", {"entries": messages}, expect=(202,))
+        for entry in answer["entries"]:
+            self._print_entry(f"message {entry['seq']}", f"{entry['role']}: {entry['content']}")
+        self._wait_until_settled()
+        session = messages[0]["session_id"]
+        self._print_facts(f"kind=fact&session_id={session}")
+        for version in range(before + 1, self.client.call("GET", _USER)["head"] + 1):
+            self._print_edits(self.client.call("GET", f"{_USER}checkpoints/{version}/"))
+
+    def _print_facts(self, which: str) -> None:
+        for fact in self._entries(which):
+            origin = ", ".join(map(str, fact["derived_from"]))
+            self._print_entry(f"fact {fact['seq']}", f"{fact['content']} (from {origin})")
+
+    def _print_edits(self, checkpoint: dict[str, Any]) -> None:
+        """Show what a version changed, and what the gate made sure of."""
+        for edit in checkpoint["edits"]:
+            sources = ", ".join(map(str, edit.get("sources", [])))
+            match edit["op"]:
+                case "add" | "update":
+                    what = edit.get("class_name") or edit["collection"]
+                    fields = person.fields_in_words(edit["fields"])
+                    text = f"{what} {edit.get('key', '')}: {fields} (from {sources})"
+                    self._print_entry("record" if edit["op"] == "add" else "record changed", text)
+                case "note":
+                    self._print_entry("note", f"{edit['text']} (from {sources})")
+                case "write_constraint":
+                    self._print_entry("constraint", f"{edit['name']} (from {sources})")
+                    for line in edit["source"].splitlines():
+                        self.screen.line(f"  | {line}")
+        checks = ", ".join(checkpoint["accepted_checks"])
+        self._print_entry(f"checkpoint {checkpoint['version']}", f"accepted by the gate: {checks}")
+
+    def _print_entry(self, label: str, text: str) -> None:
+        self.screen.line(textwrap.fill(f"{label:<16} {text}", 92, subsequent_indent=" " * 17))
+
+    def _entries(self, which: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.client.call(
+            "GET", f"{_USER}entries/?page_size=500&{which}"
+        )["results"]
+        return found
 
     def _missing_constraints(self) -> list[person.Constraint]:
         listed = self.client.call("GET", f"{_USER}constraints/")["results"]
@@ -175,30 +271,60 @@ class Story:
             )
         for seq in alert["entries"]:
             entry = self.client.call("GET", f"{_USER}entries/{seq}/")
-            text = f"  log entry {seq:<4} {person.described(entry)}"
-            self.screen.line(textwrap.fill(text, 92, subsequent_indent=" " * 17))
+            self._print_entry(f"  log entry {seq}", person.described(entry))
+            for origin in entry["derived_from"]:
+                message = self.client.call("GET", f"{_USER}entries/{origin}/")
+                self._print_entry(f"    message {origin}", person.described(message))
         self._warn(alert)
+
+    def _show_alert_of_conversations(self) -> None:
+        """Wait for an alert that rests on both conversations, and show it."""
+        for alert in self._wait(
+            "an alert that rests on both conversations",
+            lambda: list(filter(self._cites_both, self._alerts())),
+            bool,
+        ):
+            self._print_alert(alert)
+
+    def _cites_both(self, alert: dict[str, Any]) -> bool:
+        entries = [self.client.call("GET", f"{_USER}entries/{seq}/") for seq in alert["entries"]]
+        return {person.LEASE, person.WORKSHOP} <= {entry["session_id"] for entry in entries}
 
     def _compare_alerts(self) -> None:
         self.screen.stage("All open alerts")
         today = datetime.datetime.now(ZoneInfo(person.TIME_ZONE)).date()
         expected = person.findings(self.loaded_on, today)
+        # What a real model makes of the conversations cannot be told in advance.
+        names = {constraint.name for constraint in person.constraints()}
+        typed = {finding for finding in expected if finding.constraint in names}
+        wants_model = not self.recorded and typed != expected
 
-        alerts = self._wait(
-            "exactly the expected alerts",
-            self._alerts,
-            lambda alerts: {_finding(alert) for alert in alerts} == expected,
-            required=False,
-        )
+        def as_expected(alerts: list[dict[str, Any]]) -> bool:
+            found = {_finding(alert) for alert in alerts}
+            if self.recorded:
+                return found == expected
+            return typed <= found and (not wants_model or any(map(self._cites_both, alerts)))
+
+        alerts = self._wait("the expected alerts", self._alerts, as_expected, required=False)
 
         for alert in alerts:
             self.screen.alert(alert["severity"], alert["message"])
             self._warn(alert)
         found = {_finding(alert) for alert in alerts}
-        for finding in expected - found:
+        for finding in (expected if self.recorded else typed) - found:
             self._problem(f"missing: {_in_words(finding)}")
-        for finding in found - expected:
-            self._problem(f"not expected: {_in_words(finding)}")
+        if self.recorded:
+            for finding in found - expected:
+                self._problem(f"not expected: {_in_words(finding)}")
+        elif wants_model and not any(map(self._cites_both, alerts)):
+            self._problem("missing: an alert that rests on both conversations")
+
+    def _show_calls(self) -> None:
+        self.screen.stage("What the language model took")
+        for calls in self.calls():
+            self.screen.line(str(calls))
+        if self.recorded:
+            self.screen.line("(its answers were recorded, and tokens are estimated by length)")
 
     def _ask(self, life: person.Life) -> None:
         self.screen.stage("Three questions, answered by running Python over the state")
@@ -241,14 +367,16 @@ class Story:
         enough: Callable[[Any], bool],
         *,
         required: bool = True,
+        seconds: float | None = None,
     ) -> Any:
         """Poll until `enough`; returns the last look. If time runs out that is a problem."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        seconds = _PATIENCE_SECONDS if seconds is None else seconds
+        deadline = time.monotonic() + seconds
         while not enough(seen := look()):
             self.check()
             if time.monotonic() > deadline:
                 if required:
-                    self._problem(f"waited {_PATIENCE_SECONDS} s in vain for {what}")
+                    self._problem(f"waited {seconds:g} s in vain for {what}")
                 break
             time.sleep(0.2)
         return seen

@@ -1,0 +1,43 @@
+"""What the demo's calls of language models took, from their table: the API does not tell."""
+
+from dataclasses import dataclass
+
+import psycopg
+
+_CALLS = """
+SELECT model, count(*), count(*) FILTER (WHERE outcome <> 'ok'),
+    coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), sum(cost)
+FROM memory_llmcall GROUP BY model ORDER BY model
+"""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """All calls of one model, by its full name; their cost, if the price list has its price."""
+
+    model: str
+    calls: int
+    failed: int
+    input_tokens: int
+    output_tokens: int
+    cost: str
+
+    def __str__(self) -> str:
+        cost = f", cost {self.cost}" if self.cost else ""
+        return (
+            f"{self.calls} calls of {self.model}, {self.failed} failed: {self.input_tokens:,}"
+            f" tokens in, {self.output_tokens:,} out{cost}"
+        )
+
+
+def calls_in(database_url: str) -> list[Calls]:
+    """Return the calls that are on record, by model; raises OSError if the database is gone."""
+    try:
+        with psycopg.connect(database_url) as connection:
+            rows = connection.execute(_CALLS).fetchall()
+    except psycopg.OperationalError as error:
+        raise ConnectionError(f"PostgreSQL: {error}") from error
+    return [
+        Calls(model, calls, failed, int(sent), int(received), "" if cost is None else f"{cost:f}")
+        for model, calls, failed, sent, received, cost in rows
+    ]

@@ -1,0 +1,228 @@
+"""A stand-in for a language model, so that the demo works without a key: it answers by recordings.
+
+It is no model. It knows the conversations in `recordings`, one a file: what is said in each, the
+facts in it, and the tools that are called to bring these into the project. A question that shows
+anything else is refused. Numbers and dates are filled in when it answers:
+
+    {seq:words}    the number of the shown entry that holds these words
+    {date:+45}     45 days after that entry's day, such as 2026-05-02; {day:+45}: 2 May 2026
+    {file:path}    the text of a file beside the recordings
+"""
+
+import datetime
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+NAME = "openai:recorded-for-the-demo"
+FOLDER = Path(__file__).parent / "recordings"
+
+UNKNOWN = (
+    "the demo's recorded model only knows the demo's messages; set UAC_LLM_MODEL and"
+    " UAC_LLM_API_KEY for a real one. It does not know: "
+)
+
+# What is asked follows one of these lines; an entry begins as in `workers.authoring.prompts.entry`.
+_QUESTION = re.compile(r"^(?:Messages to remember|Entries to bring into it):$", re.MULTILINE)
+_ENTRY = re.compile(r"^\[(\d+)\] \(\w+, (\d{4}-\d\d-\d\d) [^)]*\) (.*)$", re.MULTILINE)
+_PLACEHOLDER = re.compile(r"\{(date|day|seq|file):([^{}]+)\}")
+# What a provider would count is not known; this is what English text comes to.
+_CHARACTERS_PER_TOKEN = 4
+
+
+class UnknownQuestion(Exception):
+    """No recording answers it; the message says what is not known."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What is known of one conversation, as in its file."""
+
+    messages: Sequence[str]
+    # Each with `text` and `sources`.
+    facts: Sequence[Mapping[str, Any]]
+    # The tools that are called in each answer before the last, which finishes.
+    work: Sequence[Sequence[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An entry that a question shows."""
+
+    seq: int
+    day: datetime.date
+    text: str
+
+
+def recordings(folder: Path = FOLDER) -> list[Recording]:
+    """Return all recordings."""
+    found = (json.loads(path.read_text()) for path in sorted(folder.glob("*.json")))
+    return [Recording(one["messages"], one["facts"], one["work"]) for one in found]
+
+
+def answer(request: Mapping[str, Any], known: Sequence[Recording]) -> list[dict[str, Any]]:
+    """Return the tools that a chat completion calls next: each a `name` with `arguments`.
+
+    Raises UnknownQuestion if the newest question shows an entry of no recording, or not all of one.
+    """
+    messages = request["messages"]
+    question = next(_text(one) for one in messages if one["role"] == "user")
+    turn = sum(one["role"] == "assistant" for one in messages)
+    shown = _shown(question)
+    tools = {tool["function"]["name"] for tool in request.get("tools", [])}
+    if "remember" in tools:
+        facts = [
+            _filled(fact, entries)
+            for recording, entries in _matching(shown, known, lambda one: one.messages)
+            for fact in recording.facts
+        ]
+        return [{"name": "remember", "arguments": {"facts": facts}}]
+    matching = _matching(shown, known, lambda one: [fact["text"] for fact in one.facts])
+    calls = [
+        _filled(call, entries)
+        for recording, entries in matching
+        for call in (recording.work[turn] if turn < len(recording.work) else [])
+    ]
+    return calls or [{"name": "finish", "arguments": {}}]
+
+
+@contextmanager
+def recorded_model() -> Iterator[str]:
+    """Answer on a port of 127.0.0.1 until the block ends; yields the base URL."""
+    known = recordings()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+        def do_POST(self) -> None:
+            asked = self.rfile.read(int(self.headers.get("content-length", 0)))
+            try:
+                calls = answer(json.loads(asked), known)
+            except (UnknownQuestion, ValueError, LookupError, TypeError, StopIteration) as error:
+                known_error = isinstance(error, UnknownQuestion)
+                message = str(error) if known_error else f"not understood: {error!r}"
+                status, told = 400, {"error": {"message": message, "type": "invalid_request_error"}}
+            else:
+                status, told = 200, _completion(asked, calls)
+            content = json.dumps(told).encode()
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _shown(question: str) -> list[Shown]:
+    asked = _QUESTION.split(question)[-1]
+    found = [
+        Shown(int(seq), datetime.date.fromisoformat(day), text)
+        for seq, day, text in _ENTRY.findall(asked)
+    ]
+    if not found:
+        raise UnknownQuestion(f"{UNKNOWN}a question without entries.")
+    return found
+
+
+def _matching(
+    shown: Sequence[Shown],
+    known: Sequence[Recording],
+    texts_of: Callable[[Recording], Sequence[str]],
+) -> list[tuple[Recording, list[Shown]]]:
+    """Return the recordings that the shown entries are of, each with its entries."""
+    left, found = list(shown), []
+    while left:
+        first = left[0]
+        for recording in known:
+            texts = [_filled(text, [first]) for text in texts_of(recording)]
+            entries = [one for one in left if one.text in texts]
+            if first.text in texts and len(entries) == len(texts):
+                found.append((recording, entries))
+                left = [one for one in left if one not in entries]
+                break
+        else:
+            raise UnknownQuestion(f"{UNKNOWN}{first.text!r}.")
+    return found
+
+
+def _filled(value: Any, entries: Sequence[Shown]) -> Any:
+    """Fill the placeholders in; a text that is one number becomes that number."""
+    match value:
+        case str():
+            if (whole := _PLACEHOLDER.fullmatch(value)) and whole[1] == "seq":
+                return _seq(whole[2], entries)
+            return _PLACEHOLDER.sub(lambda found: _meaning(found[1], found[2], entries), value)
+        case list():
+            return [_filled(item, entries) for item in value]
+        case dict():
+            return {name: _filled(item, entries) for name, item in value.items()}
+    return value
+
+
+def _meaning(kind: str, text: str, entries: Sequence[Shown]) -> str:
+    if kind == "seq":
+        return str(_seq(text, entries))
+    if kind == "file":
+        return (FOLDER / text).read_text()
+    date = entries[0].day + datetime.timedelta(days=int(text))
+    return str(date) if kind == "date" else f"{date.day} {date:%B %Y}"
+
+
+def _seq(words: str, entries: Sequence[Shown]) -> int:
+    (found,) = [one.seq for one in entries if words in one.text]
+    return found
+
+
+def _completion(asked: bytes, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The answer as OpenAI's protocol has it."""
+    tool_calls = [
+        {
+            "id": f"call_{number}",
+            "type": "function",
+            "function": {"name": call["name"], "arguments": json.dumps(call["arguments"])},
+        }
+        for number, call in enumerate(calls)
+    ]
+    sent = len(asked) // _CHARACTERS_PER_TOKEN
+    received = len(json.dumps(tool_calls)) // _CHARACTERS_PER_TOKEN
+    return {
+        "id": "recorded",
+        "object": "chat.completion",
+        "created": 0,
+        "model": NAME.partition(":")[2],
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "tool_calls",
+                "message": {"role": "assistant", "content": None, "tool_calls": tool_calls},
+            }
+        ],
+        "usage": {
+            "prompt_tokens": sent,
+            "completion_tokens": received,
+            "total_tokens": sent + received,
+        },
+    }
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    content = message["content"]
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text", "") for part in content)
