@@ -13,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.conftest import polled
 from tests.integration.embedded.conftest import alive, descendants
 from tests.llm_server import KEY, llm_server, status
+from uac_site.demo import person
+from uac_site.demo.client import Client
 from uac_site.demo.recorded_model import recorded_model
 from uac_site.embedded.process import free_port
 
@@ -118,7 +121,7 @@ class TestFirstStart:
         assert "0 rejected, 0 pending" in said
 
     def test_the_rule_speaks_of_what_was_said_in_two_conversations(self, first: str) -> None:
-        _, _, shown = first.partition("must be cancelled in writing by")
+        _, _, shown = first.partition("Kantstraße must be cancelled in writing by")
         chain = " ".join(shown.partition("WARNING")[0].split())
         assert "costs 2880 euros" in chain
         assert "evidence Contract 'pottery-studio' in contracts.contracts" in chain
@@ -268,6 +271,30 @@ class TestRunning:
         assert "Stop that one first" in output
         assert "Traceback" not in output
         assert running.poll() is None
+
+    def test_of_a_message_that_no_recording_knows_the_staff_are_told_why_it_waits(
+        self, shown: str
+    ) -> None:
+        url = re.search(r"server ready +(\S+)", shown)
+        key = re.search(r"Bearer (\S+)'", shown)
+        assert url is not None
+        assert key is not None
+        client = Client(url[1], key[1])
+        path = f"users/{person.USER_ID}/"
+
+        client.call(
+            "POST",
+            f"{path}entries/",
+            {"kind": "message", "content": "My dog is called Rex."},
+            expect=(202,),
+        )
+
+        user = polled(
+            lambda: client.call("GET", path), lambda user: user["structure"]["state"] == "stopped"
+        )
+        assert "only knows the demo's messages" in user["structure"]["reason"]
+        assert "set UAC_LLM_MODEL" in user["structure"]["reason"]
+        assert user["entries"]["pending"] == 1
 
     def test_ctrl_c_ends_everything(self, running: subprocess.Popen[str], shown: str) -> None:
         family = descendants(running.pid)

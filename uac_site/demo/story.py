@@ -28,9 +28,9 @@ class ModelStopped(RuntimeError):
 class Story:
     """The telling of it: `check` raises if a process of the server has died meanwhile.
 
-    `calls` tells which language models were asked, and how often; `hurry` has one try again now
-    that has failed before. `problems` collects what did not
-    come out as it should, `runners` the kinds of sandboxes that the questions were answered in.
+    `calls` tells which language models were asked, and how often; `hurry` has one that has failed
+    try again now. `problems` collects what did not come out as it should, `runners` the kinds of
+    sandboxes that the questions were answered in.
     """
 
     client: Client
@@ -88,14 +88,15 @@ class Story:
 
         self.screen.stage(f"A conversation of {life.lease[0]['occurred_at'][:10]}, in plain words")
         self._converse(life.lease)
-        self._wait_for_constraints()
-        self.screen.line("constraints run  nothing to report yet")
 
         self.screen.stage("Two constraints, Python with tests, pass the gate")
         for constraint in self._missing_constraints():
             self._write_constraint(constraint)
         self._wait_for_constraints()
-        self.screen.line("constraints run  nothing to report yet")
+        alerts = len(self._alerts())
+        self.screen.line(
+            f"constraints run  {f'{alerts} alerts' if alerts else 'nothing to report yet'}"
+        )
 
         self.screen.stage("A doctor prescribes Amoxicillin; nobody asks whether that is all right")
         self._log([life.prescription])
@@ -166,7 +167,7 @@ class Story:
 
     def _converse(self, messages: list[Entry]) -> None:
         """Say something in plain words, and show what a language model makes of it."""
-        before = self.client.call("GET", _USER)["head"]
+        before = self.client.call("GET", _USER)["head"] or 0
         answer = self.client.call("POST", f"{_USER}entries/", {"entries": messages}, expect=(202,))
         for entry in answer["entries"]:
             self._print_entry(f"message {entry['seq']}", f"{entry['role']}: {entry['content']}")
