@@ -36,9 +36,12 @@ MOST_ENTRIES = 40
 MAX_TURNS = 40
 MAX_REFUSALS = 4
 MAX_CHARACTERS = 200_000
-# A longer entry is shown in part, and the model told how to read on.
+# A longer entry, or manifest, is shown in part, and the model told how to read on.
 MAX_ENTRY_CHARACTERS = 4000
+MAX_MANIFEST_CHARACTERS = 20_000
+# The gravest, and of each the beginning.
 MAX_ALERTS = 20
+MAX_ALERT_CHARACTERS = 300
 MAX_TOLD = 6000
 
 
@@ -109,12 +112,21 @@ class _Session:
 
     def _question(self) -> str:
         zone = zoneinfo.ZoneInfo(self._user.time_zone)
-        outline = self._bench.outline
-        alerts = [(one.severity, one.message) for one in retrieval.open_alerts(self._user)]
-        manifest = manifest_text(outline, alerts[:MAX_ALERTS]) if outline.domains else ""
-        lines = [prompts.entry(entry, zone, _beginning(entry)) for entry in self._entries]
+        lines = [prompts.entry(entry, zone, _shown(entry)) for entry in self._entries]
         newest = max(entry.occurred_at for entry in self._entries).astimezone(zone).date()
-        return prompts.entries(self._user, newest, manifest, "\n".join(lines))
+        return prompts.entries(self._user, newest, self._manifest(), "\n".join(lines))
+
+    def _manifest(self) -> str:
+        outline = self._bench.outline
+        if not outline.domains:
+            return ""
+        alerts = [
+            (one.severity, " ".join(one.message.split())[:MAX_ALERT_CHARACTERS])
+            for one in retrieval.open_alerts(self._user)[:MAX_ALERTS]
+        ]
+        held = manifest_text(outline)
+        told = manifest_text(outline, alerts).removeprefix(held)
+        return _beginning(held, MAX_MANIFEST_CHARACTERS, "look_up searches all of it\n") + told
 
     def _carry_out(self, call: ToolCall) -> None:
         if call.problem:
@@ -242,13 +254,14 @@ def unjudged(user: MemoryUser) -> Run | None:
     )
 
 
-def _beginning(entry: LogEntry) -> str:
-    text = entry.content or ""
-    rest = len(text) - MAX_ENTRY_CHARACTERS
-    if rest <= 0:
-        return text
+def _shown(entry: LogEntry) -> str:
     how = f"read_entry(seq={entry.seq}, start={MAX_ENTRY_CHARACTERS})"
-    return f"{text[:MAX_ENTRY_CHARACTERS]}\n... {rest} characters more: {how}"
+    return _beginning(entry.content or "", MAX_ENTRY_CHARACTERS, how)
+
+
+def _beginning(text: str, most: int, how: str) -> str:
+    rest = len(text) - most
+    return text if rest <= 0 else f"{text[:most]}\n... {rest} characters more: {how}"
 
 
 def _not_committed(told: str) -> str:

@@ -159,7 +159,7 @@ class Workbench:
                 found.append(f"{'.'.join(place)} {key!r} was retired.")
             elif location and (record := self._project.record(RecordId(*place, key))):
                 found.append(_shown(RecordId(*place, key), record))
-        return "\n".join(found) or f"No record has the key {key!r}."
+        return _cut("\n".join(found)) or f"No record has the key {key!r}."
 
     def _matching(
         self, domain: str, collection: str, words: Sequence[str], where: Mapping[str, Any]

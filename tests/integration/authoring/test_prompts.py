@@ -1,0 +1,136 @@
+"""What a language model is sent depends on what is new, not on how much there is already."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from django.utils import timezone
+
+from memory import log
+from memory.log import Draft
+from memory.models import Alert, MemoryUser
+from memory.models.log import EntryKind
+from memory.project import DefineClass, FieldSpec, Project, apply
+from tests.factories import make_checkpoint
+from tests.integration.authoring.conftest import Say, Work, edits, finishes
+from tests.llm_server import called, said
+from workers import tasks
+
+pytestmark = pytest.mark.django_db
+
+CLASSES = ("Meal", "Trip", "Visit")
+
+
+def lives(user: MemoryUser, first: int, last: int) -> None:
+    """Bring in typed entries with these numbers, of three classes in turn."""
+    drafts = [
+        Draft(
+            kind=EntryKind.RECORD,
+            data={
+                "domain": "life",
+                "type": CLASSES[number % len(CLASSES)],
+                "key": f"record-{number}",
+                "data": {"what": f"It was like {number} times before", "number": number},
+            },
+        )
+        for number in range(first, last + 1)
+    ]
+    log.append(user, drafts, source="test")
+    tasks.checkpoint_records(user.pk)
+    user.refresh_from_db()
+
+
+def is_told_a_fact(say: Say, work: Work) -> list[str]:
+    """Have a model look at the domain, and settle a fact; return what each turn was sent."""
+    (fact,) = say("Ada likes tea.", kind=EntryKind.FACT)
+    server = work(
+        called("open_domain", {"domain": "life"}),
+        called("look_up", {"text": "like before"}),
+        edits({"op": "dismiss", "reason": "known", "sources": [fact]}),
+        finishes(),
+    )
+    return [json.dumps(request.body) for request in server.requests]
+
+
+def test_fifty_times_the_history_is_the_same_prompt(user: MemoryUser, say: Say, work: Work) -> None:
+    # Given a history, longer than what one answer shows of it
+    lives(user, 1, 30)
+    few = is_told_a_fact(say, work)
+    # When it becomes fifty times as long
+    lives(user, 31, 1500)
+    many = is_told_a_fact(say, work)
+    # Then all turns are as long as before, but for the counts and keys that have more digits
+    assert len(few) == len(many) == 4
+    assert "meals: 10 Meal(" in few[0]
+    assert "meals: 500 Meal(" in many[0]
+    for before, after in zip(few, many, strict=True):
+        assert len(after) < 1.05 * len(before)
+
+
+def test_a_long_record_is_shown_in_part(user: MemoryUser, say: Say, work: Work) -> None:
+    # Given a record with a long text
+    novel = {"type": "Book", "key": "novel", "data": {"text": "It was a dark night. " * 5000}}
+    log.append(user, [Draft(kind=EntryKind.RECORD, data=novel)], source="test")
+    tasks.checkpoint_records(user.pk)
+    user.refresh_from_db()
+    (fact,) = say("Ada likes tea.", kind=EntryKind.FACT)
+    # When a model looks it up, by its key or otherwise, or opens its domain
+    server = work(
+        called("look_up", {"key": "novel"}),
+        called("look_up", {"text": "night"}),
+        called("open_domain", {"domain": "general"}),
+        edits({"op": "dismiss", "reason": "known", "sources": [fact]}),
+        finishes(),
+    )
+    # Then it sees as much as one answer shows
+    assert len(server.requests) == 5
+    for request in server.requests[1:4]:
+        (shown,) = request.results
+        assert "It was a dark night." in shown
+        assert len(shown) < 8200
+
+
+def crowded(user: MemoryUser, many: int) -> None:
+    """Give the user a version with so many domains and constraints, and so many long alerts."""
+    project = Project.empty()
+    for number in range(many):
+        fields = (FieldSpec("name", "str"), FieldSpec("begins_on", "datetime.date"))
+        apply(project, DefineClass(f"domain{number}x", "Thing", fields, collection="things"))
+    constraints = {f"constraint{number}x": "It is so. " * 20 for number in range(many)}
+    outline = replace(project.outline, constraints=constraints)
+    user.head = make_checkpoint(user, outline=outline.to_json())
+    user.save(update_fields=["head"])
+    now = timezone.now()
+    Alert.objects.bulk_create(
+        Alert(
+            user=user,
+            constraint="constraints/constraint0x.py",
+            fingerprint=str(number),
+            severity="critical" if number == many - 1 else "info",
+            message=f"Number {number} is so.\n\n" * 500,
+            opened_at=now,
+            changed_at=now,
+        )
+        for number in range(many)
+    )
+
+
+@pytest.mark.parametrize("many", [200, 1000])
+def test_nothing_that_is_much_makes_a_prompt_long(
+    user: MemoryUser, say: Say, work: Work, many: int
+) -> None:
+    # Given much of everything
+    crowded(user, many)
+    (long,) = say("It is long.\n" * 80_000, kind=EntryKind.FACT)
+    say(*(f"Ada likes tea of sort {number}." for number in range(many)), kind=EntryKind.FACT)
+    # When a model is asked, which refuses to answer
+    server = work(said("no", finish="refusal"))
+    # Then the question is short, and says what it leaves out and how that is had
+    question = server.requests[0].body["messages"][1]["content"]
+    assert len(question) < 40_000
+    assert "domain0x:\n  things: 0 Thing" in question
+    assert "characters more: look_up searches all of it\nOpen alerts:\n" in question
+    assert f"  critical: Number {many - 1} is so. Number" in question
+    assert question.count("  info: Number ") == 19
+    assert f"characters more: read_entry(seq={long}, start=4000)" in question
+    assert question.count("Ada likes tea of sort") == 39
