@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.harness import Client, data_file, json_path, report
+from benchmarks.harness import Client, data_file, json_path, report, settled
 from uac_site.embedded.system import running_system
 
 BATCH = 250
@@ -61,19 +61,7 @@ def load(client: Client, user_id: str, records: Mapping[str, Sequence[Mapping[st
             f"users/{user_id}/entries/", {"entries": entries[start : start + BATCH]}
         )
         assert status == 202, body
-    _settled(client, user_id, len(entries))
-
-
-def _settled(client: Client, user_id: str, number: int, seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        counts = client.get(f"users/{user_id}/")[1]["entries"]
-        if counts["rejected"]:
-            raise AssertionError(f"{user_id}: {counts['rejected']} entries were rejected")
-        if counts["covered"] == number:
-            return
-        time.sleep(0.05)
-    raise TimeoutError(f"{user_id}: not settled after {seconds} s: {counts}")
+    settled(client, user_id, len(entries))
 
 
 def ask(client: Client, user_id: str, collection: str, code: str) -> tuple[Any, str]:

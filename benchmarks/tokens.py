@@ -1,0 +1,419 @@
+"""Prompt tokens of a checkpoint, as the history grows: facts through the real lane of the model.
+
+The facts of `locomo_facts.json` (UAC_DATA_DIR) are posted session by session, and a scripted model
+files each of them by rules, as a record or a note: it opens the domain, looks something up, edits
+and finishes. What it is sent is counted, with all turns of a checkpoint, and compared with a single
+prompt each time that holds the whole log, or the first 30,000 characters of it.
+
+Then the last sessions of the first conversation are told to users who have 10 and 100 times as much
+behind them: what was said before these sessions, over and over, brought in as typed entries.
+"""
+
+import calendar
+import datetime
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.analytical import ask
+from benchmarks.harness import Client, data_file, json_path, report, settings_of, settled
+from tests.llm_server import KEY, Called, LlmServer, Request, Said, called, llm_server
+from uac_site.embedded.system import System, running_system
+
+CONVERSATIONS = ("conv-30", "conv-44", "conv-47")
+CAP = 30_000
+LONGER = (10, 100)
+LAST_SESSIONS = 3
+BATCH = 1000
+CHARACTERS_PER_TOKEN = 4
+PATIENCE_SECONDS = 900.0
+
+DOMAIN = "people"
+VERBS = {
+    "Opinion": "believes considers describes feels felt finds found hopes thinks views",
+    "Preference": "appreciates enjoys likes loves prefers values",
+    "Plan": "intends plans wants wishes",
+    "Possession": "had has owns used uses",
+}
+CLASS_OF = {verb: name for name, verbs in VERBS.items() for verb in verbs.split()}
+FIELDS = {
+    **{name: {"person": "str", "what": "str"} for name in VERBS},
+    "Event": {"person": "str", "what": "str", "on": "datetime.date"},
+}
+MONTHS = calendar.month_name[1:]
+PERSON = re.compile(r"([A-Z][a-z]+) ((\w+) .+)", re.DOTALL)
+DAY = re.compile(rf"\bon ({'|'.join(MONTHS)}) (\d{{1,2}}), (\d{{4}})\b")
+ENTRY = re.compile(r"^\[(\d+)\] \([^)]*\) (.*(?:\n    .*)*)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A fact as it was recorded, and what is posted of it."""
+
+    line: str
+    session: str
+    at: datetime.datetime
+    text: str
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What the model was sent until one window of entries was committed."""
+
+    entries: int
+    turns: int
+    tokens: float
+
+
+def main() -> None:
+    """Run the benchmark."""
+    path = json_path(__doc__)
+    recorded = read_facts()
+    if recorded is None:
+        figures = {"tokens": "absent", "absent": "locomo_facts.json in UAC_DATA_DIR"}
+        report("tokens", settings={}, rows=[], figures=figures, path=path)
+        return
+    with llm_server(script=answer) as model:
+        environment = {
+            "UAC_LLM_MODEL": "openai:rules",
+            "UAC_LLM_BASE_URL": model.openai_url,
+            "UAC_LLM_API_KEY": KEY,
+            "UAC_STRUCTURE_ENTRIES": "1",
+            "UAC_CHECKPOINT_BATCH": str(10 * BATCH),
+            "UAC_SANDBOX_RUNNER": "docker",
+        }
+        with running_system(sandbox_workers=2, llm_workers=1, environment=environment) as system:
+            settings_of(system)
+            rows, figures = measure(system, model, recorded)
+    settings = {
+        "conversations": CONVERSATIONS,
+        "facts": {name: len(recorded[name]) for name in CONVERSATIONS},
+        "history": "what was said before the last sessions, over and over, as typed entries",
+        "sessions_after_history": LAST_SESSIONS,
+        "characters_per_token": CHARACTERS_PER_TOKEN,
+    }
+    report("tokens", settings=settings, rows=rows, figures=figures, path=path)
+
+
+def read_facts() -> dict[str, list[Fact]] | None:
+    """Read the facts of every recorded conversation, None where they are absent."""
+    path = data_file("locomo_facts.json")
+    if path is None:
+        return None
+    recorded = json.loads(path.read_text())
+    return {name: [_fact(line) for line in lines] for name, lines in recorded.items()}
+
+
+def _fact(line: str) -> Fact:
+    header, text = line.split("] ", 1)
+    session, moment = header.removeprefix("[").split(", ", 1)
+    at = datetime.datetime.strptime(moment, "%I:%M %p on %d %B, %Y").replace(tzinfo=datetime.UTC)
+    return Fact(line, session, at, text)
+
+
+# -- The model ---------------------------------------------------------------------------------
+
+
+def answer(request: Request) -> Said:
+    """Do the next thing with the entries in the question, as a model would."""
+    messages = request.body["messages"]
+    question = messages[1]["content"]
+    entries = entries_in(question)
+    done = [
+        call["function"]["name"] for message in messages for call in message.get("tool_calls") or []
+    ]
+    if not done and f"\n{DOMAIN}:\n" in question:
+        opened = Called("open_domain", {"domain": DOMAIN})
+        sought = next((text for _, text in entries if "what" in filed(text)[2]), None)
+        return Said(calls=(opened, *([_look_up(sought)] if sought else [])))
+    if "edit" not in done:
+        defined = [
+            {
+                "op": "define_class",
+                "domain": DOMAIN,
+                "name": name,
+                "fields": [{"name": field, "type": type_} for field, type_ in fields.items()],
+            }
+            for name, fields in FIELDS.items()
+            if f"{name}(" not in question
+        ]
+        return called("edit", {"edits": [*defined, *(_edit(seq, text) for seq, text in entries)]})
+    if done[-1] == "finish" or "refused" in request.results[-1]:
+        raise AssertionError(f"the rules were refused: {request.results[-1]}")
+    return called("finish", {})
+
+
+def entries_in(question: str) -> list[tuple[int, str]]:
+    """Return the entries of a question: number and text."""
+    lines = question.partition("Entries to bring into it:\n")[2]
+    return [(int(seq), text.replace("\n    ", "\n")) for seq, text in ENTRY.findall(lines)]
+
+
+def filed(text: str) -> tuple[str, str, dict[str, str]]:
+    """Return the domain, the class and the fields by which a fact is kept."""
+    said = PERSON.fullmatch(text)
+    if said is None:
+        return "notes", "Note", {"text": text}
+    person, what, verb = said.groups()
+    if day := DAY.search(text):
+        on = f"{day[3]}-{MONTHS.index(day[1]) + 1:02}-{int(day[2]):02}"
+        return DOMAIN, "Event", {"person": person, "what": what, "on": on}
+    if verb in CLASS_OF:
+        return DOMAIN, CLASS_OF[verb], {"person": person, "what": what}
+    return "notes", "Note", {"text": text}
+
+
+def _edit(seq: int, text: str) -> dict[str, Any]:
+    domain, class_name, fields = filed(text)
+    if domain == "notes":
+        return {"op": "note", "sources": [seq], **fields}
+    return {
+        "op": "add",
+        "domain": domain,
+        "class_name": class_name,
+        "fields": fields,
+        "sources": [seq],
+    }
+
+
+def _look_up(text: str) -> Called:
+    _, _, fields = filed(text)
+    longest = max(re.findall(r"\w+", fields["what"]), key=len)
+    return Called("look_up", {"domain": DOMAIN, "text": f"{fields['person']} {longest}"})
+
+
+# -- The replay --------------------------------------------------------------------------------
+
+
+def measure(
+    system: System, model: LlmServer, recorded: Mapping[str, list[Fact]]
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Replay the conversations, and the end of the first one after longer histories."""
+    key = json.loads(system.manage("create_workspace", "tokens"))["api_key"]
+    client = Client(system.base_url, key)
+    first = recorded[CONVERSATIONS[0]]
+    last_sessions = list(dict.fromkeys(fact.session for fact in first))[-LAST_SESSIONS:]
+    end = [fact for fact in first if fact.session in last_sessions]
+    before = first[: -len(end)]
+    series = {}
+    rows = []
+    with ThreadPoolExecutor(1) as aside:
+        known = {
+            factor: aside.submit(remember, client, longer(factor), factor * before)
+            for factor in LONGER
+        }
+        for name in CONVERSATIONS:
+            create(client, name)
+            series[name] = replay(client, model, name, recorded[name])
+            rows.append(row(name, recorded[name], series[name], []) | left(client, name))
+        ratios = {}
+        for factor in LONGER:
+            known[factor].result()
+            history = factor * before
+            checkpoints = replay(client, model, longer(factor), end, after=len(history))
+            ordinary = series[CONVERSATIONS[0]][-len(checkpoints) :]
+            assert [one.entries for one in ordinary] == [one.entries for one in checkpoints]
+            ratios[f"flatness_{factor}x"] = round(mean(checkpoints) / mean(ordinary), 3)
+            counts = left(client, longer(factor), len(history))
+            rows.append(row(longer(factor), end, checkpoints, history) | counts)
+    return rows, figures_of(rows, ratios)
+
+
+def longer(factor: int) -> str:
+    """Name the user with so many times the history."""
+    return f"{CONVERSATIONS[0]}-{factor}x"
+
+
+def create(client: Client, user_id: str) -> None:
+    """Make a user."""
+    status, body = client.post("users/", {"user_id": user_id, "time_zone": "UTC"})
+    assert status == 201, body
+
+
+def replay(
+    client: Client, model: LlmServer, user_id: str, facts: Sequence[Fact], after: int = 0
+) -> list[Checkpoint]:
+    """Post the facts session by session, each when the one before is settled, all over HTTP.
+
+    `after` is how many entries the log has already.
+    """
+    asked = len(model.requests)
+    told = after
+    for session, group in itertools.groupby(facts, key=lambda fact: fact.session):
+        entries = [
+            {
+                "kind": "fact",
+                "content": fact.text,
+                "session_id": session,
+                "occurred_at": fact.at.isoformat(),
+            }
+            for fact in group
+        ]
+        status, body = client.post(f"users/{user_id}/entries/", {"entries": entries})
+        assert status == 202, body
+        told += len(entries)
+        settled(client, user_id, told, PATIENCE_SECONDS)
+    checkpoints = list(checkpoints_of(model.requests[asked:]))
+    assert sum(one.entries for one in checkpoints) == len(facts), "a window was asked for twice"
+    return checkpoints
+
+
+def remember(client: Client, user_id: str, history: Sequence[Fact]) -> None:
+    """Make a user who knows this already: typed entries, written to the log without HTTP."""
+    from memory import log
+    from memory.models import MemoryUser
+    from memory.models.log import EntryKind
+
+    create(client, user_id)
+    user = MemoryUser.objects.get(user_id=user_id)
+    drafts = [
+        log.Draft(
+            kind=EntryKind.RECORD,
+            occurred_at=fact.at,
+            data={
+                "domain": domain,
+                "type": class_name,
+                "key": f"{class_name}-of-old-{number}".lower(),
+                "data": fields,
+            },
+        )
+        for number, fact in enumerate(history)
+        for domain, class_name, fields in [filed(fact.text)]
+    ]
+    for start in range(0, len(drafts), BATCH):
+        log.append(user, drafts[start : start + BATCH], source="benchmark")
+    settled(client, user_id, len(drafts), PATIENCE_SECONDS)
+
+
+def checkpoints_of(requests: Sequence[Request]) -> Iterator[Checkpoint]:
+    """Yield what was sent for each window; its first request has no answer in it yet."""
+    starts = [place for place, one in enumerate(requests) if len(one.body["messages"]) == 2]
+    for start, end in itertools.pairwise([*starts, len(requests)]):
+        bodies = [one.body for one in requests[start:end]]
+        question = bodies[0]["messages"][1]["content"]
+        sent = sum(tokens(body["messages"]) + tokens(body["tools"]) for body in bodies)
+        yield Checkpoint(len(entries_in(question)), len(bodies), sent)
+
+
+def tokens(sent: Any) -> float:
+    """Return how many tokens JSON is, roughly."""
+    return len(json.dumps(sent, ensure_ascii=False)) / CHARACTERS_PER_TOKEN
+
+
+def left(client: Client, user_id: str, after: int = 0) -> dict[str, Any]:
+    """Return what is not settled, and the share of the entries `after` that the records cite.
+
+    That is asked of the project itself, in a sandbox.
+    """
+    counts = client.get(f"users/{user_id}/")[1]["entries"]
+    domains = client.get(f"users/{user_id}/state/")[1]["domains"]
+    collections = [f"{name}.{one}" for name in domains for one in domains[name]["collections"]]
+    cited, _ = ask(
+        client,
+        user_id,
+        f"({', '.join(collections)},)",
+        f"len({{seq for held in data for one in held for seq in one.sources if seq > {after}}})",
+    )
+    return {
+        "pending": counts["pending"],
+        "rejected": counts["rejected"],
+        "covered_share": cited / (counts["total"] - after),
+    }
+
+
+# -- What is made of it ------------------------------------------------------------------------
+
+
+def row(
+    name: str,
+    facts: Sequence[Fact],
+    checkpoints: Sequence[Checkpoint],
+    history: Sequence[Fact],
+) -> dict[str, Any]:
+    """Return a row of the table: these facts after that history."""
+    lines = [fact.line for fact in [*history, *facts]]
+    ends = list(itertools.accumulate((one.entries for one in checkpoints), initial=len(history)))
+    full = [one for one in checkpoints if one.entries == max(c.entries for c in checkpoints)]
+    return {
+        "conversation": name,
+        "history": len(history),
+        "facts": len(facts),
+        "checkpoints": len(checkpoints),
+        "turns": sum(one.turns for one in checkpoints),
+        "tokens": round(mean(checkpoints)),
+        "second_decile": round(mean(decile(checkpoints, 1))),
+        "last_decile": round(mean(decile(checkpoints, 9))),
+        "flatness": flatness(checkpoints),
+        "flatness_full": flatness(full),
+        "total": round(sum(one.tokens for one in checkpoints)),
+        "regenerate": round(sum(prompt(lines[:end]) for end in ends[1:])),
+        "cap": round(sum(prompt(lines[:end], CAP) for end in ends[1:])),
+        "within_cap": within(lines, CAP),
+    }
+
+
+def mean(checkpoints: Sequence[Checkpoint]) -> float:
+    """Tokens of a checkpoint."""
+    return sum(one.tokens for one in checkpoints) / len(checkpoints)
+
+
+def decile(checkpoints: Sequence[Checkpoint], number: int) -> Sequence[Checkpoint]:
+    """Return one of ten parts, from 0, in the order of time; at least one checkpoint of it."""
+    start, end = (len(checkpoints) * place // 10 for place in (number, number + 1))
+    return checkpoints[start : max(end, start + 1)]
+
+
+def flatness(checkpoints: Sequence[Checkpoint]) -> float:
+    """Tokens of a checkpoint at the end over those near the beginning."""
+    return round(mean(decile(checkpoints, 9)) / mean(decile(checkpoints, 1)), 3)
+
+
+def prompt(lines: Sequence[str], cap: int | None = None) -> float:
+    """Return the tokens of one prompt with the same instructions and the log, or its beginning."""
+    from workers.authoring import prompts
+
+    system = {"role": "system", "content": prompts.STRUCTURE}
+    return tokens([system, {"role": "user", "content": "\n".join(lines)[:cap]}])
+
+
+def within(lines: Sequence[str], cap: int) -> int:
+    """Return how many facts stand in full before the cap."""
+    ends = itertools.accumulate(len(line) + 1 for line in lines)
+    return sum(end - 1 <= cap for end in ends)
+
+
+def figures_of(rows: Sequence[Mapping[str, Any]], ratios: Mapping[str, float]) -> dict[str, Any]:
+    """Return what the benchmark measures, from its rows."""
+    whole = [one for one in rows if not one["history"]]
+    later = [one for one in rows if one["history"]]
+    return {
+        "flatness": max(one["flatness"] for one in whole),
+        "flatness_full": max(one["flatness_full"] for one in whole),
+        **ratios,
+        "tokens_vs_regenerate": versus(whole, "regenerate"),
+        **{
+            f"tokens_vs_regenerate_{factor}x": versus([one], "regenerate")
+            for factor, one in zip(LONGER, later, strict=True)
+        },
+        "tokens_vs_cap": versus(whole, "cap"),
+        "covered_share": min(one["covered_share"] for one in rows),
+        "covered_share_cap": round(
+            sum(one["within_cap"] for one in whole) / sum(one["facts"] for one in whole), 3
+        ),
+        "pending": sum(one["pending"] for one in rows),
+        "rejected": sum(one["rejected"] for one in rows),
+    }
+
+
+def versus(rows: Sequence[Mapping[str, Any]], other: str) -> float:
+    """Return the tokens of all checkpoints over those of the other way."""
+    share: float = sum(one["total"] for one in rows) / sum(one[other] for one in rows)
+    return round(share, 4)
+
+
+if __name__ == "__main__":
+    main()
