@@ -64,7 +64,7 @@ def asked(
     memorizing = kind == EntryKind.MESSAGE
     offered = (memorize.REMEMBER,) if memorizing else tools.TOOLS
     question = (
-        prompts.messages(USER, lines, before, "")
+        prompts.messages(USER, lines, before, before)
         if memorizing
         else prompts.entries(USER, at.date(), "", lines)
     )
