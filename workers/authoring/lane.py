@@ -2,15 +2,18 @@
 
 import datetime
 import functools
+from collections.abc import Mapping
 
 import structlog
 from django.utils import timezone
 
-from memory import lanes, leases
+from memory import checkpoints, lanes, leases
+from memory.checkpoints import Decision
 from memory.hints import send_hint
 from memory.language_models import LanguageModelError
 from memory.llm_calls import BudgetExhausted
-from memory.models import Lane
+from memory.models import Lane, MemoryUser
+from memory.models.log import Outcome
 from memory.models.users import LaneName
 from workers.authoring import memorize, structure
 from workers.authoring.settling import NotSettled, settle
@@ -34,6 +37,7 @@ def work_on(user_pk: int) -> None:
     try:
         with leases.kept(lane):
             _settle(lane)
+            _advance(lane)
             more = lanes.release(lane)
     except leases.LeaseLost:
         logger.warning("lease_lost", user=user_pk)
@@ -58,7 +62,7 @@ def _settle(lane: Lane) -> None:
         settle(
             functools.partial(memorize.pending, lane),
             lambda messages: memorize.memorize(lane, user, messages),
-            lambda reasons: memorize.reject(lane, user, dict(reasons)),
+            functools.partial(_reject, lane, user),
             most=memorize.MOST_MESSAGES,
             rounds=ROUNDS,
         )
@@ -67,12 +71,25 @@ def _settle(lane: Lane) -> None:
     settle(
         functools.partial(structure.pending, lane),
         lambda entries: structure.structure(lane, structure.newest(user.pk), entries),
-        lambda reasons: structure.reject(lane, user, reasons),
+        functools.partial(_reject, lane, user),
         most=structure.MOST_ENTRIES,
         rounds=ROUNDS,
     )
     if failure is not None:
         raise failure
+
+
+def _advance(lane: Lane) -> None:
+    """Remember up to where all is settled, so that a long log is not looked through again."""
+    last = structure.newest(lane.user_id).last_seq
+    rest = lanes.pending(lane, 1)
+    lanes.advance(lane, rest[0].seq - 1 if rest else last)
+
+
+def _reject(lane: Lane, user: MemoryUser, reasons: Mapping[int, str]) -> None:
+    """Settle entries that the model fails on, while others pass."""
+    decisions = [Decision(seq, Outcome.REJECTED, why) for seq, why in reasons.items()]
+    checkpoints.decide(lane, user, decisions)
 
 
 def _again(failure: Exception, attempts: int) -> datetime.datetime | None:

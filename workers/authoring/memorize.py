@@ -132,12 +132,6 @@ def memorize(lane: Lane, user: MemoryUser, messages: Sequence[LogEntry]) -> None
     logger.info("memorized", user=user.pk, messages=len(messages), facts=len(facts))
 
 
-def reject(lane: Lane, user: MemoryUser, reasons: dict[int, str]) -> None:
-    """Settle messages that the model fails on, while others pass."""
-    decisions = [Decision(seq, Outcome.REJECTED, why) for seq, why in reasons.items()]
-    checkpoints.decide(lane, user, decisions)
-
-
 def _facts_of(
     conversation: Conversation,
     user: MemoryUser,

@@ -5,18 +5,17 @@ the history. What it makes are edits, which are proposed and judged as anybody's
 """
 
 import zoneinfo
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import structlog
 from django.conf import settings
 
-from memory import checkpoints, lanes, llm_calls, retrieval, runs, users
-from memory.checkpoints import Decision
+from memory import lanes, llm_calls, retrieval, runs, users
 from memory.llm_calls import Work
 from memory.models import Checkpoint, Lane, LogEntry, MemoryUser, Run
 from memory.models.llm import LlmPurpose
-from memory.models.log import EntryKind, Outcome
+from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.project import edit_to_json, manifest_text
 from workers.authoring import prompts
@@ -69,12 +68,6 @@ def structure(lane: Lane, user: MemoryUser, entries: Sequence[LogEntry]) -> None
     calls (LanguageModelError).
     """
     _Session(lane, user, entries).work()
-
-
-def reject(lane: Lane, user: MemoryUser, reasons: Mapping[int, str]) -> None:
-    """Settle entries that the model fails on, while others pass."""
-    decisions = [Decision(seq, Outcome.REJECTED, why) for seq, why in reasons.items()]
-    checkpoints.decide(lane, user, decisions)
 
 
 class _Session:

@@ -146,7 +146,7 @@ def test_parties_that_disagree_both_stay(
 
 
 def test_backlog_becomes_several_checkpoints_in_order(
-    user: MemoryUser, say: Say, work: Work, settings: Settings
+    user: MemoryUser, say: Say, work: Work, settings: Settings, lane: Callable[[], Lane]
 ) -> None:
     # Given more facts than one question may hold
     settings.UAC_LLM_WINDOW_CHARACTERS = 100
@@ -158,6 +158,8 @@ def test_backlog_becomes_several_checkpoints_in_order(
     assert windows == [[1, 2], [3, 4], [5, 6], [7]]
     assert coverage(user).covered == 7
     assert [one.seen_seq for one in user.checkpoints.order_by("version")] == [2, 4, 6, 7]
+    # And what is settled is not looked through again
+    assert lane().cursor_seq == 7
 
 
 def test_long_entry_is_read_on(user: MemoryUser, say: Say, work: Work) -> None:
