@@ -337,7 +337,6 @@ def row(
     """Return a row of the table: these facts after that history."""
     lines = [fact.line for fact in [*history, *facts]]
     ends = list(itertools.accumulate((one.entries for one in checkpoints), initial=len(history)))
-    full = [one for one in checkpoints if one.entries == max(c.entries for c in checkpoints)]
     return {
         "conversation": name,
         "history": len(history),
@@ -345,10 +344,7 @@ def row(
         "checkpoints": len(checkpoints),
         "turns": sum(one.turns for one in checkpoints),
         "tokens": round(mean(checkpoints)),
-        "second_decile": round(mean(decile(checkpoints, 1))),
-        "last_decile": round(mean(decile(checkpoints, 9))),
-        "flatness": flatness(checkpoints),
-        "flatness_full": flatness(full),
+        **({} if history else flatness(checkpoints)),
         "total": round(sum(one.tokens for one in checkpoints)),
         "regenerate": round(sum(prompt(lines[:end]) for end in ends[1:])),
         "cap": round(sum(prompt(lines[:end], CAP) for end in ends[1:])),
@@ -361,15 +357,25 @@ def mean(checkpoints: Sequence[Checkpoint]) -> float:
     return sum(one.tokens for one in checkpoints) / len(checkpoints)
 
 
-def decile(checkpoints: Sequence[Checkpoint], number: int) -> Sequence[Checkpoint]:
-    """Return one of ten parts, from 0, in the order of time; at least one checkpoint of it."""
+def decile(checkpoints: Sequence[Checkpoint], number: int) -> float:
+    """Tokens of a checkpoint in one of ten parts, from 0, in the order of time; of one at least."""
     start, end = (len(checkpoints) * place // 10 for place in (number, number + 1))
-    return checkpoints[start : max(end, start + 1)]
+    return mean(checkpoints[start : max(end, start + 1)])
 
 
-def flatness(checkpoints: Sequence[Checkpoint]) -> float:
-    """Tokens of a checkpoint at the end over those near the beginning."""
-    return round(mean(decile(checkpoints, 9)) / mean(decile(checkpoints, 1)), 3)
+def flatness(checkpoints: Sequence[Checkpoint]) -> dict[str, float]:
+    """Tokens of a checkpoint at the end over those near the beginning.
+
+    Also of those alone whose window is full: what comes in does not vary there.
+    """
+    most = max(one.entries for one in checkpoints)
+    full = [one for one in checkpoints if one.entries == most]
+    return {
+        "second_decile": round(decile(checkpoints, 1)),
+        "last_decile": round(decile(checkpoints, 9)),
+        "flatness": round(decile(checkpoints, 9) / decile(checkpoints, 1), 3),
+        "flatness_full": round(decile(full, 9) / decile(full, 1), 3),
+    }
 
 
 def prompt(lines: Sequence[str], cap: int | None = None) -> float:
