@@ -189,7 +189,8 @@ UAC_LLM_BACKOFF_SECONDS = env.float("UAC_LLM_BACKOFF_SECONDS", default=1.0)
 UAC_LLM_BACKOFF_SECONDS_MOST = env.float("UAC_LLM_BACKOFF_SECONDS_MOST", default=30.0)
 # Tokens that one answer may have.
 UAC_LLM_OUTPUT_TOKENS = env.int("UAC_LLM_OUTPUT_TOKENS", default=8192)
-# Calls of one workspace at a time, on all workers together, and how long one waits for its turn.
+# Calls of one workspace at a time, on all workers together, and how long one waits for its turn:
+# the first of a piece of work; one in the middle waits 20 times as long.
 UAC_LLM_CONCURRENCY = env.int("UAC_LLM_CONCURRENCY", default=4)
 UAC_LLM_TURN_SECONDS = env.float("UAC_LLM_TURN_SECONDS", default=30.0)
 # What each workspace may spend in a day and a month of UTC; without a value, there is no end.

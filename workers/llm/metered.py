@@ -33,6 +33,9 @@ logger = structlog.get_logger(__name__)
 
 # A token has more bytes in any text; what a prompt takes is never guessed too low by much.
 BYTES_PER_TOKEN = 3
+# So many times as long as a first question waits one in the middle of a piece of work: where it has
+# to give up, all that was paid for before it is lost.
+PATIENCE = 20
 # Seconds to wait for a database that does not answer at the end of a call.
 DATABASE_PAUSES = (0.1, 1.0, 2.0, 4.0, 8.0)
 
@@ -96,7 +99,8 @@ class MeteredModel:
 
     def _admitted(self, attempt: Attempt) -> LlmCall:
         """Write the attempt's row as soon as one more call may be under way."""
-        deadline = time.monotonic() + settings.UAC_LLM_TURN_SECONDS
+        patience = 1 if self._turn == 1 else PATIENCE
+        deadline = time.monotonic() + patience * settings.UAC_LLM_TURN_SECONDS
         while True:
             try:
                 return llm_calls.start(

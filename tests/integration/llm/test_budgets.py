@@ -1,6 +1,8 @@
 """What a workspace may spend, and how many calls at a time: nothing is sent beyond it."""
 
 import datetime
+import itertools
+import time
 from decimal import Decimal
 from typing import Any
 
@@ -223,6 +225,27 @@ def test_a_call_waits_for_its_turn_and_not_for_ever(
 
         assert server.requests == []
     assert LlmCall.objects.count() == 1
+
+
+def test_work_that_has_begun_waits_longer_for_its_turn_than_what_may_begin_later(
+    connect: Connect, work: Work, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given work that has begun, and another's call for longer than a first question waits
+    budget(work.workspace, concurrency=1)
+    settings.UAC_LLM_TURN_SECONDS = 0.3
+    with llm_server(said("first"), said("second")) as server:
+        model = connect(server)
+        model.complete(QUESTION)
+        other, waits, sleep = start(work), itertools.count(), time.sleep
+
+        def asleep(seconds: float) -> None:
+            sleep(seconds)
+            if next(waits) == 6:
+                end(other, 10)
+
+        monkeypatch.setattr("workers.llm.metered.time.sleep", asleep)
+        # When it asks on, then it gets its turn
+        assert model.complete(QUESTION).message.text == "second"
 
 
 def test_a_call_whose_worker_is_gone_is_shown_as_interrupted_and_then_closed(work: Work) -> None:
