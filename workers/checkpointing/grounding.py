@@ -216,10 +216,12 @@ class _Ground:
     def _has_number(self, number: Decimal) -> bool:
         if not number.is_finite():
             return True
-        digits = str(abs(number))
+        # Unlike abs(), it neither rounds nor overflows.
+        size = number.copy_abs()
+        digits = str(size)
         return (
-            abs(number) in self._numbers
-            or (number == number.to_integral_value() and int(number) in self._said.years)
+            size in self._numbers
+            or size in self._said.years
             or (len(digits) >= LONG_NUMBER and self._has_digits(digits))
         )
 

@@ -5,12 +5,19 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, validators
 
 from workers.llm.interface import Tool, ToolCall
 
 # As JSON has it: after an even number of backslashes.
 NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+# To JSON Schema 1.0 is an integer, too; to Python and the database it is none.
+_Validator = validators.extend(
+    Draft202012Validator,
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: type(value) is int
+    ),
+)
 # More is no help to a model.
 MAX_PROBLEMS = 5
 MAX_TOLD = 300
@@ -54,7 +61,7 @@ def _storable(arguments: Mapping[str, Any]) -> bool:
 def _misfit(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     try:
         errors = sorted(
-            Draft202012Validator(schema).iter_errors(arguments), key=lambda error: error.json_path
+            _Validator(schema).iter_errors(arguments), key=lambda error: error.json_path
         )
     except RecursionError:
         return "The arguments are nested too deeply."

@@ -88,6 +88,8 @@ WRONG: list[tuple[str, Value, str, bool]] = [
     ("it was 1,200 € in all", 12000, "ungrounded_number", True),
     ("it was 1,200 € in all", Decimal("1200.01"), "ungrounded_number", True),
     ("twelve hundred", 1201, "ungrounded_number", True),
+    ("it was 1,200 € in all", Decimal("1E+999999999"), "ungrounded_number", True),
+    ("it was 1,200 € in all", Decimal("1E-999999999"), "ungrounded_number", True),
     ("call +49 170 123-4567", 491701234568, "ungrounded_number", True),
     ("on May 2, 2026", datetime.date(2026, 5, 3), "ungrounded_date", True),
     ("on May 2, 2026", datetime.date(2027, 5, 2), "ungrounded_date", True),

@@ -69,6 +69,7 @@ def test_a_tool_without_parameters_may_be_called_with_nothing() -> None:
         ("{}", "$: 'key' is a required property."),
         ('{"key": 1}', "$.key: 1 is not of type 'string'."),
         ('{"key": "a", "sources": [1, "2"]}', "$.sources[1]: '2' is not of type 'integer'."),
+        ('{"key": "a", "sources": [1.0]}', "$.sources[0]: 1.0 is not of type 'integer'."),
         ('{"key": "a", "colour": 1}', "('colour' was unexpected)."),
     ],
 )
