@@ -210,6 +210,8 @@ def wrong_settings() -> dict[str, str]:
         ("UAC_LLM_BACKOFF_SECONDS", 0),
         ("UAC_LLM_BACKOFF_SECONDS_MOST", 0),
         ("UAC_LLM_TURN_SECONDS", 0),
+        ("UAC_LLM_WINDOW_CHARACTERS", 1000),
+        ("UAC_GATE_SECONDS", 1),
         ("UAC_LLM_TOKENS_PER_DAY", 0),
         ("UAC_LLM_TOKENS_PER_MONTH", 0),
         ("UAC_LLM_COST_PER_DAY", 0),

@@ -171,6 +171,17 @@ def test_what_is_missing_is_named(
     assert not LlmCall.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("UAC_LLM_WINDOW_CHARACTERS", 0), ("UAC_GATE_SECONDS", -1.0)]
+)
+def test_a_server_with_which_nothing_would_come_to_an_end_is_refused(
+    settings: Settings, name: str, value: float
+) -> None:
+    assert name not in language_models.wrong_settings()
+    setattr(settings, name, value)
+    assert "At least" in language_models.wrong_settings()[name]
+
+
 def test_a_key_that_cannot_be_decrypted_is_named(choose: Choose, settings: Settings) -> None:
     workspace = choose(key="sk-own")
     settings.UAC_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
