@@ -189,7 +189,7 @@ def _commit(
             _refuse(run, verdict)
             return
         checkpoint = user.head
-        decisions = _decisions(user, edits)
+        decisions = _decisions(run, user, edits, considered)
         if change.files:
             candidate = Candidate(
                 parent=user.head,
@@ -207,12 +207,19 @@ def _commit(
         _accept(run, verdict, checkpoint.version if checkpoint else None)
 
 
-def _decisions(user: MemoryUser, edits: Sequence[Edit]) -> list[Decision]:
-    """Settle the pending entries that the edits cite. Typed entries settle in their own lane."""
+def _decisions(
+    run: Run, user: MemoryUser, edits: Sequence[Edit], considered: Sequence[int]
+) -> list[Decision]:
+    """Settle the pending entries that the edits cite. Typed entries settle in their own lane.
+
+    A model settles what it was asked about alone: of others it may know no more than a number.
+    """
     dismissed = {
         seq: edit.reason for edit in edits if isinstance(edit, Dismiss) for seq in edit.sources
     }
     cited = set(_sources(edits))
+    if run.trigger == RunTrigger.MODEL:
+        cited &= set(considered)
     pending = (
         set(
             LogEntry.objects.filter(user=user, seq__in=cited)

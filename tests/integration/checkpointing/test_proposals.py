@@ -449,6 +449,21 @@ def test_what_a_model_proposes_is_a_version_of_the_model(
     assert log.coverage(user).pending == 0
 
 
+@pytest.mark.usefixtures("said")
+@pytest.mark.parametrize(("trigger", "pending"), [(RunTrigger.MODEL, 1), (RunTrigger.API, 0)])
+def test_a_model_settles_what_it_was_asked_about_alone(
+    user: MemoryUser, propose: Propose, trigger: RunTrigger, pending: int
+) -> None:
+    # Given two entries, of which one was considered, and edits that cite the other too
+    dismiss = {"op": "dismiss", "sources": [2], "reason": "small talk"}
+
+    run = propose(ROME, dismiss, considered=[1], trigger=trigger)
+
+    # Then a model may never have seen the other, which waits for its turn
+    assert run.outcome == "ok"
+    assert log.coverage(user).pending == pending
+
+
 def refused_as_settled(run: Run, *seqs: int) -> bool:
     assert run.output is not None
     (coverage,) = run.output["verdict"]["checks"]
