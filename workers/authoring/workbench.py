@@ -1,5 +1,6 @@
 """The project on the language model's desk: what it looks at, and the edits it has made so far."""
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -118,12 +119,8 @@ class Workbench:
         places = [place for place in places if self._has_fields(place, fields)]
         if not places and fields:
             raise ToolFailed(f"No class there has {' and '.join(fields)}: see open_domain.")
-        found: list[str] = []
-        for place in places:
-            for record_id, record in self._matching(*place, words, fields):
-                found.append(_shown(record_id, record))
-                if len(found) > MAX_RECORDS:
-                    break
+        matching = (match for place in places for match in self._matching(*place, words, fields))
+        found = [_shown(*match) for match in itertools.islice(matching, MAX_RECORDS + 1)]
         if not found:
             return "No record matches."
         if len(found) > MAX_RECORDS:

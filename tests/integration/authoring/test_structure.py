@@ -21,6 +21,7 @@ from tests.integration.authoring.test_misbehaviour import SPEAKS, TESTS, constra
 from tests.llm_server import Reply, Request, Said, called
 from workers import tasks
 from workers.authoring import structure
+from workers.authoring.workbench import Workbench
 
 pytestmark = pytest.mark.django_db
 
@@ -403,6 +404,25 @@ def test_records_are_looked_up(
     server = work(called("look_up", arguments), Said(text="enough", finish="refusal"))
     found = re.findall(r"key='(\w+)'", server.requests[1].results[0])
     assert found == keys
+
+
+def test_no_more_is_searched_than_is_shown(
+    many: MemoryUser, say: Say, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given more matches in one collection than are shown, and another collection
+    say("The user likes tea.", kind=EntryKind.FACT)
+    job = {"op": "define_class", "domain": "work", "name": "Job", "fields": []}
+    original = Workbench._newest
+    searched: list[str] = []
+
+    def newest(bench: Workbench, domain: str, name: str, most: int) -> Any:
+        searched.append(name)
+        return original(bench, domain, name, most)
+
+    monkeypatch.setattr(Workbench, "_newest", newest)
+    work(edits(job), called("look_up", {}), Said(text="enough", finish="refusal"))
+    # Then the other is not read
+    assert searched == ["trips"]
 
 
 WRONG_LOOK_UPS: list[tuple[str, dict[str, Any], str]] = [
