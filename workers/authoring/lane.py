@@ -5,9 +5,10 @@ import functools
 from collections.abc import Mapping
 
 import structlog
+from django.db import transaction
 from django.utils import timezone
 
-from memory import checkpoints, lanes, leases
+from memory import checkpoints, lanes, leases, log
 from memory.checkpoints import Decision
 from memory.hints import send_hint
 from memory.language_models import LanguageModelError
@@ -65,6 +66,7 @@ def _settle(lane: Lane) -> None:
             functools.partial(_reject, lane, user),
             most=memorize.MOST_MESSAGES,
             rounds=ROUNDS,
+            attempt=lane.attempts,
         )
     except NotSettled as error:
         failure = error
@@ -74,6 +76,7 @@ def _settle(lane: Lane) -> None:
         functools.partial(_reject, lane, user),
         most=structure.MOST_ENTRIES,
         rounds=ROUNDS,
+        attempt=lane.attempts,
     )
     if failure is not None:
         raise failure
@@ -87,9 +90,16 @@ def _advance(lane: Lane) -> None:
 
 
 def _reject(lane: Lane, user: MemoryUser, reasons: Mapping[int, str]) -> None:
-    """Settle entries that the model fails on, while others pass."""
-    decisions = [Decision(seq, Outcome.REJECTED, why) for seq, why in reasons.items()]
-    checkpoints.decide(lane, user, decisions)
+    """Settle entries that the model fails on, while others pass; what others settled stays so."""
+    with transaction.atomic():
+        MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        settled = log.outcomes(user, reasons)
+        decisions = [
+            Decision(seq, Outcome.REJECTED, why)
+            for seq, why in reasons.items()
+            if seq not in settled
+        ]
+        checkpoints.decide(lane, user, decisions)
 
 
 def _again(failure: Exception, attempts: int) -> datetime.datetime | None:

@@ -7,7 +7,7 @@ it is tried.
 
 import re
 import zoneinfo
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -220,21 +220,30 @@ def _commit(
     lane: Lane, user: MemoryUser, messages: Sequence[LogEntry], facts: Sequence[Fact]
 ) -> None:
     by_seq = {message.seq: message for message in messages}
-    drafts = [
+    with transaction.atomic():
+        MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        # What a product's agent has settled meanwhile is its own.
+        mine = by_seq.keys() - log.outcomes(user, by_seq).keys()
+        decisions = [Decision(seq, Outcome.COVERED) for seq in sorted(mine)]
+        checkpoints.decide(lane, user, decisions)
+        drafts = _drafts([fact for fact in facts if mine & set(fact.sources)], by_seq)
+        if drafts:
+            log.append(user, drafts, source="memorize")
+
+
+def _drafts(facts: Sequence[Fact], by_seq: Mapping[int, LogEntry]) -> list[log.Draft]:
+    session = next(iter(by_seq.values())).session_id
+    return [
         log.Draft(
             kind=EntryKind.FACT,
             occurred_at=max(by_seq[seq].occurred_at for seq in fact.sources),
             content=fact.text,
             data={"derived": fact.derived} if fact.derived else None,
-            session_id=messages[0].session_id,
+            session_id=session,
             derived_from=fact.sources,
         )
         for fact in facts
     ]
-    with transaction.atomic():
-        checkpoints.decide(lane, user, [Decision(one.seq, Outcome.COVERED) for one in messages])
-        if drafts:
-            log.append(user, drafts, source="memorize")
 
 
 def _earlier(user: MemoryUser, first: LogEntry) -> str:

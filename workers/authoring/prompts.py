@@ -39,10 +39,11 @@ def entries(user: MemoryUser, newest: datetime.date, manifest: str, text: str) -
 def entry(entry: LogEntry, zone: zoneinfo.ZoneInfo, text: str, part: str = "") -> str:
     """Return an entry as the model sees it: its number, when and by whom it was said, its text.
 
-    Further lines of the text are indented, so that none can pass for another entry.
+    Further lines of the text are indented, and who said it stands on one line, so that nothing can
+    pass for another entry.
     """
     at = entry.occurred_at.astimezone(zone)
-    who = entry.speaker or entry.role
+    who = " ".join((entry.speaker or entry.role or "").split())
     about = ", ".join(filter(None, [entry.kind, f"{at:%Y-%m-%d %A %H:%M}", who, part]))
     return f"[{entry.seq}] ({about}) " + "\n    ".join(text.splitlines())
 

@@ -30,9 +30,10 @@ logger = structlog.get_logger(__name__)
 
 # Entries in one question.
 MOST_ENTRIES = 40
-# How often a model may answer, be refused by the gate, and how much may be said in all, until it
-# has come to an end with one window.
+# How often a model may answer, ask the gate, be refused by it, and how much may be said in all,
+# until it has come to an end with one window.
 MAX_TURNS = 40
+MAX_JUDGED = 12
 MAX_REFUSALS = 4
 MAX_CHARACTERS = 200_000
 # A longer entry, or manifest, is shown in part, and the model told how to read on.
@@ -82,6 +83,7 @@ class _Session:
         self._entries = entries
         self._considered = [entry.seq for entry in entries]
         self._bench = Workbench(user, self._query)
+        self._judged = 0
         self._refusals = 0
         # Whether an edit of this answer was refused, of which the model does not know yet.
         self._refused = False
@@ -96,8 +98,8 @@ class _Session:
             self._refused = False
             for call in self._conversation.ask(TOOLS):
                 self._carry_out(call)
-            if self._done:
-                return
+                if self._done:
+                    return
         raise NotSettled(
             f"structure: the model has not finished in {MAX_TURNS} answers, or in"
             f" {MAX_CHARACTERS:,} characters; the last problem: {self._conversation.last_problem}"
@@ -165,6 +167,9 @@ class _Session:
         missing = list(uncovered(self._bench.edits, self._considered, last_seq=self._user.last_seq))
         if missing:
             raise ToolFailed(_not_committed(prompts.findings(missing)))
+        if self._judged == MAX_JUDGED:
+            raise NotSettled(f"structure: the model has not finished in {MAX_JUDGED} checks")
+        self._judged += 1
         run = self._propose(commit=commit)
         if run.outcome == RunOutcome.OK:
             if not commit:

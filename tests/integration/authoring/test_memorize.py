@@ -11,13 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django.fixtures import Settings
 
-from memory import leases
+from memory import leases, runs
 from memory.log import coverage
 from memory.models import Lane, LlmCall, LogEntry, MemoryUser
 from memory.models.log import EntryKind
+from memory.models.runs import RunKind, RunTrigger
 from memory.models.users import LaneName
 from tests.integration.authoring.conftest import Meanwhile, Say, Work, edits, finishes, remembers
 from tests.llm_server import Called, LlmServer, Reply, Request, Said, called
+from workers import tasks
 from workers.authoring import memorize
 from workers.authoring.lane import work_on
 
@@ -199,6 +201,39 @@ def test_slice_is_remembered_once(
     work(script=remembering())
     assert LogEntry.objects.filter(kind=EntryKind.FACT).count() == 1
     assert coverage(user).pending == 0
+
+
+def test_what_an_agent_settles_meanwhile_is_its_own(
+    user: MemoryUser,
+    say: Say,
+    work: Work,
+    meanwhile: Meanwhile,
+) -> None:
+    # Given two messages, of which a product's agent settles one while the model reads them
+    say("I have a dog.", "I have a cat.")
+
+    def agent() -> None:
+        edit = {"op": "note", "text": "has a dog", "sources": [1]}
+        run = runs.queue(
+            user,
+            RunKind.PROPOSAL,
+            RunTrigger.API,
+            checkpoint=None,
+            input={"edits": [edit], "considered": [1]},
+        )
+        tasks.execute_run(str(run.pk))
+
+    meanwhile(agent)
+    # When the model has remembered both
+    work(
+        remembers(("The user has a dog.", [1]), ("The user has a cat.", [2])),
+        Said(text="enough", finish="refusal"),
+    )
+    # Then the other's fact is taken, and this one's is not told twice
+    facts = LogEntry.objects.filter(kind=EntryKind.FACT)
+    assert [fact.content for fact in facts] == ["The user has a cat."]
+    counts = coverage(user)
+    assert (counts.covered, counts.pending) == (2, 1)
 
 
 def test_killed_between_slices(user: MemoryUser, say: Say, work: Work, settings: Settings) -> None:
