@@ -26,7 +26,8 @@ class Chosen:
     age_seconds: int | None = None
 
 
-# What is due stays due; else the new entries decide together with those that wait already.
+# What is due stays due; else the new entries decide together with those that wait already. A pause
+# after a failure is none for them: it ends when the oldest entry may wait no longer, at the latest.
 ANNOUNCE = """
 UPDATE memory_lane AS lane SET
     waiting = lane.waiting + %(number)s,
@@ -42,7 +43,11 @@ UPDATE memory_lane AS lane SET
             coalesce(lane.waiting_since, %(first)s) + make_interval(
                 secs => coalesce(workspace.structure_age_seconds, %(age_seconds)s))
         ))
-    END
+    END,
+    run_after = least(lane.run_after, %(now)s + make_interval(secs => CASE
+        WHEN %(urgent)s THEN 0
+        ELSE coalesce(workspace.structure_age_seconds, %(age_seconds)s)
+    END))
 FROM memory_memoryuser AS person
     JOIN memory_workspace AS workspace ON workspace.id = person.workspace_id
 WHERE person.id = %(user)s AND lane.user_id = person.id AND lane.name = 'structure'

@@ -2,10 +2,10 @@
 
 import datetime
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
-from django.db import transaction
+from django.db import DatabaseError, InterfaceError, transaction
 from django.utils import timezone
 
 from memory import checkpoints, lanes, leases, log
@@ -13,7 +13,7 @@ from memory.checkpoints import Decision
 from memory.hints import send_hint
 from memory.language_models import LanguageModelError
 from memory.llm_calls import BudgetExhausted
-from memory.models import Lane, MemoryUser
+from memory.models import Lane, LogEntry, MemoryUser
 from memory.models.log import Outcome
 from memory.models.users import LaneName
 from workers.authoring import memorize, structure
@@ -26,6 +26,17 @@ logger = structlog.get_logger(__name__)
 ROUNDS = 10
 # A budget may be raised at any time: it is looked at again after so long at most.
 BUDGET_AGAIN = datetime.timedelta(minutes=15)
+# What is told of none of the entries.
+PASSING = (
+    NotSettled,
+    LanguageModelError,
+    structure.NotJudgedYet,
+    leases.LeaseLost,
+    DatabaseError,
+    InterfaceError,
+)
+# So many attempts a failure of ours is taken for one that passes.
+PATIENT_ATTEMPTS = 4
 # What the model has failed on costs money each time, and is tried once a day in the end.
 LONGEST_PAUSE = datetime.timedelta(days=1)
 
@@ -57,12 +68,12 @@ def _settle(lane: Lane) -> None:
     """Memorize, then structure; what the one cannot settle does not keep back the other."""
     user = structure.newest(lane.user_id)
     if structure.unjudged(user):
-        raise structure.NotJudged("what was proposed before is still to be judged")
+        raise structure.NotJudgedYet("what was proposed before is still to be judged")
     failure: NotSettled | None = None
     try:
         settle(
             functools.partial(memorize.pending, lane),
-            lambda messages: memorize.memorize(lane, user, messages),
+            _patiently(lane, lambda messages: memorize.memorize(lane, user, messages)),
             functools.partial(_reject, lane, user),
             most=memorize.MOST_MESSAGES,
             rounds=ROUNDS,
@@ -72,7 +83,10 @@ def _settle(lane: Lane) -> None:
         failure = error
     settle(
         functools.partial(structure.pending, lane),
-        lambda entries: structure.structure(lane, structure.newest(user.pk), entries),
+        _patiently(
+            lane,
+            lambda entries: structure.structure(lane, structure.newest(user.pk), entries),
+        ),
         functools.partial(_reject, lane, user),
         most=structure.MOST_ENTRIES,
         rounds=ROUNDS,
@@ -80,6 +94,28 @@ def _settle(lane: Lane) -> None:
     )
     if failure is not None:
         raise failure
+
+
+def _patiently(
+    lane: Lane, work: Callable[[Sequence[LogEntry]], None]
+) -> Callable[[Sequence[LogEntry]], None]:
+    """Take a failure of ours that comes again and again for one of the entries.
+
+    So it is looked for which of them it is, and the others are not kept back by it.
+    """
+
+    def do(entries: Sequence[LogEntry]) -> None:
+        try:
+            work(entries)
+        except PASSING:
+            raise
+        except Exception as error:
+            if lane.attempts < PATIENT_ATTEMPTS:
+                raise
+            logger.exception("entries_failed", user=lane.user_id, entries=len(entries))
+            raise NotSettled(f"the server fails on it ({type(error).__name__}: {error})") from error
+
+    return do
 
 
 def _advance(lane: Lane) -> None:

@@ -126,8 +126,8 @@ def memorize(lane: Lane, user: MemoryUser, messages: Sequence[LogEntry]) -> None
     facts: list[Fact] = []
     context = _earlier(user, messages[0]), _known(user)
     for part in _parts(user, messages):
-        question = prompts.messages(user, part, *context)
-        facts += _facts_of(Conversation(work, lane), user, question, messages)
+        question = prompts.messages(user, part.text, *context)
+        facts += _facts_of(Conversation(work, lane), user, question, part.sources)
     _commit(lane, user, messages, facts)
     logger.info("memorized", user=user.pk, messages=len(messages), facts=len(facts))
 
@@ -136,14 +136,14 @@ def _facts_of(
     conversation: Conversation,
     user: MemoryUser,
     question: str,
-    messages: Sequence[LogEntry],
+    sources: Mapping[int, Source],
 ) -> list[Fact]:
     conversation.tell(prompts.MEMORIZE, question)
     for _ in range(MAX_TURNS):
         calls = conversation.ask([REMEMBER])
         wrong = [call for call in calls if call.problem]
         facts = [fact for call in calls if not call.problem for fact in _read(call)]
-        findings = [] if wrong else list(_findings(user, facts, messages))
+        findings = [] if wrong else list(_findings(user, facts, sources))
         if calls and not wrong and not any(finding.blocking for finding in findings):
             return facts
         for call in calls:
@@ -167,16 +167,11 @@ def _read(call: ToolCall) -> list[Fact]:
 
 
 def _findings(
-    user: MemoryUser, facts: Sequence[Fact], messages: Sequence[LogEntry]
+    user: MemoryUser, facts: Sequence[Fact], sources: Mapping[int, Source]
 ) -> Iterator[Finding]:
     """What is wrong with the facts: each cites messages of the slice that say what it says."""
-    by_seq = {message.seq: message for message in messages}
     for number, fact in enumerate(facts):
-        yield from _form(number, fact, by_seq)
-    said = {
-        seq: Source(seq, one.content or "", one.occurred_at, speaker=one.speaker or "")
-        for seq, one in by_seq.items()
-    }
+        yield from _form(number, fact, sources)
     claims = [
         claims_of(
             RecordId("remember", "facts", str(number)),
@@ -187,7 +182,7 @@ def _findings(
         )
         for number, fact in enumerate(facts)
     ]
-    yield from ungrounded(claims, said, user.time_zone)
+    yield from ungrounded(claims, sources, user.time_zone)
 
 
 def _form(number: int, fact: Fact, known: Collection[int]) -> Iterator[Finding]:
@@ -274,15 +269,32 @@ def _newest_lines(user: MemoryUser, entries: Iterable[LogEntry]) -> str:
     return "\n".join(lines)
 
 
-def _parts(user: MemoryUser, messages: Sequence[LogEntry]) -> Iterator[str]:
+@dataclass(frozen=True)
+class _Part:
+    """What one question asks: its text, and what each message says in it."""
+
+    text: str
+    sources: Mapping[int, Source]
+
+
+def _parts(user: MemoryUser, messages: Sequence[LogEntry]) -> Iterator[_Part]:
     """The messages as they are asked: together, but a long one by itself and piece by piece."""
     zone = zoneinfo.ZoneInfo(user.time_zone)
-    pieces = list(split(messages[0].content or "", settings.UAC_LLM_WINDOW_CHARACTERS))
+    first = messages[0]
+    pieces = list(split(first.content or "", settings.UAC_LLM_WINDOW_CHARACTERS))
     if len(messages) == 1 and len(pieces) > 1:
         for number, piece in enumerate(pieces, 1):
-            yield prompts.entry(messages[0], zone, piece, f"piece {number} of {len(pieces)}")
+            text = prompts.entry(first, zone, piece, f"piece {number} of {len(pieces)}")
+            yield _Part(text, {first.seq: _source(first, piece)})
     else:
-        yield "\n".join(prompts.entry(one, zone, one.content or "") for one in messages)
+        yield _Part(
+            "\n".join(prompts.entry(one, zone, one.content or "") for one in messages),
+            {one.seq: _source(one, one.content or "") for one in messages},
+        )
+
+
+def _source(message: LogEntry, text: str) -> Source:
+    return Source(message.seq, text, message.occurred_at, speaker=message.speaker or "")
 
 
 def split(text: str, most: int) -> Iterator[str]:

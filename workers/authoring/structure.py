@@ -49,6 +49,10 @@ class NotJudged(Exception):
     """No sandbox worker has judged what was proposed: it is worth another try."""
 
 
+class NotJudgedYet(NotJudged):
+    """It may be judged still: to ask the model again now would be paid for twice."""
+
+
 def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
     """Return the next window: the oldest pending facts and corrections, as many as fit."""
     kinds = [EntryKind.FACT, EntryKind.CORRECTION]
@@ -232,7 +236,7 @@ class _Session:
     def _wait_for(self, run: Run) -> Run:
         runs.wait(run, settings.UAC_GATE_SECONDS)
         if run.status != RunStatus.DONE:
-            raise NotJudged(
+            raise NotJudgedYet(
                 f"no sandbox worker has done the run {run.pk} in {settings.UAC_GATE_SECONDS:g} s"
             )
         return run

@@ -10,6 +10,7 @@ from memory import checkpoints
 from memory.models import LogEntry, MemoryUser
 from memory.project import (
     DefineClass,
+    DeleteConstraint,
     Domain,
     Edit,
     EditError,
@@ -24,6 +25,7 @@ from memory.project.apply import collection_for
 from memory.project.typed import encode
 from workers.checkpointing.policy import check_policy
 from workers.checkpointing.repairs import repair_constraint
+from workers.checkpointing.retirements import names_one_of
 
 # What one answer of a tool may show.
 MAX_CHARACTERS = 8000
@@ -238,11 +240,31 @@ class Workbench:
             strange = [seq for seq in edit.sources if not 1 <= seq <= self._user.last_seq]
             if strange:
                 return f"{edit.op}.sources cites entry {strange[0]}, which does not exist"
+            self._refuse_unfounded(edit)
             self._carry_out(edit)
         except EditError as error:
             return str(error)
         self.edits.append(edit)
         return None
+
+    def _refuse_unfounded(self, edit: Edit) -> None:
+        """Raise EditError for rules that come from nowhere, or go without anybody speaking of them.
+
+        A text that demands the end of all rules names none of them.
+        """
+        if not isinstance(edit, WriteConstraint | DeleteConstraint):
+            return
+        if not edit.sources:
+            raise EditError("no_sources", f"{edit.op}.sources is empty: cite what it comes from")
+        if isinstance(edit, DeleteConstraint) and edit.name in self.outline.constraints:
+            about = [edit.name.replace("_", " "), self.outline.constraints[edit.name]]
+            said = LogEntry.objects.filter(user=self._user, seq__in=edit.sources)
+            if not any(names_one_of(entry.content or "", about) for entry in said):
+                raise EditError(
+                    "ungrounded_deletion",
+                    f"none of the entries {list(edit.sources)} names the constraint {edit.name!r}:"
+                    " cite one that does, or leave it",
+                )
 
     def _completed(self, data: Any) -> Any:
         """Take over what an edit of a known constraint leaves out: its source, or its tests."""

@@ -51,10 +51,10 @@ def ungrounded_retirements(
     for one in retirements:
         record_id = one.record_id
         names = " ".join([snake(one.record.class_name), record_id.collection, record_id.key])
-        named = list(_telling([names, *_texts(list(one.record.fields.values()))]))
+        texts = [names, *_texts(list(one.record.fields.values()))]
         # What the record rests on says that it is, not that it ends.
         cited = [seq for seq in one.sources if seq not in one.record.sources]
-        if not any(_names(sources[seq].said, named) for seq in cited if seq in sources):
+        if not any(names_one_of(sources[seq].said, texts) for seq in cited if seq in sources):
             yield Finding(
                 code="ungrounded_retirement",
                 message=f"{'.'.join(record_id)} would be retired, and no entry that the edit cites"
@@ -77,8 +77,9 @@ def _texts(value: Value) -> Iterator[str]:
                 yield from _texts(item)
 
 
-def _names(text: str, words: Sequence[str]) -> bool:
-    """Tell whether a text has one of the words, as far as its stem goes."""
+def names_one_of(text: str, texts: Sequence[str]) -> bool:
+    """Tell whether a text has a telling word of one of the texts, as far as its stem goes."""
+    words = list(_telling(texts))
     said = {_stem(word) for word in _telling([text])}
     plain = " ".join(words_of(text))
     return any(

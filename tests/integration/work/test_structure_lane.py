@@ -83,6 +83,19 @@ def settle(user: MemoryUser, *seqs: int) -> None:
     )
 
 
+@pytest.mark.parametrize(("metadata", "seconds"), [({"urgent": True}, 0), (None, 150)])
+def test_a_long_pause_after_a_failure_ends_for_what_is_new(
+    user: MemoryUser, clock: Clock, metadata: dict[str, Any] | None, seconds: int
+) -> None:
+    # Given a lane that is not to be tried again before tomorrow
+    say(user, 5)
+    leases.fail(claimed(user), "no", until=START + datetime.timedelta(days=1))
+    # When something new is said
+    say(user, metadata=metadata)
+    # Then it waits no longer than the oldest may
+    assert (lane_of(user).run_after - START).total_seconds() == seconds
+
+
 # -- When it is due ----------------------------------------------------------------------------
 
 
