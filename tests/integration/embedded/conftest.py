@@ -42,16 +42,26 @@ def alive(pid: int) -> bool:
 
 def descendants(pid: int) -> set[int]:
     """The process's children, and theirs."""
+    parents = _parents()
+    found: set[int] = set()
+    while more := {child for child, parent in parents.items() if parent in {pid, *found}} - found:
+        found |= more
+    return found
+
+
+def children(pid: int) -> set[int]:
+    """The process's children."""
+    return {child for child, parent in _parents().items() if parent == pid}
+
+
+def _parents() -> dict[int, int]:
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
         except (FileNotFoundError, ProcessLookupError):
             continue  # it ended meanwhile
-    found: set[int] = set()
-    while more := {child for child, parent in parents.items() if parent in {pid, *found}} - found:
-        found |= more
-    return found
+    return parents
 
 
 def user_of(pid: int) -> int:

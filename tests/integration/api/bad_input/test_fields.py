@@ -343,7 +343,7 @@ DEFINE = {"op": "define_class", "domain": "travel", "name": "Trip"}
         (None, "Send a list, not null"),
         (5, "Send a list, not an integer"),
         ({}, "Send a list, not an object"),
-        ([], "at least 1"),
+        ([], "at least one edit"),
         ([5], "[0]: Send an object, not an integer"),
         ([DEFINE] * 1001, "no more than 1000"),
         ([{}], "edits[0]: op must be one of define_class"),
