@@ -7,7 +7,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE
 from django.contrib.admin.models import LogEntry as StaffAction
 from django.contrib.contenttypes.models import ContentType
-from django.db.models import Count, F, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models import Count, F, IntegerField, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
 from django.forms import JSONField, ModelForm
 from django.http import HttpRequest
@@ -33,6 +33,7 @@ from memory.models import (
     Checkpoint,
     EntryOutcome,
     Lane,
+    LlmCall,
     LogEntry,
     MemoryUser,
     RecordLocation,
@@ -91,7 +92,17 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
         ),
         (
             "What it became",
-            {"fields": ["structure", "version", "checkpoints", "locations", "runs", "lanes"]},
+            {
+                "fields": [
+                    "structure",
+                    "calls",
+                    "version",
+                    "checkpoints",
+                    "locations",
+                    "runs",
+                    "lanes",
+                ]
+            },
         ),
         ("More", {"fields": ["public_id", "created_at", "constraints_due_at"]}),
     ]
@@ -106,6 +117,7 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
         "dismissed",
         "rejected",
         "structure",
+        "calls",
         "version",
         "checkpoints",
         "locations",
@@ -248,6 +260,14 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
             user__id__exact=user.pk,
             retired="no",
         )
+
+    @admin.display(description="model calls")
+    def calls(self, user: MemoryUser) -> str:
+        """Lead to the calls of language models, and say what they took."""
+        sums = user.llm_calls.aggregate(sent=Sum("input_tokens"), received=Sum("output_tokens"))
+        tokens = (sums["sent"] or 0) + (sums["received"] or 0)
+        text = f"{counted(user.llm_calls.count(), 'call')}, {tokens:,} tokens"
+        return link_to_list(LlmCall, text, user__id__exact=user.pk)
 
     @admin.display(description="runs")
     def runs(self, user: MemoryUser) -> str:

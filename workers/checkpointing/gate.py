@@ -130,7 +130,8 @@ def _grounding(user: MemoryUser, change: Change) -> Iterator[Finding]:
         seq: Source(seq, content or "", occurred_at, data, speaker or "")
         for seq, content, occurred_at, data, speaker in entries
     }
-    yield from ungrounded_retirements(retirements, sources)
+    added = [change.records[record_id].record for record_id in change.added]
+    yield from ungrounded_retirements(retirements, sources, added)
     yield from ungrounded(claims, sources, user.time_zone)
 
 

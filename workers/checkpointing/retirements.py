@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from memory.project.literals import same
 from memory.project.names import snake
 from memory.project.values import Record, RecordId, Struct, Value
 from workers.checkpointing.findings import Finding
@@ -35,11 +36,12 @@ class Retirement:
 
 
 def ungrounded_retirements(
-    retirements: Sequence[Retirement], sources: Mapping[int, Source]
+    retirements: Sequence[Retirement], sources: Mapping[int, Source], added: Sequence[Record]
 ) -> Iterator[Finding]:
     """Yield a finding for each record that no cited entry names, or one if there are too many.
 
-    `sources` are the entries by their seq; one that is not there names nothing.
+    `sources` are the entries by their seq; one that is not there names nothing. A record whose
+    place another one takes, of those that are `added` in the same change, needs no entry.
     """
     if len(retirements) > MAX_RETIRED:
         yield Finding(
@@ -49,6 +51,8 @@ def ungrounded_retirements(
         )
         return
     for one in retirements:
+        if any(_takes_the_place(other, one.record) for other in added):
+            continue
         record_id = one.record_id
         names = " ".join([snake(one.record.class_name), record_id.collection, record_id.key])
         texts = [names, *_texts(list(one.record.fields.values()))]
@@ -63,6 +67,13 @@ def ungrounded_retirements(
                 record=record_id,
                 entry=max(one.sources),
             )
+
+
+def _takes_the_place(new: Record, old: Record) -> bool:
+    """Tell whether a record of the same class has half of another's values: it is told anew."""
+    told = {name: value for name, value in old.fields.items() if value is not None}
+    kept = [name for name, value in told.items() if same(new.fields.get(name), value)]
+    return new.class_name == old.class_name and bool(told) and 2 * len(kept) >= len(told)
 
 
 def _texts(value: Value) -> Iterator[str]:

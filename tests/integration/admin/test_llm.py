@@ -399,8 +399,9 @@ def test_a_users_page_says_how_it_stands_with_the_model(
 
     def told() -> str:
         words = shown(admin_client.get(page_url(user)))
-        return words.partition("Language model: ")[2].partition(" Newest version")[0]
+        return words.partition("Language model: ")[2].partition(" Model calls")[0]
 
+    assert "Model calls: 1 call, 150 tokens" in shown(admin_client.get(page_url(user)))
     lane.update(due_at=datetime.datetime(2126, 3, 1, 12, tzinfo=datetime.UTC))
     assert told() == "waiting 1 entry waiting; work begins at 2126-03-01 12:00:00 UTC"
     lane.update(due_at=timezone.now())

@@ -32,7 +32,7 @@ def retire(
 
 
 def findings(retirement: Retirement, sources: Mapping[int, Source]) -> list[Finding]:
-    return list(ungrounded_retirements([retirement], sources))
+    return list(ungrounded_retirements([retirement], sources, []))
 
 
 PENICILLIN: dict[str, Value] = {"allergen": "Penicillin", "severe": True, "since": 2019}
@@ -115,8 +115,28 @@ def test_only_so_many_go_at_once() -> None:
     said = source(1, "no allergies at all")
     some = [retire(PENICILLIN, key=f"a-{number}") for number in range(MAX_RETIRED + 1)]
 
-    assert list(ungrounded_retirements(some[:MAX_RETIRED], said)) == []
-    (finding,) = ungrounded_retirements(some, said)
+    assert list(ungrounded_retirements(some[:MAX_RETIRED], said, [])) == []
+    (finding,) = ungrounded_retirements(some, said, [])
     assert (finding.code, finding.blocking) == ("too_many_retired", True)
     assert "21 records" in finding.message
     assert "split it" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("fields", "class_name", "takes_it"),
+    [
+        ({"allergen": "Penicillin", "severe": True, "since": 2020}, "Allergy", True),
+        ({"allergen": "Peanuts", "severe": True, "since": 2020}, "Allergy", False),
+        ({"allergen": "Penicillin", "severe": 1, "since": 2019.0}, "Allergy", False),
+        (PENICILLIN, "Intolerance", False),
+        ({}, "Allergy", False),
+    ],
+)
+def test_a_record_that_is_told_anew_ends_nothing(
+    fields: dict[str, Value], class_name: str, takes_it: bool
+) -> None:
+    # Given a retirement that no entry names, and another record in the same change
+    new = Record(class_name, "new", fields, (1,))
+    found = list(ungrounded_retirements([retire(PENICILLIN)], source(1, "Nice weather"), [new]))
+    # Then half of its values, and its class, are what makes that one take its place
+    assert not found if takes_it else [one.code for one in found] == ["ungrounded_retirement"]
