@@ -25,7 +25,7 @@ from memory.project.files import edits_of_files
 from workers.checkpointing import gate
 from workers.checkpointing.coverage import uncovered
 from workers.checkpointing.findings import Check, Finding, Verdict
-from workers.checkpointing.repairs import Repaired, repair, repair_constraint
+from workers.checkpointing.repairs import put_right, repair_constraint
 
 MAX_REBUILDS = 3
 
@@ -78,8 +78,8 @@ def _read(run: Run) -> tuple[list[Edit], list[Finding]]:
     if not (files := dict(run.input.get("files", {}))):
         return edits, repairs
     for path, source in files.items():
-        repaired = repair(source) if source is not None else Repaired("")
-        if source is not None and repaired.repairs and not repaired.error:
+        if source is not None:
+            repaired = put_right(source)
             files[path] = repaired.source
             repairs += [_repair(path, name) for name in repaired.repairs]
     user = MemoryUser.objects.get(pk=run.user_id)

@@ -53,23 +53,22 @@ def repair(source: str) -> Repaired:
     return Repaired(source, tuple(names), *(error or ("", None)))
 
 
+def put_right(source: str) -> Repaired:
+    """Return the source repaired; one that no repair makes Python comes back as it is."""
+    repaired = repair(source)
+    return Repaired(source) if repaired.error else repaired
+
+
 def repair_constraint(edit: WriteConstraint) -> tuple[WriteConstraint, list[tuple[str, str]]]:
     """Return the edit with its source and tests repaired, and each repair as (path, name).
 
     What no repair makes Python comes back as it is.
     """
-    repairs: list[tuple[str, str]] = []
-
-    def put_right(source: str, path: str) -> str:
-        repaired = repair(source)
-        if repaired.error:
-            return source
-        repairs.extend((path, name) for name in repaired.repairs)
-        return repaired.source
-
-    source = put_right(edit.source, f"constraints/{edit.name}.py")
-    tests = put_right(edit.tests_source, f"tests/test_{edit.name}.py")
-    return replace(edit, source=source, tests_source=tests), repairs
+    source = put_right(edit.source)
+    tests = put_right(edit.tests_source)
+    repairs = [(f"constraints/{edit.name}.py", name) for name in source.repairs]
+    repairs += [(f"tests/test_{edit.name}.py", name) for name in tests.repairs]
+    return replace(edit, source=source.source, tests_source=tests.source), repairs
 
 
 def syntax_error(source: str) -> tuple[str, int | None] | None:
