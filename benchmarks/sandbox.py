@@ -114,6 +114,7 @@ def measure() -> tuple[dict[str, list[float]], dict[str, Any]]:
     import datetime
 
     from benchmarks.llm_sandbox_peer import peer
+    from workers.constraints import result_json
     from workers.sandbox import docker, runner
     from workers.sandbox.build import ensure_image
     from workers.sandbox.pool import Pool, PoolLimits
@@ -128,7 +129,7 @@ def measure() -> tuple[dict[str, list[float]], dict[str, Any]]:
         ran = sandbox.run_constraints(now=now, time_zone=ZONE)
         assert len(ran.results) == 3
         assert all(result.error is None and result.alerts for result in ran.results)
-        bytes_of_answer = len(json.dumps([asdict(result) for result in ran.results]))
+        bytes_of_answer = len(json.dumps([result_json(result) for result in ran.results]))
 
     idle_mib = idle_memory(lambda: docker.start())
     limits = PoolLimits(least=4, most=8, least_others=0, lease_seconds=600, leases=10)

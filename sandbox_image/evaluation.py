@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from types import ModuleType, SimpleNamespace
+from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -54,22 +54,28 @@ REHEARSED_RECORDS = 2000
 
 @dataclasses.dataclass(frozen=True)
 class Instant:
-    """The moment that user code is told it is, in the user's time zone."""
+    """The moment that user code is told it is, where the user lives."""
 
-    now: datetime.datetime
+    local: datetime.datetime  # with the offset of that moment
+    time_zone: str
 
     @classmethod
     def of(cls, now: str, time_zone: str) -> "Instant":
-        """Of an ISO text with its offset and a zone's name; ValueError or KeyError if not."""
-        moment = datetime.datetime.fromisoformat(now)
-        if moment.tzinfo is None:
+        """Of an ISO text with the offset there, and the zone's name; ValueError if it has none."""
+        local = datetime.datetime.fromisoformat(now)
+        if local.tzinfo is None:
             raise ValueError("now has no UTC offset")
-        return cls(moment.astimezone(ZoneInfo(time_zone)))
+        return cls(local, time_zone)
 
     @property
     def today(self) -> datetime.date:
         """The user's date."""
-        return self.now.date()
+        return self.local.date()
+
+    @property
+    def now(self) -> datetime.datetime:
+        """In the user's time zone, which is read from its file: most constraints do without."""
+        return self.local.astimezone(ZoneInfo(self.time_zone))
 
 
 class Evaluation:
@@ -152,7 +158,9 @@ class Evaluation:
         """The alerts of one constraint."""
         determinism.start_again()  # another one may have run in this process
         started = time.perf_counter()
-        found = call_check(self.project.module(path), today=instant.today, now=instant.now)
+        module = self.project.module(path)
+        now = instant.now if takes_now(module) else None
+        found = call_check(module, today=instant.today, now=now)
         return {
             "alerts": [self._alert(alert) for alert in found],
             "seconds": time.perf_counter() - started,
@@ -302,6 +310,14 @@ class Evaluation:
             "key": alert.key if alert.key is None else protocol.storable(alert.key),
             "evidence": evidence,
         }
+
+
+def takes_now(module: ModuleType) -> bool:
+    """Whether the check of a constraint asks for the moment, and not for the day alone."""
+    code = getattr(getattr(module, "check", None), "__code__", None)
+    if not isinstance(code, CodeType):
+        return True  # which is for `call_check` to tell of
+    return "now" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def _rehearsed(evidence: list[Record]) -> Callable[[datetime.date], Iterator[Alert]]:

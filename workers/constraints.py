@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from django.db import transaction
@@ -69,7 +68,7 @@ def execute(run: Run) -> None:
         existing=_existing(run),
         result=runs.Result(
             outcome=RunOutcome(outcome_of(errors[0])) if errors else RunOutcome.OK,
-            output={"constraints": [_result_json(result) for result in results]},
+            output={"constraints": [result_json(result) for result in results]},
             error=user_error_json(errors[0]) if errors else None,
             stdout=ran.usage.stdout,
             runner=runner,
@@ -142,10 +141,14 @@ def _finding(path: str, alert: FoundAlert) -> Finding:
     )
 
 
-def _result_json(result: ConstraintResult) -> dict[str, Any]:
+def result_json(result: ConstraintResult) -> dict[str, Any]:
+    """Return what a run keeps of a constraint's result."""
     return {
         "path": result.path,
         "seconds": result.seconds,
         "error": user_error_json(result.error) if result.error else None,
-        "alerts": [asdict(alert) for alert in result.alerts],
+        "alerts": [
+            {**alert._asdict(), "evidence": [one._asdict() for one in alert.evidence]}
+            for alert in result.alerts
+        ],
     }

@@ -9,6 +9,7 @@ import datetime
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import NoneType
 from typing import Any, Protocol, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -341,7 +342,7 @@ class ChannelSandbox:
         """These limits, or what the sandbox has."""
         if self._memory_bytes is not None and limits.memory_bytes > self._memory_bytes:
             limits = dataclasses.replace(limits, memory_bytes=self._memory_bytes)
-        return dataclasses.asdict(limits)
+        return vars(limits)
 
     def _note(self, errors: Iterable[UserError | None]) -> None:
         self._spent |= any(error is not None and error.type in STOPPED for error in errors)
@@ -409,10 +410,10 @@ def _instant(now: datetime.datetime, time_zone: str) -> dict[str, str]:
     if now.tzinfo is None:
         raise ValueError("now has no time zone: give an aware datetime")
     try:
-        ZoneInfo(time_zone)
+        zone = ZoneInfo(time_zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ValueError(f"time_zone {time_zone!r} is no zone such as 'Europe/Berlin'") from None
-    return {"now": now.isoformat(), "time_zone": time_zone}
+    return {"now": now.astimezone(zone).isoformat(), "time_zone": time_zone}
 
 
 def _take(value: dict[str, Any], name: str, kind: type[Value]) -> Value:
@@ -480,28 +481,23 @@ def _constraint_result(value: dict[str, Any]) -> ConstraintResult:
 
 
 def _alert(value: dict[str, Any]) -> FoundAlert:
-    if value.get("severity") not in protocol.SEVERITIES:
+    severity, message, key = value.get("severity"), value.get("message"), value.get("key")
+    if severity not in protocol.SEVERITIES:
         raise ProtocolError("no severity")
-    evidence = tuple(_evidence(item) for item in _take_objects(value, "evidence"))
-    key = None if value.get("key") is None else _take(value, "key", str)
+    if type(message) is not str or type(key) not in (str, NoneType):
+        raise ProtocolError("message or key is no str")
+    evidence = tuple(map(_evidence, _take_objects(value, "evidence")))
     if not evidence and not key:
         raise ProtocolError("an alert without evidence and key")
-    return FoundAlert(
-        severity=value["severity"],
-        message=_take(value, "message", str),
-        key=key,
-        evidence=evidence,
-    )
+    return FoundAlert(severity, message, key, evidence)
 
 
 def _evidence(value: dict[str, Any]) -> Evidence:
-    sources: list[Any] = _take(value, "sources", list)
+    # There may be thousands, and a request waits for them: asked for at once, and by position.
+    texts: list[Any] = [value.get(name) for name in ("class", "domain", "collection", "key")]
+    if not all(type(text) is str for text in texts):
+        raise ProtocolError("class, domain, collection or key is no str")
+    sources: Any = value.get("sources")
     if not protocol.are_sources(sources):
         raise ProtocolError("sources are no numbers of entries, or too many")
-    return Evidence(
-        class_name=_take(value, "class", str),
-        domain=_take(value, "domain", str),
-        collection=_take(value, "collection", str),
-        key=_take(value, "key", str),
-        sources=tuple(sources),
-    )
+    return Evidence._make([*texts, tuple(sources)])

@@ -9,7 +9,7 @@ of the runner that the setting UAC_SANDBOX_RUNNER names.
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from memory.limits import SandboxLimits, process_memory_most
 
@@ -141,8 +141,7 @@ class Evaluation:
     usage: Usage
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
+class Evidence(NamedTuple):
     """A record that an alert rests on."""
 
     class_name: str
@@ -152,8 +151,7 @@ class Evidence:
     sources: tuple[int, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FoundAlert:
+class FoundAlert(NamedTuple):
     """An alert that a constraint raised."""
 
     severity: str  # "info", "warning" or "critical"
