@@ -111,6 +111,22 @@ def test_a_body_that_the_host_could_stumble_over_is_refused(body: bytes) -> None
         protocol.decode(body)
 
 
+@pytest.mark.parametrize("text", ["", "][", "[]", "}{", '\\"[', "\\\\"])
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_only_what_is_nested_too_deeply_is_refused(text: str, opening: str) -> None:
+    """Brackets in texts, and quotes that are escaped, neither add to the depth nor hide it."""
+    closing = {"[": "]", "{": "}"}[opening[0]]
+
+    def nested(depth: int) -> bytes:
+        each = f'["{text}",' if opening == "[" else opening
+        return f'{{"b":{each * depth}"{text}"{closing * depth}}}'.encode()
+
+    assert protocol.decode(nested(10)).keys() == {"b"}
+    assert protocol.decode(nested(protocol.MAX_DEPTH - 2)).keys() == {"b"}
+    with pytest.raises(ProtocolError, match="nested more than 160 deep"):
+        protocol.decode(nested(protocol.MAX_DEPTH))
+
+
 @pytest.mark.parametrize("message", [{"a": float("nan")}, {"a": object()}, {"a": "\ud800"}])
 def test_what_is_no_message_is_not_sent(message: dict[str, Any]) -> None:
     with pytest.raises(ProtocolError, match="not a message"):
