@@ -110,6 +110,12 @@ def kill_descendants() -> None:
         time.sleep(0.001)
 
 
+def release_memory() -> None:
+    """Give back to the kernel what is allocated and not used, where the C library can."""
+    if hasattr(_libc, "malloc_trim"):
+        _libc.malloc_trim(0)
+
+
 def remove_files() -> None:
     """Remove what was written to the folder that can be written to, if there is one."""
     if SCRATCH is not None:

@@ -8,7 +8,6 @@ process and stays; every query, constraint, test file and dump runs in a fork of
 import fcntl
 import importlib
 import os
-import platform
 import resource
 import select
 import sys
@@ -23,7 +22,7 @@ from .child import Limits
 from .errors import QUERY, describe
 from .evaluation import Evaluation, Instant
 from .loader import BadRequestError, Project, compile_source, selected, to_bytecode
-from .processes import confinement, kill_descendants, remove_files
+from .processes import confinement, kill_descendants, release_memory, remove_files
 from .requests import Files, Plan, instant, moment, plan
 from .supervision import HostGoneError, OutOfMemoryError, Report, Supervisor
 from .uac import protocol, testing
@@ -80,6 +79,7 @@ def prepare() -> None:
             sys.modules[name.removeprefix(f"{__package__}.")] = module
     assert sys.modules["uac.testing"] is testing
     determinism.prepare()
+    release_memory()
 
 
 def take_descriptors() -> tuple[int, int]:
@@ -103,7 +103,7 @@ def serve(requests: int, answers: int) -> None:
     runner = Runner(requests)
     hello = {
         "hello": protocol.VERSION,
-        "python": platform.python_version(),
+        "python": ".".join(map(str, sys.version_info[:3])),
         "hash_seed": os.environ.get("PYTHONHASHSEED", "random"),
         **confinement(),
     }
