@@ -33,23 +33,30 @@ ALLERGY = {
         "noted_on": "2025-01-10",
     },
 }
-HARMLESS = {
-    "kind": "record",
-    "domain": "health",
-    "type": "Medication",
-    "key": "ibuprofen",
+MEDICATION = {"kind": "record", "domain": "health", "type": "Medication"}
+IBUPROFEN = {
+    "name": "Ibuprofen",
+    "dose": "400 mg",
+    "drug_class": "nsaid",
+    "started_on": "2025-02-01",
+    "prescribed_by": "Dr. Ek",
+}
+HARMLESS = {**MEDICATION, "key": "ibuprofen", "data": IBUPROFEN}
+# Bought by oneself, as one in the constraint's tests.
+ASPIRIN = {
+    **MEDICATION,
+    "key": "aspirin",
     "data": {
-        "name": "Ibuprofen",
-        "dose": "400 mg",
+        "name": "Aspirin",
+        "dose": "500 mg",
         "drug_class": "nsaid",
         "started_on": "2025-02-01",
-        "prescribed_by": "Dr. Ek",
     },
 }
 HARMFUL = {
-    **HARMLESS,
+    **MEDICATION,
     "key": "amoxicillin",
-    "data": {**HARMLESS["data"], "name": "Amoxicillin", "drug_class": "penicillin"},  # type: ignore[dict-item]
+    "data": {**IBUPROFEN, "name": "Amoxicillin", "drug_class": "penicillin"},
 }
 
 
@@ -57,7 +64,7 @@ def prescribe(client: Client, user_id: str) -> dict[str, float]:
     """Make a user with a constraint, prescribe, and return the seconds that each part took."""
     user = f"users/{user_id}/"
     expect(201, client.post("users/", {"user_id": user_id}))
-    expect(202, client.post(f"{user}entries/?wait=30", {"entries": [ALLERGY, HARMLESS]}))
+    expect(202, client.post(f"{user}entries/?wait=30", {"entries": [ALLERGY, HARMLESS, ASPIRIN]}))
     rule = next(rule for rule in person.constraints() if rule.name == "drug_allergy")
     body = {"source": rule.source, "tests": rule.tests}
     expect(200, client.request("PUT", f"{user}constraints/{rule.name}/?wait=30", body))
