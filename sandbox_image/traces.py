@@ -48,28 +48,20 @@ class Traces:
         self._contents: list[tuple[Any, list[object]]] = []
         self._classes: set[type] = set()
         self._own = {module.__name__ for module in modules}
-        self._assigned = False
         self._look(value for module in modules for value in _named(module))
 
     def watch(self) -> None:
         """Notice from now on, in this process, when an attribute of a record is assigned."""
-
-        def set_attribute(record: object, name: str, value: object) -> None:
-            self._assigned = True
-            object.__setattr__(record, name, value)
-
-        def delete_attribute(record: object, name: str) -> None:
-            self._assigned = True
-            object.__delattr__(record, name)
-
+        global _assigned
+        _assigned = False
         for kind in self._classes:
-            if vars(kind).get("__setattr__") is None:  # else it is frozen
-                type.__setattr__(kind, "__setattr__", set_attribute)
-                type.__setattr__(kind, "__delattr__", delete_attribute)
+            if vars(kind).get("__setattr__") is None:  # else it is frozen, or watched already
+                type.__setattr__(kind, "__setattr__", _set_attribute)
+                type.__setattr__(kind, "__delattr__", _delete_attribute)
 
     def left(self) -> bool:
         """Whether anything changed since, as far as can be noticed."""
-        return self._assigned or not all(
+        return _assigned or not all(
             len(before) == len(now) and all(map(operator.is_, before, now))
             for before, now in ((before, _content(one)) for one, before in self._contents)
         )
@@ -105,6 +97,22 @@ class Traces:
                 pending.extend(getattr(value, field.name) for field in dataclasses.fields(value))
             else:
                 self.complete = False
+
+
+# In a process that loads another version, classes that stay have been watched for the last one.
+_assigned = False
+
+
+def _set_attribute(record: object, name: str, value: object) -> None:
+    global _assigned
+    _assigned = True
+    object.__setattr__(record, name, value)
+
+
+def _delete_attribute(record: object, name: str) -> None:
+    global _assigned
+    _assigned = True
+    object.__delattr__(record, name)
 
 
 def _named(owner: ModuleType | type) -> list[object]:

@@ -87,6 +87,16 @@ def test_constraints_run_on_it_and_each_finds_it_as_it_was_loaded(sandbox: Sandb
     assert value(sandbox, "len(trips)") == 3
 
 
+def test_in_another_version_it_is_noticed_what_a_constraint_changes(sandbox: Sandbox) -> None:
+    # Given a version whose classes stay
+    sandbox.prepare(speaking(a="trips[0].name = 'Lima'", b="pass"))
+    assert said(run(sandbox)) == ["3 trips, Lima", "3 trips, Rome"]
+    # When the next one is loaded beside the first question
+    sandbox.prepare({"domains/travel/state.py": STATE.replace("Oslo", "Bern")})
+    # Then the others are told what was loaded, as before
+    assert said(run(sandbox)) == ["3 trips, Lima", "3 trips, Rome"]
+
+
 @pytest.mark.parametrize(
     ("first", "error"),
     [
