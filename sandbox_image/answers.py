@@ -1,13 +1,17 @@
 """The shapes of what a child answers, which user code may have written in its place.
 
 The host checks all of this again, and gives up a sandbox whose answer is wrong: it cannot know
-which of several constraints it owes that to. Here it is known.
+which of several constraints it owes that to. Here it is known. What is not asked for is refused,
+since it could be too deep or too large for the host.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 from .uac import protocol
+
+ANY = {"outcome", "cpu_seconds", "memory_bytes"}
+ERROR = {"type", "message", "traceback", "path", "line"}
 
 # Raises ProtocolError unless the result can be that of the item.
 Check = Callable[[str, Any], None]
@@ -22,14 +26,21 @@ def check_answer(item: str, answer: dict[str, Any], check: Check) -> None:
     if outcome not in protocol.OUTCOMES:
         raise protocol.ProtocolError("no outcome")
     if outcome == "ok":
+        _expect(answer.keys() <= ANY | {"result"}, "more than a result")
         check(item, answer.get("result"))
     else:
+        _expect(answer.keys() <= ANY | {"message", "error"}, "more than a failure")
         _expect(_has(answer, message=str), "no message")
         _check_error(answer.get("error"))
 
 
 def anything(item: str, result: Any) -> None:
     """What runs before any code of the user, or is all of it, is left to the host."""
+
+
+def check_foreign(item: str, result: Any) -> None:
+    """An object: what is in it, who asked for it makes sense of."""
+    _expect(isinstance(result, dict), "no object")
 
 
 def check_load(item: str, result: Any) -> None:
@@ -50,12 +61,14 @@ def check_constraint(item: str, result: Any) -> None:
     for alert in result["alerts"]:
         _expect(_has(alert, severity=str, message=str, evidence=list), "no alert")
         _expect(alert["severity"] in protocol.SEVERITIES, "no severity")
-        _expect(isinstance(alert.get("key"), (str, type(None))), "no key")
+        _expect(isinstance(alert.get("key", 0), (str, type(None))), "no key")
+        _expect(len(alert) == 4, "more than an alert")
         _expect(alert["evidence"] or alert.get("key"), "an alert without evidence and key")
         for one in alert["evidence"]:
             names = ("class", "domain", "collection", "key")
             _expect(_has(one, **dict.fromkeys(names, str)), "no evidence")
             _expect(protocol.are_sources(one.get("sources")), "no sources")
+            _expect(len(one) == 5, "more than evidence")
 
 
 def check_tests(item: str, result: Any) -> None:
@@ -63,12 +76,14 @@ def check_tests(item: str, result: Any) -> None:
     _expect(isinstance(result, list), "no tests")
     for test in result:
         _expect(_has(test, name=str) and test["name"].startswith(f"{item}::"), "no test of it")
+        _expect(test.keys() <= {"name", "error"}, "more than a test")
         _check_error(test.get("error"))
 
 
 def _check_error(error: Any) -> None:
     if error is not None:
         _expect(_has(error, type=str, message=str, traceback=str), "no error")
+        _expect(error.keys() <= ERROR, "more than an error")
         _expect(isinstance(error.get("path"), (str, type(None))), "no path")
         line = error.get("line")
         _expect(

@@ -275,6 +275,11 @@ def too_large(limits: Limits) -> str:
     return f"the result is larger than {size(limits.result_bytes)}: return a part of it or a count"
 
 
+def too_many(values: int) -> str:
+    """What to say of a result with more values than that."""
+    return f"the result has more than {values} values: return a part of it or a count"
+
+
 def out_of_memory(limits: Limits) -> dict[str, Any]:
     """The failure of what exceeds its memory."""
     return failure("out_of_memory", f"needed more than {size(limits.memory_bytes)} of memory")

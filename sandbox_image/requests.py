@@ -8,7 +8,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from .answers import Check, anything, check_constraint, check_evaluation, check_tests
+from .answers import (
+    Check,
+    anything,
+    check_constraint,
+    check_evaluation,
+    check_foreign,
+    check_tests,
+)
 from .child import LOAD, Limits
 from .errors import QUERY
 from .evaluation import Evaluation, Instant
@@ -110,7 +117,7 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
         case "foreign":  # apart from the project that is loaded
             work = {"op": operation, "item": "project", "task": request["task"], **moment(request)}
             work |= {"files": _texts(request["files"]), "entries": _paths(request["entries"])}
-            works, check = [work], anything
+            works, check = [work], check_foreign
         case _:
             raise BadRequestError("unknown op")
     return Plan(works, Limits.of(request["limits"]), check, together, files)

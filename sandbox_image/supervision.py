@@ -22,6 +22,7 @@ from .child import (
     out_of_memory,
     reader,
     too_large,
+    too_many,
     write,
 )
 from .processes import (
@@ -38,6 +39,7 @@ from .uac import protocol
 from .values import size
 
 READ_BYTES = 64 * 1024  # what a pipe holds
+VALUE_BYTES = 128  # what a value takes here, at the most
 
 
 class HostGoneError(Exception):
@@ -67,6 +69,8 @@ class Report:
 
         ProtocolError if the line is no answer to the item.
         """
+        if protocol.has_more_values(line, limits.memory_bytes // VALUE_BYTES):
+            return failure("result_limit", too_many(limits.memory_bytes // VALUE_BYTES))
         answer = protocol.decode(line)
         check_answer(item, answer, check_load if item == LOAD else self.check)
         if self.result_bytes + len(line) > limits.result_bytes + RESULT_SLACK:
@@ -76,8 +80,8 @@ class Report:
         return answer
 
     def use(self, cpu_seconds: float, memory_bytes: int) -> None:
-        """Add what a child consumed."""
-        self.cpu_seconds += cpu_seconds
+        """Add what a child consumed, or said so: it had one processor, for so long at the most."""
+        self.cpu_seconds += min(cpu_seconds, time.monotonic() - self.started)
         self.memory_bytes = max(self.memory_bytes, memory_bytes)
 
     def usage(self) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def read_frame(
     body = read_body(read, max_bytes)
     if body is None:
         return None
-    if max_values is not None and _has_more_values(body, max_values):
+    if max_values is not None and has_more_values(body, max_values):
         raise TooManyValuesError(f"more than {max_values} values")
     return decode(body)
 
@@ -115,12 +115,12 @@ def read_body(read: Callable[[int], bytes], max_bytes: int = MAX_FRAME_BYTES) ->
     return body
 
 
-def _has_more_values(body: bytes, number: int) -> bool:
+def has_more_values(body: bytes, number: int) -> bool:
     """Whether there are more values than that, counted by what begins or separates them.
 
     Those within texts are not meant, but first counted: it is quick, and mostly enough.
     """
-    return _marks(body) > number and _marks(_TEXT.sub(b"", body)) > number
+    return len(body) > number and _marks(body) > number and _marks(_TEXT.sub(b"", body)) > number
 
 
 def _marks(body: bytes) -> int:
@@ -182,6 +182,8 @@ def _finite_float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:40]} is no number")
+    if len(repr(number)) > len(text):  # what is passed on must not be longer than what came
+        raise ValueError(f"{text[:40]} is not how a number is written here")
     return number
 
 

@@ -290,6 +290,9 @@ class ChannelSandbox:
         limits: Limits = FOREIGN_LIMITS,
     ) -> dict[str, Any]:
         """See Sandbox."""
+        if self._memory_bytes is not None:  # the runner reads it in what a small container has
+            most = min(limits.result_bytes, self._memory_bytes // 8)
+            limits = dataclasses.replace(limits, result_bytes=most)
         answer = self._request(
             "foreign",
             limits,

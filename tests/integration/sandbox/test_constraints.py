@@ -214,6 +214,17 @@ ALERT = (
                 (b'"T"', b"null"),
             )
         ),
+        b'{"outcome":"ok","cpu_seconds":9e99,"result":{"alerts":[],"seconds":0.0}}',
+        b'{"outcome":"ok","message":5,"result":{"alerts":[],"seconds":0.0}}',
+        # What the host would find too deep, or too large, when it comes with what the others say.
+        b'{"outcome":"ok","result":{"alerts":[%b],"seconds":0.0}}'
+        % ALERT.replace(b'"x"', b'"x","more":%b' % (b"[" * 156 + b"]" * 156)),
+        b'{"outcome":"ok","result":{"alerts":[%b],"seconds":0.0}}'
+        % ALERT.replace(b"[1]", b'[1],"more":[%b1e15]' % (b"1e15," * 150_000)),
+        b'{"outcome":"user_error","message":"x","result":[1]}',
+        b'{"outcome":"user_error","message":"x","result":{"alerts":5}}',
+        b'{"outcome":"user_error","message":"x","error":{"type":"E","message":"x","traceback":"",'
+        b'"more":%b}}' % (b"[" * 157 + b"]" * 157),
         b'{"outcome":"user_error"}',
         b'{"outcome":"user_error","message":"x","error":{"type":5}}',
         b'{"outcome":"user_error","message":"x","error":{"type":"E","message":"x",'
@@ -231,6 +242,15 @@ def test_a_forged_answer_that_is_none_silences_no_other(sandbox: Sandbox, forged
     assert sandbox.alive
 
 
+def test_nobody_says_that_a_request_took_more_time_than_there_was(sandbox: Sandbox) -> None:
+    forged = b'{"outcome":"ok","cpu_seconds":%d,"result":{"alerts":[],"seconds":0.0}}' % (2**63 - 1)
+    source = f"import os\ndef check():\n    os.write(3, {forged + END!r})\n    os._exit(0)\n"
+    sandbox.load({**PROJECT, "constraints/zz.py": source})
+    ran = sandbox.run_constraints(now=NOW, time_zone="UTC")
+    assert [(len(result.alerts), result.error) for result in ran.results] == [(1, None), (0, None)]
+    assert ran.usage.cpu_seconds <= ran.usage.seconds
+
+
 def test_a_forged_answer_in_order_is_an_answer(sandbox: Sandbox) -> None:
     forged = b'{"outcome":"ok","result":{"alerts":[%b],"seconds":0.0}}\n' % ALERT
     source = f"import os\ndef check():\n    os.write(3, {forged!r})\n    os._exit(0)\n"
@@ -245,6 +265,8 @@ def test_a_forged_answer_in_order_is_an_answer(sandbox: Sandbox) -> None:
         b'{"outcome":"ok","result":[5]}',
         b'{"outcome":"ok","result":[{"name":"tests/test_today.py::test_speaks","error":null}]}',
         b'{"outcome":"ok","result":[{"name":"tests/test_a.py::test_x","error":5}]}',
+        b'{"outcome":"ok","result":[{"name":"tests/test_a.py::test_x","error":null,"more":%b}]}'
+        % (b"[" * 157 + b"]" * 157),
     ],
 )
 def test_a_test_file_answers_for_itself_alone(sandbox: Sandbox, forged: bytes) -> None:

@@ -25,7 +25,7 @@ from tests.integration.sandbox.processes import Process, eventually, gone
 from workers.sandbox import docker
 from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.docker import ContainerChannel
-from workers.sandbox.interface import MEBIBYTE, Limits, Sandbox, SandboxError
+from workers.sandbox.interface import MEBIBYTE, Limits, Sandbox, SandboxError, Shape
 from workers.sandbox.pool import Pool, PoolLimits
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]
@@ -399,6 +399,27 @@ def test_a_gigabyte_in_place_of_an_answer_is_not_read(
         load(sandbox, code)
         assert ask(sandbox, "1 + 1") == 2
     assert sum(received) < 4 * MEBIBYTE  # what is read at a time, and what was under way
+
+
+VALUES = """
+import os
+def write(data):
+    while data: data = data[os.write(3, data):]
+def check(path):
+    write(b'{"outcome":"ok","result":{"alerts":[[]')
+    for _ in range(400): write(b",{}" * 10_000)
+    write(b"]}}\\n")
+    os._exit(0)
+"""
+
+
+def test_an_answer_of_many_values_does_not_exhaust_a_small_container(mine: Containers) -> None:
+    """Each takes twenty times the memory of its two bytes, and that of the runner."""
+    with docker.open_sandbox(shape=Shape(memory_mib=128)) as sandbox:
+        with pytest.raises(SandboxError) as raised:
+            sandbox.run_foreign("check", {"c.py": VALUES}, ["c.py"], now=NOW, time_zone="UTC")
+        assert (raised.value.outcome, raised.value.infrastructure) == ("result_limit", False)
+        assert ask(sandbox, "1 + 1") == 2
 
 
 # --- the protocol, and a runner that is not to be trusted

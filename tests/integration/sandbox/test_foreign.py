@@ -1,5 +1,6 @@
 """Projects that are not ours: what they see while they are executed, and what becomes of it."""
 
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -379,6 +380,35 @@ def test_what_ends_the_process_ends_nothing_else(
     with pytest.raises(SandboxError) as raised:
         plan(shared, source)
     assert (raised.value.outcome, raised.value.infrastructure) == (outcome, False)
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome"),
+    [
+        (b'{"outcome":"ok","result":5}', "protocol_error"),
+        (b'{"outcome":"ok","message":5,"result":{}}', "protocol_error"),
+        (
+            b'{"outcome":"ok","result":{"alerts":[%b1e15]}}' % (b"1e15," * 3 * 2**20),
+            "protocol_error",
+        ),
+        (b'{"outcome":"ok","result":{"alerts":[%b[]]}}' % (b"[]," * 5 * 2**20), "result_limit"),
+    ],
+    ids=["no object", "message", "numbers that are written longer", "values"],
+)
+def test_an_old_constraint_cannot_break_the_sandbox_of_the_others(
+    line: bytes, outcome: str, shared: Sandbox
+) -> None:
+    # Given one that answers what the host would take for a broken sandbox
+    source = (
+        "import os, zlib\ndef check(p):\n"
+        f"    line = memoryview(zlib.decompress({zlib.compress(line)!r}) + b'\\n')\n"
+        "    while line: line = line[os.write(3, line):]\n    os._exit(0)\n"
+    )
+    with pytest.raises(SandboxError) as raised:
+        run_old_constraint(shared, {"c.py": source}, "c.py", now=NOW, time_zone="UTC")
+    # Then it is its own fault
+    assert (raised.value.outcome, raised.value.infrastructure) == (outcome, False)
+    assert shared.alive
 
 
 @pytest.mark.parametrize(
