@@ -24,7 +24,7 @@ from .evaluation import Evaluation, Instant
 from .loader import BadRequestError, Project, compile_source, selected, to_bytecode
 from .processes import confinement, kill_descendants, release_memory, remove_files
 from .requests import Files, Plan, instant, moment, plan
-from .supervision import HostGoneError, OutOfMemoryError, Report, Supervisor
+from .supervision import ChildGoneError, HostGoneError, OutOfMemoryError, Report, Supervisor
 from .uac import protocol, testing
 from .values import size
 
@@ -113,9 +113,20 @@ def serve(requests: int, answers: int) -> None:
         runner.tidy()
         while (request := runner.supervisor.receive()) is not None:
             send(answers, {**runner.answer(request), "id": request.get("id")})
+            del request  # it may be large, and the next child would have it, too
             runner.tidy()  # which nobody has to wait for
-    except (BrokenPipeError, HostGoneError, OutOfMemoryError, protocol.ProtocolError):
+    except GONE:
         return
+
+
+# What ends a runner: the host starts another one.
+GONE = (
+    BrokenPipeError,
+    ChildGoneError,
+    HostGoneError,
+    OutOfMemoryError,
+    protocol.ProtocolError,
+)
 
 
 class LoadFailedError(Exception):
@@ -223,9 +234,14 @@ class Runner:
         self.coming = files
         report = Report(plan.check)
         self.supervisor.run(plan.first, plan.limits, report, together=True, once=True)
-        if report.results and report.results[0]["outcome"] == "ok":
+        outcomes = [result["outcome"] for result in report.results]
+        if outcomes[:1] == ["ok"]:
             elapsed = time.monotonic() - report.started
             report.load_seconds = min(report.results.pop(0)["result"], elapsed)
+            if "out_of_memory" in outcomes:  # what was sent takes some there, and not in a fork
+                report = Report(
+                    plan.check, started=report.started, load_seconds=report.load_seconds
+                )
         else:
             report = Report(plan.check)
         if len(report.results) < len(plan.works):

@@ -46,6 +46,10 @@ class HostGoneError(Exception):
     """The host closed its end: there is nobody left to work for."""
 
 
+class ChildGoneError(Exception):
+    """What waited for a request ended, and the host's stream may be out of step."""
+
+
 class OutOfMemoryError(Exception):
     """The kernel killed a child that had not reached its own limit: the machine is short."""
 
@@ -177,7 +181,7 @@ class Supervisor:
     def receive(self) -> dict[str, Any] | None:
         """The host's next request, with which a child has already begun; None when it left.
 
-        ProtocolError if it is none, and OutOfMemoryError when the kernel took the child.
+        ProtocolError if it is none, and ChildGoneError when the child that waited for it ended.
         """
         while True:
             if self._request is not None:
@@ -195,10 +199,8 @@ class Supervisor:
                 continue
             if self._host in ready:
                 return None
-            self._next.close()  # something killed it while it waited
-            self._next = None
-            if out_of_memory_kills() > self._out_of_memory_kills:
-                raise OutOfMemoryError
+            # Something killed it. How much of a request it had read then, nobody knows.
+            raise ChildGoneError
 
     def rehearse(self, works: Sequence[dict[str, Any]], limits: Limits) -> list[dict[str, Any]]:
         """Have the child that waits do these works as if they were needed, and wait again.
@@ -308,6 +310,8 @@ class Supervisor:
                         raise protocol.ProtocolError("more answers than questions")
                     item = works[len(answers)]["item"]
                     answers.append({**report.take(item, line, limits), "item": item})
+                    if item == LOAD:  # the time of a request begins when all is there
+                        deadline = time.monotonic() + limits.total_seconds
                     stop_at = min(deadline, time.monotonic() + limits.wall_seconds)
                     produced = 0
             except protocol.ProtocolError as error:

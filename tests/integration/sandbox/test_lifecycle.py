@@ -1,10 +1,12 @@
 """Opening and closing sandboxes: from threads, many times, and when the worker is killed."""
 
 import dataclasses
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +23,7 @@ from sandbox_image.uac import protocol
 from tests.integration.sandbox.conftest import NOW, PROJECT, WITHOUT_NAMESPACES
 from tests.integration.sandbox.processes import Process, eventually, gone, me
 from workers.sandbox import process
+from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.interface import Limits, Sandbox, SandboxError
 from workers.sandbox.process import ProcessChannel, image_digest
 from workers.sandbox.runner import open_sandbox
@@ -144,6 +147,30 @@ def test_a_sandbox_that_is_killed_says_so_and_is_cleaned_up(victim: str) -> None
         assert not sandbox.alive
 
 
+def test_a_request_of_which_half_is_lost_is_not_taken_for_others() -> None:
+    with watched() as (sandbox, _, runner):
+        assert isinstance(sandbox, ChannelSandbox)
+        # Given a child that is killed while it reads a request
+        (child,) = runner.descendants()
+        frame = protocol.encode_frame({"id": 1, "op": "dance", "more": "x" * 30_000})
+        sandbox._channel.send(frame[:20_000], time.monotonic() + 9)
+        assert eventually(lambda: waiting_bytes(sandbox) == 0)
+        child.send(signal.SIGKILL)
+        # When nobody knows where the next one begins
+        # Then the runner ends, and says nothing
+        assert eventually(lambda: gone([runner]))
+        with pytest.raises(SandboxError) as raised:
+            sandbox.evaluate("1", now=NOW, time_zone="UTC")
+        assert (raised.value.outcome, raised.value.infrastructure) == ("killed", True)
+
+
+def waiting_bytes(sandbox: ChannelSandbox) -> int:
+    """How much of what was sent is still to be read."""
+    assert isinstance(sandbox._channel, ProcessChannel)
+    answer = fcntl.ioctl(sandbox._channel._requests, termios.FIONREAD, bytes(4))
+    return int.from_bytes(answer, sys.byteorder)
+
+
 @pytest.mark.parametrize("victims", [["runner"], ["runner", "watcher"]])
 def test_a_sandbox_that_hangs_is_given_up_and_killed(
     victims: list[str], monkeypatch: pytest.MonkeyPatch
@@ -233,6 +260,7 @@ import datetime, os, sys, threading
 sys.path.insert(0, {root!r})
 {first}
 from workers.sandbox import process
+from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.interface import Limits
 
 now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

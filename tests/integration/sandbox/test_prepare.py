@@ -1,11 +1,13 @@
 """Loading a project together with the first question to it."""
 
+import random
+from bisect import bisect_left
 from collections.abc import Callable, Sized
 
 import pytest
 
 from tests.integration.sandbox.conftest import NOW, PROJECT, Runner
-from workers.sandbox.interface import ConstraintRun, Limits, Sandbox, SandboxError
+from workers.sandbox.interface import MEBIBYTE, ConstraintRun, Limits, Sandbox, SandboxError
 
 STATE = PROJECT["domains/travel/state.py"]
 SPEAKS = """
@@ -170,3 +172,47 @@ def test_to_load_it_may_take_more_memory_than_a_question(sandbox: Sandbox) -> No
     sandbox.prepare({"domains/big/state.py": "x: list[int] = [len('x' * 400_000_000)]"})
     assert value(sandbox, "x") == [400_000_000]
     assert not sandbox.prepared
+
+
+def test_the_first_question_has_as_much_time_as_the_next(sandbox: Sandbox) -> None:
+    busy = "from sandbox_image.evaluation import time\nuntil = time.monotonic() + 1.2\n"
+    busy += "while time.monotonic() < until: pass\n"
+    limits = Limits(wall_seconds=2, total_seconds=2, cpu_seconds=2)
+    sandbox.prepare({"domains/busy/state.py": f"{busy}x: list[int] = [7]"})
+    for _ in range(2):
+        found = sandbox.evaluate(f"{busy}x", now=NOW, time_zone="UTC", limits=limits)
+        assert found.value == [7]
+
+
+def test_the_first_question_has_as_much_memory_as_the_next(runner: Runner) -> None:
+    # Given a project of some size, and the largest question that fits beside it
+    drawn = random.Random(0)
+
+    def texts(number: int) -> list[str]:
+        return [drawn.randbytes(48).hex() for _ in range(number)]
+
+    files = {
+        f"domains/big/part_{number:04}.py": f"x: list[str] = {texts(1000)}"
+        for number in range(1, 41)
+    }
+    limits = Limits(memory_bytes=128 * MEBIBYTE)
+
+    def fits(sandbox: Sandbox, size: int) -> bool:
+        code = f"len('x' * {size * MEBIBYTE})"
+        try:
+            found = sandbox.evaluate(code, now=NOW, time_zone="UTC", limits=limits)
+        except SandboxError as error:
+            if error.outcome != "out_of_memory":
+                raise
+            return False
+        return found.value == size * MEBIBYTE
+
+    with runner.open_sandbox() as resident:
+        bytecode = resident.compile(files)
+        resident.load(bytecode=bytecode)
+        most = bisect_left(range(128), True, key=lambda size: not fits(resident, size)) - 1
+    # When it is the first one
+    with runner.open_sandbox() as fresh:
+        fresh.prepare(bytecode=bytecode)
+        # Then it fits, too
+        assert fits(fresh, most)
