@@ -58,7 +58,9 @@ def prepare() -> None:
 def start_again() -> None:
     """Let random numbers and decimal arithmetic be as they were for whoever came first."""
     _real_seed(_chance, 0)
-    decimal.setcontext(decimal.DefaultContext.copy())
+    for name in ("prec", "rounding", "Emin", "Emax", "capitals", "clamp", "traps", "flags"):
+        setattr(decimal.DefaultContext, name, getattr(_arithmetic, name))
+    decimal.setcontext(_arithmetic.copy())
 
 
 def _time_without_clocks() -> ModuleType:
@@ -101,6 +103,7 @@ def _refuse_chance(name: str) -> Callable[..., NoReturn]:
 
 _real_seed = random.Random.seed
 _chance = random.Random(0)  # noqa: S311
+_arithmetic = decimal.DefaultContext.copy()
 
 
 def _seed(self: random.Random, a: Any = None, version: int = 2) -> None:

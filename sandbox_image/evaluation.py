@@ -157,6 +157,8 @@ class Evaluation:
     def run_constraint(self, path: str, instant: Instant) -> dict[str, Any]:
         """The alerts of one constraint."""
         determinism.start_again()  # another one may have run in this process
+        with suppress(Exception):  # what is wrong with the state, those tell that name evidence
+            self._places()  # as they are before the constraint can add any
         started = time.perf_counter()
         module = self.project.module(path)
         now = instant.now if takes_now(module) else None

@@ -174,6 +174,17 @@ def test_to_load_it_may_take_more_memory_than_a_question(sandbox: Sandbox) -> No
     assert not sandbox.prepared
 
 
+def test_what_a_constraint_adds_is_no_evidence_the_first_time_either(sandbox: Sandbox) -> None:
+    adds = "import copy\n    trips.insert(0, copy.copy(trips[0]))"
+    sandbox.prepare(speaking(a=adds, b="pass"))
+    for _ in range(2):
+        ran = run(sandbox)
+        assert [result.error and result.error.type for result in ran.results] == [
+            "NotAValueError", None,
+        ]  # fmt: skip
+        assert said(ran) == ["3 trips, Rome"]
+
+
 def test_the_first_question_has_as_much_time_as_the_next(sandbox: Sandbox) -> None:
     busy = "from sandbox_image.evaluation import time\nuntil = time.monotonic() + 1.2\n"
     busy += "while time.monotonic() < until: pass\n"

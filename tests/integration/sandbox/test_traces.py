@@ -109,6 +109,7 @@ def told(sandbox: Sandbox, **constraints: str) -> dict[str, tuple[str, str]]:
         "drugs[0].limits['most'] = 4",
         "drugs[0].recall()",
         "decimal.getcontext().prec = 2",
+        "decimal.DefaultContext.prec = 2",
     ],
 )
 def test_what_a_constraint_changes_is_seen_by_no_other(sandbox: Sandbox, change: str) -> None:
