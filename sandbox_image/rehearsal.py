@@ -17,7 +17,7 @@ REQUEST = {
     "paths": None,
     "now": "2026-01-01T00:00:00+00:00",
     "time_zone": "UTC",
-    "limits": {field.name: 10_000 for field in fields(Limits)},
+    "limits": {field.name: 1_000_000 for field in fields(Limits)},
 }
 
 # Where nothing is loaded yet, what comes next is a project.

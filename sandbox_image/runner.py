@@ -113,7 +113,6 @@ def serve(requests: int, answers: int) -> None:
         runner.tidy()
         while (request := runner.supervisor.receive()) is not None:
             send(answers, {**runner.answer(request), "id": request.get("id")})
-            del request  # it may be large, and the next child would have it, too
             runner.tidy()  # which nobody has to wait for
     except GONE:
         return
@@ -203,6 +202,9 @@ class Runner:
             told = describe(error, {*self.project.files, *files.sources, *files.bytecode})
             outcome = {"outcome": "user_error", "message": told["message"], "error": told}
         finally:
+            for texts in (files.sources, files.bytecode):
+                texts.clear()  # they may be large, and the next children would have them, too
+            self.evaluation = Evaluation(self.project)  # what was asked meanwhile saw a part of it
             kill_descendants()
             remove_files()
         report = Report(
@@ -234,14 +236,9 @@ class Runner:
         self.coming = files
         report = Report(plan.check)
         self.supervisor.run(plan.first, plan.limits, report, together=True, once=True)
-        outcomes = [result["outcome"] for result in report.results]
-        if outcomes[:1] == ["ok"]:
+        if report.results and report.results[0]["outcome"] == "ok":
             elapsed = time.monotonic() - report.started
             report.load_seconds = min(report.results.pop(0)["result"], elapsed)
-            if "out_of_memory" in outcomes:  # what was sent takes some there, and not in a fork
-                report = Report(
-                    plan.check, started=report.started, load_seconds=report.load_seconds
-                )
         else:
             report = Report(plan.check)
         if len(report.results) < len(plan.works):
@@ -292,6 +289,7 @@ class Runner:
         started = time.monotonic()
         self.evaluation = Evaluation(self.project)
         files.load_into(self.project)
+        self.evaluation = Evaluation(self.project)  # what was asked meanwhile saw a part of it
         if more and self.evaluation.shares_processes():
             self.evaluation.make_ready()
         return time.monotonic() - started

@@ -309,7 +309,11 @@ class Supervisor:
                     if len(answers) == len(works):  # one of them is forged
                         raise protocol.ProtocolError("more answers than questions")
                     item = works[len(answers)]["item"]
-                    answers.append({**report.take(item, line, limits), "item": item})
+                    answer = {**report.take(item, line, limits), "item": item}
+                    if answers and answer["outcome"] == "out_of_memory":
+                        failed = answer  # those before it took some of that: it begins anew
+                        break
+                    answers.append(answer)
                     if item == LOAD:  # the time of a request begins when all is there
                         deadline = time.monotonic() + limits.total_seconds
                     stop_at = min(deadline, time.monotonic() + limits.wall_seconds)

@@ -302,6 +302,23 @@ def test_a_constraint_cannot_silence_another(sandbox: Sandbox, name: str) -> Non
     assert [alert.message for alert in results["speaks"].alerts] == ["3 trips"]
 
 
+def test_the_memory_that_a_constraint_keeps_is_not_missing_to_another(sandbox: Sandbox) -> None:
+    keeps = "import functools\n@functools.cache\ndef text(size):\n    return 'x' * size\n"
+    check = "def check():\n    yield info(str(len({}(150_000_000))), key='k')\n"
+    results = run(
+        sandbox,
+        {
+            "a": keeps + check.format("text"),
+            "b": check.format("'x' * "),
+            "c": "def check():\n    return 'x' * 10 ** 9\n",
+        },
+    )
+    said = {name: [alert.message for alert in result.alerts] for name, result in results.items()}
+    assert said == {"a": ["150000000"], "b": ["150000000"], "c": [], "today": ["Rome is today"]}
+    assert results["c"].error is not None
+    assert results["c"].error.type == "out_of_memory"
+
+
 def test_a_test_file_cannot_mislead_another(sandbox: Sandbox) -> None:
     sandbox.load(PROJECT)
     sandbox.load(

@@ -137,6 +137,21 @@ def test_what_cannot_be_loaded_raises_and_leaves_what_was(sandbox: Sandbox) -> N
     assert value(sandbox, "len(trips)") == 3
 
 
+def test_what_a_load_looks_up_is_looked_up_anew(sandbox: Sandbox) -> None:
+    # Given what looks for a record while not all of them are there
+    early = 'plans: list[Trip] = []\nearly = Ref[Passport]("p-1").get()'
+    changed = STATE.replace("plans: list[Trip] = []", early).replace("Rome", "Bari")
+    code = "from uac import Ref\nRef[Trip]('t-1').get().name"
+    sandbox.load(PROJECT)
+    # When it cannot be loaded, then what was there is found
+    with pytest.raises(SandboxError, match="division"):
+        sandbox.load({"domains/travel/state.py": f"{changed}\nx = 1 / 0"})
+    assert value(sandbox, code) == "Rome"
+    # When it is loaded, then all that is there is found, the first time and the next
+    sandbox.prepare({"domains/travel/state.py": changed})
+    assert [value(sandbox, code) for _ in range(2)] == ["Bari", "Bari"]
+
+
 def test_an_error_of_the_question_is_none_of_the_load(sandbox: Sandbox) -> None:
     sandbox.prepare(PROJECT)
     with pytest.raises(SandboxError) as raised:
@@ -204,9 +219,9 @@ def test_the_first_question_has_as_much_memory_as_the_next(runner: Runner) -> No
 
     files = {
         f"domains/big/part_{number:04}.py": f"x: list[str] = {texts(1000)}"
-        for number in range(1, 41)
+        for number in range(1, 161)
     }
-    limits = Limits(memory_bytes=128 * MEBIBYTE)
+    limits = Limits(memory_bytes=256 * MEBIBYTE)
 
     def fits(sandbox: Sandbox, size: int) -> bool:
         code = f"len('x' * {size * MEBIBYTE})"
@@ -218,12 +233,13 @@ def test_the_first_question_has_as_much_memory_as_the_next(runner: Runner) -> No
             return False
         return found.value == size * MEBIBYTE
 
+    with runner.open_sandbox() as compiler:
+        bytecode = compiler.compile(files)
     with runner.open_sandbox() as resident:
-        bytecode = resident.compile(files)
         resident.load(bytecode=bytecode)
-        most = bisect_left(range(128), True, key=lambda size: not fits(resident, size)) - 1
+        most = bisect_left(range(256), True, key=lambda size: not fits(resident, size)) - 1
     # When it is the first one
     with runner.open_sandbox() as fresh:
         fresh.prepare(bytecode=bytecode)
-        # Then it fits, too
-        assert fits(fresh, most)
+        # Then it fits, too, but for how the one and the other happen to allocate
+        assert fits(fresh, most - 4)
