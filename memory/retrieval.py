@@ -1,11 +1,11 @@
-"""Reading what the newest version of a project knows, without running it."""
+"""Reading what a version of a project knows, without running it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from memory import checkpoints
-from memory.models import Alert, MemoryUser
+from memory.models import Alert, Checkpoint, MemoryUser
 from memory.models.alerts import AlertKind, AlertState
 from memory.models.runs import warning_of
 from memory.project import Outline, manifest_text
@@ -14,9 +14,9 @@ from memory.project.typed import encode
 from memory.project.types import format_type
 
 
-def outline(user: MemoryUser) -> Outline:
-    """Return the outline of the newest version; empty where there is none."""
-    return Outline.from_json(user.head.outline) if user.head else Outline()
+def outline(checkpoint: Checkpoint | None) -> Outline:
+    """Return the outline of a version; empty where there is none."""
+    return Outline.from_json(checkpoint.outline) if checkpoint else Outline()
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,23 @@ def open_alerts(user: MemoryUser) -> list[Alert]:
     return sorted(live, key=lambda alert: (-alert.rank, alert.opened_at))
 
 
+def manifest_of(checkpoint: Checkpoint | None) -> Manifest:
+    """Return the manifest of an earlier version: without alerts, which are of now."""
+    runner = checkpoint.verdict.get("runner", "") if checkpoint else ""
+    return Manifest(manifest_text(outline(checkpoint), []), warning_of(runner))
+
+
 def manifest(user: MemoryUser) -> Manifest:
-    """Return the manifest with the open alerts, the gravest first."""
+    """Return the manifest of now with the open alerts, the gravest first."""
     ranked = open_alerts(user)
-    text = manifest_text(outline(user), [(alert.severity, alert.message) for alert in ranked])
+    text = manifest_text(outline(user.head), [(alert.severity, alert.message) for alert in ranked])
     runners = [alert.last_run.runner if alert.last_run else "" for alert in ranked]
     if user.head:
         runners.append(user.head.verdict.get("runner", ""))
     return Manifest(text, next(filter(None, map(warning_of, runners)), None))
 
 
-def schema(user: MemoryUser) -> dict[str, Any]:
+def schema(checkpoint: Checkpoint | None) -> dict[str, Any]:
     """Return domain → classes with their fields, enums, collections and singletons."""
     return {
         name: {
@@ -67,7 +73,7 @@ def schema(user: MemoryUser) -> dict[str, Any]:
                 singleton.name: singleton.class_name for singleton in domain.singletons.values()
             },
         }
-        for name, domain in outline(user).domains.items()
+        for name, domain in outline(checkpoint).domains.items()
     }
 
 
@@ -81,13 +87,13 @@ class Page:
     next: int | None
 
 
-def records(user: MemoryUser, domain_name: str, name: str, page: int) -> Page:
+def records(checkpoint: Checkpoint | None, domain_name: str, name: str, page: int) -> Page:
     """Return a page (from 1) of a collection, or a singleton; a page is one file of the project.
 
     Raises LookupError that says what there is not.
     """
-    domain = outline(user).domains.get(domain_name)
-    if domain is None or user.head is None:
+    domain = outline(checkpoint).domains.get(domain_name)
+    if domain is None or checkpoint is None:
         raise LookupError(f"There is no domain {domain_name!r}.")
     if name in domain.singletons:
         paths, count = [domain.state_path], 1
@@ -99,9 +105,9 @@ def records(user: MemoryUser, domain_name: str, name: str, page: int) -> Page:
     if not 1 <= page <= len(paths):
         raise LookupError(f"{domain_name}.{name} has {len(paths)} pages, no page {page}.")
     path = paths[page - 1]
-    state = parse_state(path, checkpoints.read_file(user.head, path), domain)
+    state = parse_state(path, checkpoints.read_file(checkpoint, path), domain)
     return Page(
-        version=user.head.version,
+        version=checkpoint.version,
         count=count,
         records=[encode(record, domain) for record in state.records[name].values()],
         next=page + 1 if page < len(paths) else None,

@@ -180,7 +180,7 @@ def fields_of(user: MemoryUser) -> Callable[[str], dict[str, Any]]:
         found: dict[str, Any] = {}
         page: int | None = 1
         while page:
-            result = retrieval.records(user, domain, collection, page)
+            result = retrieval.records(user.head, domain, collection, page)
             found |= {record["key"]: record["fields"] for record in result.records}
             page = result.next
         return found

@@ -11,8 +11,8 @@ from rest_framework.response import Response
 from memory import checkpoints
 from memory.api import idempotency, waiting
 from memory.api.checkpoints import DECISIONS, PROPOSAL_WAIT_SECONDS, propose
+from memory.api.moments import AS_OF, KnownView
 from memory.api.serializers import StrictSerializer
-from memory.api.users import UserScopedView
 from memory.project import EditError, Outline
 from memory.project.names import check_lower_name
 from memory.retrieval import outline
@@ -49,30 +49,32 @@ class NewConstraintSerializer(StrictSerializer):
     )
 
 
-class Constraints(UserScopedView):
-    """The constraints of the newest version."""
+class Constraints(KnownView):
+    """The constraints of the newest version, or of an earlier one."""
 
-    @extend_schema(responses=ConstraintSerializer(many=True))
+    parameters = {"GET": ["as_of"]}
+
+    @extend_schema(responses=ConstraintSerializer(many=True), parameters=[AS_OF])
     def get(self, request: Request, user_id: str) -> Response:
         """List the constraints."""
-        known = outline(self.memory_user())
+        known = outline(self.known().checkpoint)
         return Response({"results": [_summary(known, name) for name in known.constraints]})
 
 
-class Constraint(UserScopedView):
+class Constraint(KnownView):
     """One constraint."""
 
-    parameters = {"PUT": ["wait"], "DELETE": ["wait"]}
+    parameters = {"GET": ["as_of"], "PUT": ["wait"], "DELETE": ["wait"]}
 
-    @extend_schema(responses=ConstraintDetailSerializer)
+    @extend_schema(responses=ConstraintDetailSerializer, parameters=[AS_OF])
     def get(self, request: Request, user_id: str, name: str) -> Response:
         """Return the constraint with its source and tests."""
-        user = self.memory_user()
-        known = outline(user)
-        if user.head is None or name not in known.constraints:
+        checkpoint = self.known().checkpoint
+        known = outline(checkpoint)
+        if checkpoint is None or name not in known.constraints:
             raise Http404(f"This user has no constraint {name!r}.")
         path, tests = f"constraints/{name}.py", f"tests/test_{name}.py"
-        files = checkpoints.read_files(user.head, [path, tests])
+        files = checkpoints.read_files(checkpoint, [path, tests])
         return Response(
             {**_summary(known, name), "source": files[path], "tests": files.get(tests, "")}
         )
@@ -110,7 +112,7 @@ class Constraint(UserScopedView):
         user = self.memory_user()
 
         def edits() -> list[dict[str, Any]]:
-            if name not in outline(user).constraints:
+            if name not in outline(user.head).constraints:
                 raise Http404(f"This user has no constraint {name!r}.")
             return [{"op": "delete_constraint", "name": name, "sources": []}]
 

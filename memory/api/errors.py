@@ -29,6 +29,13 @@ class Unprocessable(exceptions.APIException):
     default_code = "unprocessable"
 
 
+class Gone(exceptions.APIException):
+    """What is asked for was there, and must not be told any more (410)."""
+
+    status_code = status.HTTP_410_GONE
+    default_code = "gone"
+
+
 class PayloadTooLarge(exceptions.APIException):
     """The body is larger than the server takes (413)."""
 

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory import retrieval
-from memory.api.users import UserScopedView
+from memory.api.moments import AS_OF, AsOfSerializer, KnownView
 
 
 class ManifestSerializer(serializers.Serializer[Any]):
@@ -17,6 +17,7 @@ class ManifestSerializer(serializers.Serializer[Any]):
 
     version = serializers.IntegerField(allow_null=True)
     text = serializers.CharField()
+    as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
     warning = serializers.CharField(
         allow_null=True, help_text="What to know of the sandboxes behind it, if anything."
     )
@@ -26,6 +27,7 @@ class StateSerializer(serializers.Serializer[Any]):
     """The classes and collections of the newest version; the records are under each collection."""
 
     version = serializers.IntegerField(allow_null=True)
+    as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
     domains = serializers.JSONField()
 
 
@@ -33,65 +35,82 @@ class RecordsSerializer(serializers.Serializer[Any]):
     """A page of a collection's records, in typed JSON, in the order in which they were added."""
 
     version = serializers.IntegerField()
+    as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
     count = serializers.IntegerField(help_text="Records of the whole collection.")
     records = serializers.JSONField()
     next = serializers.IntegerField(allow_null=True, help_text="?page= of the next page.")
 
 
-class Manifest(UserScopedView):
-    """The manifest of the newest version, with the open alerts."""
+class Manifest(KnownView):
+    """The manifest of the newest version, with the open alerts; of an earlier one, without."""
 
-    @extend_schema(responses=ManifestSerializer)
+    parameters = {"GET": ["as_of"]}
+
+    @extend_schema(responses=ManifestSerializer, parameters=[AS_OF])
     def get(self, request: Request, user_id: str) -> Response:
         """Return the manifest as text."""
-        user = self.memory_user()
-        manifest = retrieval.manifest(user)
+        known = self.known()
+        if "as_of" in request.query_params:
+            manifest = retrieval.manifest_of(known.checkpoint)
+        else:
+            manifest = retrieval.manifest(known.user)
         return Response(
             {
-                "version": user.head.version if user.head else None,
+                "version": known.version,
+                "as_of": known.to_json(),
                 "text": manifest.text,
                 "warning": manifest.warning,
             }
         )
 
 
-class State(UserScopedView):
+class State(KnownView):
     """What there is: domains, classes with their fields, collections with their counts."""
 
-    @extend_schema(operation_id="users_state_overview", responses=StateSerializer)
+    parameters = {"GET": ["as_of"]}
+
+    @extend_schema(
+        operation_id="users_state_overview", responses=StateSerializer, parameters=[AS_OF]
+    )
     def get(self, request: Request, user_id: str) -> Response:
         """Return the schema and the counts."""
-        user = self.memory_user()
+        known = self.known()
         return Response(
             {
-                "version": user.head.version if user.head else None,
-                "domains": retrieval.schema(user),
+                "version": known.version,
+                "as_of": known.to_json(),
+                "domains": retrieval.schema(known.checkpoint),
             }
         )
 
 
-class Collection(UserScopedView):
+class Collection(KnownView):
     """The records of one collection, or the one record of a singleton."""
 
-    parameters = {"GET": ["page"]}
+    parameters = {"GET": ["page", "as_of"]}
 
     @extend_schema(
         operation_id="users_state_records",
         responses=RecordsSerializer,
-        parameters=[OpenApiParameter("page", int, description="From 1; a page is one file.")],
+        parameters=[
+            OpenApiParameter("page", int, description="From 1; a page is one file."),
+            AS_OF,
+        ],
     )
     def get(self, request: Request, user_id: str, domain: str, collection: str) -> Response:
         """Return one page of records."""
         text = request.query_params.get("page", "1")
         if not (text.isascii() and text.isdigit() and len(text) < 10):
             raise serializers.ValidationError({"page": [f"Give a number from 1, not {text!r}."]})
+        known = self.known()
         try:
-            page = retrieval.records(self.memory_user(), domain, collection, int(text))
+            page = retrieval.records(known.checkpoint, domain, collection, int(text))
         except LookupError as error:
             raise Http404(str(error)) from None
         return Response(
             {
                 "version": page.version,
+                "as_of": known.to_json(),
                 "count": page.count,
                 "records": page.records,
                 "next": page.next,

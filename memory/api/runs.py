@@ -9,10 +9,11 @@ from rest_framework import generics, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import runs
+from memory import history, runs
 from memory.api import waiting
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict
+from memory.api.moments import AsOfSerializer, instant_of, known_as_of
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
 from memory.models import MemoryUser, Run
@@ -21,7 +22,7 @@ from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger, warni
 MAX_CODE = 20_000
 QUERY_WAIT_SECONDS = 10.0
 # A question is answered many times a second: what it needs to know of the user.
-ASKED = MemoryUser.objects.select_related("head").only("user_id", "head__version")
+ASKED = MemoryUser.objects.select_related("head").only("user_id", "last_seq", "head__version")
 
 
 class RunSerializer(serializers.ModelSerializer[Run]):
@@ -125,6 +126,17 @@ class QuerySerializer(StrictSerializer):
     """Python over the user's state: an expression, or statements whose last is an expression."""
 
     code = serializers.CharField(max_length=MAX_CODE)
+    as_of = serializers.CharField(
+        required=False,
+        max_length=100,
+        help_text="Ask what was known as of an entry's number (120), a version (v7) or a moment.",
+    )
+    at = serializers.CharField(
+        required=False,
+        max_length=100,
+        help_text="The day (2026-03-01) or the moment with its offset that the code is told is"
+        " now. It filters no records.",
+    )
 
 
 class AnswerSerializer(serializers.Serializer[Any]):
@@ -138,6 +150,7 @@ class AnswerSerializer(serializers.Serializer[Any]):
     stdout = serializers.CharField()
     code = serializers.CharField()
     checkpoint = serializers.IntegerField()
+    as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
     instant = serializers.DateTimeField()
     runner = serializers.CharField()
     warning = serializers.CharField(allow_null=True)
@@ -170,18 +183,25 @@ class Query(UserScopedView):
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
         body = QuerySerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        user = self.memory_user(ASKED)
-        if user.head is None:
+        asked = body.validated_data
+        user = self.memory_user(None if {"as_of", "at"} & asked.keys() else ASKED)
+        known = (
+            known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else history.now(user)
+        )
+        if known.checkpoint is None:
             raise Conflict(
                 "This user has no checkpoint yet, so there is no state to ask;"
                 " append typed records first, with ?wait= to know when they are in."
+                if user.head is None
+                else "There was no checkpoint then yet, so there is no state to ask."
             )
         run = runs.queue(
             user,
             RunKind.QUERY,
             RunTrigger.API,
-            checkpoint=user.head,
-            input={"code": body.validated_data["code"]},
+            checkpoint=known.checkpoint,
+            instant=instant_of(user, asked["at"]) if "at" in asked else None,
+            input={"code": asked["code"], "as_of": known.to_json()},
         )
         run = waiting.for_run(run, limit)
         if run.status != RunStatus.DONE:
@@ -209,6 +229,7 @@ def answer(run: Run) -> dict[str, Any]:
         "type": output.get("type"),
         "stdout": run.stdout,
         "code": run.input["code"],
+        "as_of": run.input.get("as_of"),
         "checkpoint": run.checkpoint.version if run.checkpoint else None,
         "instant": run.instant,
         "runner": run.runner,

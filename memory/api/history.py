@@ -1,0 +1,122 @@
+"""What changed between two moments, and going back to an earlier version."""
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory import history
+from memory.api import idempotency
+from memory.api.authentication import principal_of
+from memory.api.checkpoints import CheckpointDetailSerializer
+from memory.api.errors import Conflict, Gone
+from memory.api.moments import AsOfSerializer, known_as_of
+from memory.api.serializers import StrictSerializer
+from memory.api.users import UserScopedView
+from memory.models import Checkpoint
+
+MOST_REASON = 500
+
+
+class RecordChangeSerializer(serializers.Serializer[Any]):
+    """What became of one record, and the entries that caused it."""
+
+    domain = serializers.CharField(source="record.domain")
+    collection = serializers.CharField(source="record.collection")
+    key = serializers.CharField(source="record.key")
+    before = serializers.JSONField(help_text="In typed JSON; null: it was not there.")
+    after = serializers.JSONField(help_text="In typed JSON; null: it is gone.")
+    entries = serializers.ListField(child=serializers.IntegerField())
+
+
+class DifferenceSerializer(serializers.Serializer[Any]):
+    """What changed between two moments."""
+
+    since = AsOfSerializer()
+    until = AsOfSerializer(allow_null=True, help_text="Null: now.")
+    added = RecordChangeSerializer(many=True)
+    changed = RecordChangeSerializer(many=True)
+    retired = RecordChangeSerializer(many=True)
+    files = serializers.ListField(
+        child=serializers.CharField(), help_text="Schemas, constraints and tests that differ."
+    )
+
+
+class Difference(UserScopedView):
+    """What changed between two moments."""
+
+    parameters = {"GET": ["since", "until"]}
+
+    @extend_schema(
+        responses=DifferenceSerializer,
+        parameters=[
+            OpenApiParameter("since", str, required=True, description="As `as_of` elsewhere."),
+            OpenApiParameter("until", str, description="As `as_of` elsewhere; default: now."),
+        ],
+    )
+    def get(self, request: Request, user_id: str) -> Response:
+        """Return the records that were added, changed and retired, with the entries behind it."""
+        user = self.memory_user()
+        asked = request.query_params
+        if "since" not in asked:
+            raise serializers.ValidationError({"since": [f"This is required. {history.FORMS}"]})
+        since = known_as_of(user, asked["since"], "since")
+        until = known_as_of(user, asked["until"], "until") if "until" in asked else None
+        until = until or history.now(user)
+        found = history.difference(since.checkpoint, until.checkpoint)
+        answer = {
+            "since": since.to_json(),
+            "until": until.to_json(),
+            "added": found.added,
+            "changed": found.changed,
+            "retired": found.retired,
+            "files": found.files,
+        }
+        return Response(DifferenceSerializer(answer).data)
+
+
+class RestoreSerializer(StrictSerializer):
+    """Why a version is to be the newest again, and what is to become of what came since."""
+
+    reason = serializers.CharField(default="", allow_blank=True, max_length=MOST_REASON)
+    reopen = serializers.BooleanField(
+        default=False,
+        help_text="Whether the entries that later versions took in are worked on again, instead of"
+        " being dismissed.",
+    )
+
+
+class Restore(UserScopedView):
+    """Go back to an earlier version."""
+
+    @extend_schema(
+        request=RestoreSerializer,
+        responses={201: CheckpointDetailSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
+    def post(self, request: Request, user_id: str, version: int) -> Response:
+        """Make the version the newest one again, as a version of its own; the log stays."""
+        body = RestoreSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        user = self.memory_user()
+
+        def restore() -> Checkpoint:
+            by = str(principal_of(request))
+            try:
+                return history.restore(user, version, by=by, **body.validated_data)
+            except history.NothingToRestore as error:
+                raise Conflict(str(error)) from None
+            except history.Redacted as error:
+                raise Gone(str(error)) from None
+
+        written = idempotency.once(
+            request,
+            restore,
+            user_of=lambda checkpoint: user,
+            refer=lambda checkpoint: checkpoint.version,
+            recall=lambda known: Checkpoint.objects.get(user=user, version=known.reference),
+        )
+        answer = CheckpointDetailSerializer(written.result).data
+        return Response(answer, status=status.HTTP_201_CREATED, headers=written.headers)

@@ -1,0 +1,78 @@
+"""Reading the past: what `as_of` and `at` mean in requests."""
+
+import datetime
+import re
+import zoneinfo
+
+from django.utils.dateparse import parse_datetime
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework import serializers
+
+from memory import history
+from memory.api.errors import Gone
+from memory.api.users import UserScopedView
+from memory.history import Known
+from memory.models import MemoryUser
+
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+NOON = datetime.time(12)
+AS_OF = OpenApiParameter(
+    "as_of",
+    str,
+    description="What was known as of an entry's number (120), a version (v7) or a moment"
+    " (2026-03-01T09:00:00+01:00), instead of now.",
+)
+
+
+class AsOfSerializer(serializers.Serializer[Known]):
+    """What was known: up to which entry, in which version, and what this did not hold yet."""
+
+    seq = serializers.IntegerField(help_text="The newest entry that was known.")
+    version = serializers.IntegerField(allow_null=True)
+    pending_count = serializers.IntegerField(help_text="Entries that the version did not hold yet.")
+    pending = serializers.ListField(
+        child=serializers.IntegerField(), help_text="Their numbers, the first 1000."
+    )
+
+
+class KnownView(UserScopedView):
+    """A view of what is, or was, known of a user."""
+
+    def known(self) -> Known:
+        """Return what `?as_of=` asks for, by default what is known now."""
+        user = self.memory_user()
+        if "as_of" not in self.request.query_params:
+            return history.now(user)
+        return known_as_of(user, self.request.query_params["as_of"], "as_of")
+
+
+def known_as_of(user: MemoryUser, text: str, parameter: str) -> Known:
+    """Return what was known; ValidationError that names the parameter, or Gone."""
+    try:
+        return history.as_of(user, text)
+    except history.BadMoment as error:
+        raise serializers.ValidationError({parameter: [str(error)]}) from None
+    except history.Redacted as error:
+        raise Gone(str(error)) from None
+
+
+def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
+    """Return the moment that `at` names, of a day its noon where the user lives."""
+    try:
+        if _DAY.fullmatch(text):
+            day = datetime.date.fromisoformat(text)
+            zone = zoneinfo.ZoneInfo(user.time_zone)
+            moment: datetime.datetime | None = datetime.datetime.combine(day, NOON, zone)
+        else:
+            moment = parse_datetime(text)
+        if moment is not None and moment.tzinfo is not None:
+            return moment.astimezone(datetime.UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise serializers.ValidationError(
+        {
+            "at": [
+                "Give a day (2026-03-01), or a moment with its offset (2026-03-01T09:00:00+01:00)."
+            ]
+        }
+    )

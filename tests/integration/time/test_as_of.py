@@ -1,0 +1,342 @@
+"""What was known at an earlier moment, what changed since, and going back to it."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from memory import verification
+from memory.log import PAYLOAD_FIELDS
+from memory.models import Alert, Checkpoint, EntryOutcome, LogEntry, MemoryUser, RecordLocation
+from memory.models.log import Outcome
+from tests.integration.checkpointing.conftest import trip
+from workers import tasks
+from workers.checkpointing import gate
+
+pytestmark = pytest.mark.django_db
+
+USER = "/v1/users/ada/"
+Work = Callable[[], None]
+
+
+@pytest.fixture
+def say(api: APIClient, user: MemoryUser, work: Work) -> Callable[..., int]:
+    """Append one trip and settle it, a version each; return its number."""
+
+    def do(to: str, **values: Any) -> int:
+        values = {"key": to.lower(), "cost": 100, "on": "2026-05-02", **values}
+        entries = [{"kind": "record", **trip(to, **values)}]
+        answer = api.post(f"{USER}entries/", {"entries": entries})
+        assert answer.status_code == 202, answer.data
+        work()
+        user.refresh_from_db()
+        return int(answer.data["entries"][0]["seq"])
+
+    return do
+
+
+def ask(api: APIClient, work: Work, code: str, **body: str) -> Any:
+    """Return the value of a query."""
+    queued = api.post(f"{USER}query/?wait=0", {"code": code, **body})
+    assert queued.status_code == 202, queued.data
+    work()
+    run = api.get(f"/v1/runs/{queued.data['id']}/").data
+    assert run["outcome"] == "ok", run["error"]
+    return run["output"]["value"]
+
+
+def test_a_query_is_answered_with_what_was_known_then(
+    api: APIClient, say: Callable[..., int], work: Work
+) -> None:
+    first = say("Rome")
+    between = timezone.now().isoformat()
+    second = say("Oslo")
+
+    count = "len(trips)"
+    assert ask(api, work, count) == 2
+    for moment in (str(first), "v1", between):
+        assert ask(api, work, count, as_of=moment) == 1, moment
+    assert ask(api, work, count, as_of=str(second)) == 2
+
+
+def test_every_read_takes_it(api: APIClient, say: Callable[..., int]) -> None:
+    first = say("Rome")
+    say("Oslo")
+
+    for path in ("manifest/", "state/", "state/travel/trips/"):
+        now = api.get(f"{USER}{path}").data
+        then = api.get(f"{USER}{path}?as_of={first}").data
+        assert (now["version"], now["as_of"]) == (2, None)
+        assert (then["version"], then["as_of"]["seq"]) == (1, first)
+    assert [
+        record["key"] for record in api.get(f"{USER}state/travel/trips/?as_of=v1").data["records"]
+    ] == ["rome"]
+    assert api.get(f"{USER}constraints/?as_of=v1").data == {"results": []}
+
+
+def test_what_was_pending_then_is_named(
+    api: APIClient, user: MemoryUser, say: Callable[..., int], work: Work
+) -> None:
+    """The entry came before the moment, the version that holds it after."""
+    say("Rome")
+    statement = {"kind": "record", **trip("Oslo", key="oslo", cost=1, on="2026-06-01")}
+    api.post(f"{USER}entries/", {"entries": [statement]})
+    moment = timezone.now().isoformat()
+    work()
+
+    then = api.get(f"{USER}state/", {"as_of": moment}).data
+
+    assert then["as_of"] == {"seq": 2, "version": 1, "pending_count": 1, "pending": [2]}
+
+
+def test_the_clock_of_a_query_can_be_set(
+    api: APIClient, say: Callable[..., int], work: Work
+) -> None:
+    say("Rome")
+
+    assert ask(api, work, "today", at="2031-02-03") == {"$date": "2031-02-03"}
+    at = "2026-03-29T00:30:00+00:00"  # half an hour before the clocks of Berlin go forward
+    assert ask(api, work, "now.isoformat()", at=at) == "2026-03-29T01:30:00+01:00"
+    assert ask(api, work, "len(trips)", at="0001-01-01") == 1
+
+
+@pytest.mark.parametrize("as_of", ["0", "3", "v0", "v9", "yesterday", "", "2026-13-01T00:00:00Z",
+                                   "2026-01-01T00:00:00", "2020-01-01T00:00:00Z",
+                                   "2999-01-01T00:00:00Z", "-1", "9" * 30])  # fmt: skip
+def test_a_moment_that_was_never_known_is_refused(
+    api: APIClient, say: Callable[..., int], as_of: str
+) -> None:
+    say("Rome")
+
+    for answer in (
+        api.get(f"{USER}state/", {"as_of": as_of}),
+        api.get(f"{USER}diff/", {"since": as_of}),
+        api.post(f"{USER}query/", {"code": "1", "as_of": as_of or " "}),
+    ):
+        assert answer.status_code == 400
+        assert set(answer.data["errors"]) <= {"as_of", "since"}
+        assert answer.data["errors"]
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        "tomorrow",
+        "2026-02-30",
+        "2026-01-01T10:00:00",
+        "10000-01-01",
+        "0001-01-01T00:00:00+05:00",
+        "9999-12-31T23:00:00-05:00",
+    ],
+)
+def test_a_clock_that_cannot_be_set_so(api: APIClient, say: Callable[..., int], at: str) -> None:
+    say("Rome")
+
+    answer = api.post(f"{USER}query/", {"code": "1", "at": at})
+
+    assert answer.status_code == 400
+    assert list(answer.data["errors"]) == ["at"]
+
+
+def test_before_the_first_version_nothing_can_be_asked(api: APIClient, user: MemoryUser) -> None:
+    said = {"kind": "message", "role": "user", "content": "Hello."}
+    api.post(f"{USER}entries/", {"entries": [said]})
+
+    assert api.post(f"{USER}query/", {"code": "1", "as_of": "1"}).status_code == 409
+    then = api.get(f"{USER}state/?as_of=1").data
+    assert (then["version"], then["domains"], then["as_of"]["pending"]) == (None, {}, [1])
+
+
+def test_what_was_redacted_since_is_not_told(
+    api: APIClient, user: MemoryUser, say: Callable[..., int], work: Work
+) -> None:
+    first = say("Rome")
+    say("Oslo")
+    empty = dict.fromkeys((*PAYLOAD_FIELDS, "salt"))
+    LogEntry.objects.filter(user=user, seq=first).update(**empty, redacted_at=timezone.now())
+
+    for answer in (
+        api.get(f"{USER}state/?as_of={first}"),
+        api.get(f"{USER}diff/?since=v1"),
+        api.post(f"{USER}query/", {"code": "1", "as_of": "v2"}),
+        api.post(f"{USER}checkpoints/1/restore/", {}),
+    ):
+        assert answer.status_code == 410
+        assert "redacted" in answer.data["detail"]
+    assert api.get(f"{USER}state/").status_code == 200
+
+
+def test_a_difference_names_the_entries_that_caused_it(
+    api: APIClient, say: Callable[..., int], work: Work
+) -> None:
+    say("Rome")
+    say("Oslo")
+    changed = say("Rome", cost=150)  # the same key: an update
+    added = say("Bonn")
+
+    found = api.get(f"{USER}diff/?since=v2").data
+
+    assert [(one["key"], one["before"], one["entries"]) for one in found["added"]] == [
+        ("bonn", None, [added])
+    ]
+    (update,) = found["changed"]
+    assert (update["key"], update["entries"]) == ("rome", [changed])
+    assert update["before"]["fields"]["cost"] == 100
+    assert update["after"]["fields"]["cost"] == 150
+    assert found["retired"] == []
+    assert (found["since"]["version"], found["until"]) == (2, None)
+    # The other way round.
+    back = api.get(f"{USER}diff/?since=v4&until=v2").data
+    assert [one["key"] for one in back["retired"]] == ["bonn"]
+    assert back["added"] == []
+
+
+def test_an_earlier_version_is_restored_and_the_log_stays(
+    api: APIClient, user: MemoryUser, say: Callable[..., int], work: Work
+) -> None:
+    say("Rome")
+    mistaken = say("Oslo")
+    hashes = list(LogEntry.objects.filter(user=user).values_list("hash", flat=True))
+
+    answer = api.post(f"{USER}checkpoints/1/restore/", {"reason": "Oslo was a joke"})
+
+    assert answer.status_code == 201
+    assert (answer.data["version"], answer.data["origin"]) == (3, "restored")
+    assert answer.data["files"] == Checkpoint.objects.get(user=user, version=1).tree
+    assert [one["key"] for one in api.get(f"{USER}state/travel/trips/").data["records"]] == ["rome"]
+    outcome = EntryOutcome.objects.get(user=user, seq=mistaken)
+    assert outcome.outcome == Outcome.DISMISSED
+    assert "Oslo was a joke" in outcome.reason
+    assert list(LogEntry.objects.filter(user=user).values_list("hash", flat=True)) == hashes
+    assert list(verification.problems(user)) == []
+    # Life goes on from there.
+    say("Bonn")
+    assert ask(api, work, "[t.to for t in trips]") == ["Rome", "Bonn"]
+    assert ask(api, work, "len(trips)", as_of="v2") == 2
+
+
+def test_reopened_entries_are_worked_on_again_under_their_keys(
+    api: APIClient, user: MemoryUser, say: Callable[..., int], work: Work
+) -> None:
+    say("Rome")
+    say("Oslo")
+    say("Rome", cost=150)
+    before = api.get(f"{USER}state/travel/trips/").data["records"]
+
+    answer = api.post(f"{USER}checkpoints/1/restore/", {"reopen": True})
+    assert answer.status_code == 201
+    assert api.get(f"{USER}").data["entries"]["pending"] == 2
+    work()
+
+    assert api.get(f"{USER}state/travel/trips/").data["records"] == before
+    assert api.get(f"{USER}").data["entries"]["covered"] == 3
+    assert list(verification.problems(user)) == []
+
+
+def test_a_key_that_was_undone_is_used_up_unless_its_entry_is_reopened(
+    api: APIClient, user: MemoryUser, say: Callable[..., int]
+) -> None:
+    say("Rome")
+    say("Oslo")
+
+    api.post(f"{USER}checkpoints/1/restore/", {})
+
+    oslo = RecordLocation.objects.get(user=user, key="oslo")
+    assert (oslo.added_version, oslo.retired_version) == (2, 3)
+    again = say("Oslo")
+    assert EntryOutcome.objects.get(user=user, seq=again).outcome == Outcome.REJECTED
+
+
+def test_alerts_follow_a_restored_version(
+    api: APIClient, user: MemoryUser, say: Callable[..., int], work: Work
+) -> None:
+    say("Rome")
+    source = (
+        "import datetime\nfrom collections.abc import Iterator\nfrom uac import Alert, warning\n"
+        "from domains.travel.state import trips\n\n\n"
+        "def check(today: datetime.date) -> Iterator[Alert]:\n"
+        '    """No trip costs more than a thousand."""\n'
+        "    for trip in trips:\n        if trip.cost > 1000:\n"
+        '            yield warning(f"{trip.to} is too dear", evidence=[trip])\n'
+    )
+    tests = (
+        "import datetime\nfrom constraints import dear\nfrom domains.travel.schema import Trip\n"
+        "from uac.testing import run_check\n\nDAY = datetime.date(2026, 1, 1)\n\n\n"
+        "def test_speaks() -> None:\n"
+        '    trip = Trip(key="t", to="Rome", cost=1001, on=DAY)\n'
+        "    assert run_check(dear, today=DAY, trips=[trip])\n\n\n"
+        "def test_is_silent() -> None:\n"
+        '    trip = Trip(key="t", to="Rome", cost=1000, on=DAY)\n'
+        "    assert not run_check(dear, today=DAY, trips=[trip])\n"
+    )
+    put = api.put(f"{USER}constraints/dear/?wait=0", {"source": source, "tests": tests})
+    assert put.status_code == 202, put.data
+    work()
+    say("Oslo", cost=2000)
+    assert Alert.objects.get(user=user).state == "open"
+
+    api.post(f"{USER}checkpoints/2/restore/", {})
+    work()
+
+    assert Alert.objects.get(user=user).state == "resolved"
+
+
+def test_a_repeated_restore_is_done_once(api: APIClient, say: Callable[..., int]) -> None:
+    say("Rome")
+    say("Oslo")
+
+    answers = [
+        api.post(f"{USER}checkpoints/1/restore/", {}, HTTP_IDEMPOTENCY_KEY="once") for _ in range(2)
+    ]
+
+    assert [(one.status_code, one.data["version"]) for one in answers] == [(201, 3), (201, 3)]
+
+
+def test_there_is_nothing_to_restore(api: APIClient, say: Callable[..., int]) -> None:
+    say("Rome")
+
+    assert api.post(f"{USER}checkpoints/1/restore/", {}).status_code == 409
+    assert api.post(f"{USER}checkpoints/7/restore/", {}).status_code == 409
+    assert api.post(f"{USER}checkpoints/1/restore/", {"version": 1}).status_code == 400
+    assert Checkpoint.objects.count() == 1
+
+
+def test_a_checkpoint_that_is_being_made_goes_on_the_restored_version(
+    api: APIClient,
+    user: MemoryUser,
+    say: Callable[..., int],
+    work: Work,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Given a batch at the gate, when the head is restored, then it is built again on that."""
+    say("Rome")
+    say("Oslo")
+    judge = gate.judge
+    restored: list[int] = []
+
+    def judge_slowly(*args: Any, **kwargs: Any) -> Any:
+        verdict = judge(*args, **kwargs)
+        if not restored:
+            answer = api.post(f"{USER}checkpoints/1/restore/", {})
+            restored.append(answer.data["version"])
+        return verdict
+
+    monkeypatch.setattr(gate, "judge", judge_slowly)
+    bonn = {"kind": "record", **trip("Bonn", key="bonn", cost=1, on="2026-07-01")}
+    api.post(f"{USER}entries/", {"entries": [bonn]})
+    tasks.checkpoint_records(user.pk)
+
+    assert restored == [3]
+    versions = Checkpoint.objects.filter(user=user).order_by("version")
+    assert [version.origin for version in versions] == ["records", "records", "restored", "records"]
+    assert ask(api, work, "[t.to for t in trips]") == ["Rome", "Bonn"]
+
+
+def test_the_newest_moment_is_now(api: APIClient, say: Callable[..., int]) -> None:
+    say("Rome")
+    moment = (timezone.now() - datetime.timedelta(microseconds=1)).isoformat()
+
+    assert api.get(f"{USER}state/", {"as_of": moment}).data["version"] == 1
