@@ -1,8 +1,8 @@
 """Versions of projects, and the files and places that they consist of."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import Func, IntegerField, OuterRef, QuerySet, Subquery
 from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Length
@@ -11,6 +11,7 @@ from django.template.defaultfilters import filesizeformat
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from memory import history
 from memory.admin.base import (
     ReadOnlyAdmin,
     link,
@@ -56,6 +57,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     search_fields = ["user__user_id"]
     search_help_text = "By user id."
     ordering = ["-created_at", "-id"]
+    actions = ["restore", "restore_and_work_again"]
     when_empty = "No version has been accepted yet."
     fieldsets = [
         (
@@ -89,6 +91,25 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
                 edit_count=Func("edits", function="json_array_length", output_field=IntegerField()),
             )
         )
+
+    def actions_for(self, row: Checkpoint) -> Collection[str]:
+        """Offer to go back to what is not the newest."""
+        return [] if row.pk == row.user.head_id else super().actions_for(row)
+
+    @admin.action(
+        description="Go back to this version; dismiss what came since", permissions=["operate"]
+    )
+    def restore(self, request: HttpRequest, queryset: QuerySet[Checkpoint]) -> None:
+        """Make it the newest again, as a version of its own; the log stays."""
+        _restore(request, queryset, reopen=False)
+
+    @admin.action(
+        description="Go back to this version; work on what came since again",
+        permissions=["operate"],
+    )
+    def restore_and_work_again(self, request: HttpRequest, queryset: QuerySet[Checkpoint]) -> None:
+        """Make it the newest again; entries that later versions took in are pending again."""
+        _restore(request, queryset, reopen=True)
 
     @admin.display(description="version", ordering="version")
     def version_name(self, checkpoint: Checkpoint) -> str:
@@ -238,6 +259,26 @@ def _files(checkpoint: Checkpoint, before: Mapping[str, str]) -> Iterator[SafeSt
 
 def _version(checkpoint: Checkpoint | None) -> SafeString | str:
     return link(checkpoint, f"v{checkpoint.version}") if checkpoint else NOTHING
+
+
+def _restore(request: HttpRequest, chosen: QuerySet[Checkpoint], *, reopen: bool) -> None:
+    if chosen.count() != 1:
+        messages.error(request, "Choose one version: nothing was done.")
+        return
+    checkpoint = chosen.select_related("user").get()
+    try:
+        restored = history.restore(
+            checkpoint.user,
+            checkpoint.version,
+            reopen=reopen,
+            by=f"staff:{request.user.get_username()}",
+            reason="restored by staff",
+        )
+    except (history.NothingToRestore, history.Redacted) as error:
+        messages.error(request, f"Nothing was done: {error}")
+        return
+    told = f"Version {restored.version} holds what version {checkpoint.version} does."
+    messages.success(request, told)
 
 
 @admin.register(Blob)

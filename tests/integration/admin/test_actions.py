@@ -13,9 +13,19 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import alerts
-from memory.models import Alert, ApiKey, Lane, MemoryUser, Workspace
+from memory import alerts, log
+from memory.log import Draft
+from memory.models import (
+    Alert,
+    ApiKey,
+    Checkpoint,
+    EntryOutcome,
+    Lane,
+    MemoryUser,
+    Workspace,
+)
 from memory.models.alerts import AlertState
+from memory.models.log import EntryKind
 from memory.models.users import LaneName
 from memory.workspaces import find_key
 from tests.integration.admin.conftest import (
@@ -26,6 +36,7 @@ from tests.integration.admin.conftest import (
     messages_of,
     page_url,
 )
+from workers import tasks
 
 pytestmark = pytest.mark.django_db
 
@@ -349,3 +360,46 @@ def test_what_the_staff_did_to_a_user_is_noted_without_the_name(
     assert action.object_repr == f"user {user.public_id}"
     assert user.user_id not in f"{action.object_repr} {action.change_message}"
     assert action.user.username == "admin"
+
+
+# -- Versions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("action", "outcomes"), [("restore", ["dismissed"]), ("restore_and_work_again", [])]
+)
+def test_a_version_is_restored_in_a_click(
+    admin_client: Client, user: MemoryUser, action: str, outcomes: list[str]
+) -> None:
+    for number in (1, 2):
+        data = {"domain": "travel", "type": "Trip", "key": f"t{number}", "data": {"to": "Rome"}}
+        log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
+        tasks.checkpoint_records(user.pk)
+    first, second = Checkpoint.objects.filter(user=user).order_by("version")
+    assert b"Restore" in admin_client.get(page_url(first)).content
+    assert b"Restore" not in admin_client.get(page_url(second)).content
+
+    response = act(admin_client, action, first)
+
+    assert messages_of(response) == ["Version 3 holds what version 1 does."]
+    user.refresh_from_db()
+    assert user.head is not None
+    assert (user.head.tree, user.head.origin) == (first.tree, "restored")
+    assert user.head.verdict["restored"]["by"] == "staff:admin"
+    found = EntryOutcome.objects.filter(user=user, seq=2)
+    assert [one.outcome for one in found] == outcomes
+
+
+def test_the_newest_version_or_several_are_not_restored(admin_client: Client, rows: Rows) -> None:
+    user = rows[MemoryUser]
+    user.refresh_from_db()
+    assert user.head is not None
+    before = Checkpoint.objects.count()
+    assert before > 1
+
+    one = act(admin_client, "restore", user.head)
+    several = act(admin_client, "restore", *Checkpoint.objects.all())
+
+    assert messages_of(one)[0].startswith("Nothing was done: Version")
+    assert messages_of(several) == ["Choose one version: nothing was done."]
+    assert Checkpoint.objects.count() == before

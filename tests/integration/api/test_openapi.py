@@ -51,7 +51,7 @@ def test_every_write_takes_an_idempotency_key_and_a_query_does_not() -> None:
         if method in {"post", "put", "patch", "delete"}
     }
     assert keyed == writes - {("post", "/v1/users/{user_id}/query/")}
-    assert len(keyed) == 9
+    assert len(keyed) == 10
 
 
 @pytest.mark.django_db
