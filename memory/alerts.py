@@ -13,6 +13,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from memory import alert_events
 from memory.canonical import canonical_json, sha256
 from memory.models import Alert, AlertEvent, MemoryUser, Run
 from memory.models.alerts import AlertEventKind, AlertKind, AlertState, Severity, severity_rank
@@ -86,17 +87,19 @@ def apply(
         .exclude(state=AlertState.RESOLVED)
     }
     found = _most_severe(findings)
+    events: list[AlertEvent] = []
     for fingerprint, finding in found.items():
         if fingerprint in live:
-            _keep(live[fingerprint], finding, run, now)
+            events += _keep(live[fingerprint], finding, run, now)
         else:
-            _open(user, finding, run, now)
+            events.append(_open(user, finding, run, now))
     for fingerprint, alert in live.items():
         if fingerprint not in found and (
             alert.constraint in spoke or alert.constraint not in existing
         ):
             reason = "no longer found" if alert.constraint in existing else "constraint deleted"
-            _resolve(alert, actor="constraints", reason=reason, run=run, at=now)
+            events.append(_resolve(alert, actor="constraints", reason=reason, run=run, at=now))
+    alert_events.record(user, events)
     return True
 
 
@@ -109,7 +112,7 @@ def _most_severe(findings: Sequence[Finding]) -> dict[str, Finding]:
     return found
 
 
-def _open(user: MemoryUser, finding: Finding, run: Run, now: datetime.datetime) -> None:
+def _open(user: MemoryUser, finding: Finding, run: Run, now: datetime.datetime) -> AlertEvent:
     alert = Alert.objects.create(
         user=user,
         kind=finding.kind,
@@ -123,10 +126,10 @@ def _open(user: MemoryUser, finding: Finding, run: Run, now: datetime.datetime) 
         changed_at=now,
         last_run=run,
     )
-    _event(alert, AlertEventKind.OPENED, "constraints", run, now, severity=finding.severity)
+    return _event(alert, AlertEventKind.OPENED, "constraints", run, now, severity=finding.severity)
 
 
-def _keep(alert: Alert, finding: Finding, run: Run, now: datetime.datetime) -> None:
+def _keep(alert: Alert, finding: Finding, run: Run, now: datetime.datetime) -> Sequence[AlertEvent]:
     before = {name: getattr(alert, name) for name in ("severity", "message", "evidence", "entries")}
     after = {
         "severity": str(finding.severity),
@@ -137,7 +140,7 @@ def _keep(alert: Alert, finding: Finding, run: Run, now: datetime.datetime) -> N
     alert.last_run = run
     if before == after:
         alert.save(update_fields=["last_run"])
-        return
+        return ()
     changed = [name for name in after if before[name] != after[name]]
     for name in changed:
         setattr(alert, name, after[name])
@@ -146,7 +149,7 @@ def _keep(alert: Alert, finding: Finding, run: Run, now: datetime.datetime) -> N
         # What was acknowledged was less grave than this.
         alert.state = AlertState.OPEN
     alert.save()
-    _event(alert, AlertEventKind.CHANGED, "constraints", run, now, changed=changed)
+    return [_event(alert, AlertEventKind.CHANGED, "constraints", run, now, changed=changed)]
 
 
 class AlertNotOpen(Exception):
@@ -156,13 +159,14 @@ class AlertNotOpen(Exception):
 def acknowledge(alert: Alert, *, actor: str, note: str = "") -> Alert:
     """Mark an open alert as seen; once more changes nothing. Raises AlertNotOpen if resolved."""
     with transaction.atomic():
-        locked = _live(alert)
+        user, locked = _live(alert)
         if locked.state != AlertState.ACKNOWLEDGED:
             now = timezone.now()
             locked.state = AlertState.ACKNOWLEDGED
             locked.changed_at = now
             locked.save(update_fields=["state", "changed_at"])
-            _event(locked, AlertEventKind.ACKNOWLEDGED, actor, None, now, note=note)
+            event = _event(locked, AlertEventKind.ACKNOWLEDGED, actor, None, now, note=note)
+            alert_events.record(user, [event])
     return locked
 
 
@@ -172,29 +176,30 @@ def resolve(alert: Alert, *, actor: str, reason: str) -> Alert:
     Raises AlertNotOpen if it is resolved already.
     """
     with transaction.atomic():
-        locked = _live(alert)
-        _resolve(locked, actor=actor, reason=reason, run=None, at=timezone.now())
+        user, locked = _live(alert)
+        event = _resolve(locked, actor=actor, reason=reason, run=None, at=timezone.now())
+        alert_events.record(user, [event])
     return locked
 
 
-def _live(alert: Alert) -> Alert:
+def _live(alert: Alert) -> tuple[MemoryUser, Alert]:
     # The user's row first, as in `apply`: two orders of locking would deadlock.
-    MemoryUser.objects.select_for_update(no_key=True).get(pk=alert.user_id)
+    user = MemoryUser.objects.select_for_update(no_key=True).get(pk=alert.user_id)
     locked = Alert.objects.select_for_update(no_key=True).get(pk=alert.pk)
     if locked.state == AlertState.RESOLVED:
         raise AlertNotOpen("this alert is resolved already")
-    return locked
+    return user, locked
 
 
 def _resolve(
     alert: Alert, *, actor: str, reason: str, run: Run | None, at: datetime.datetime
-) -> None:
+) -> AlertEvent:
     alert.state = AlertState.RESOLVED
     alert.changed_at = alert.resolved_at = at
     if run is not None:
         alert.last_run = run
     alert.save()
-    _event(alert, AlertEventKind.RESOLVED, actor, run, at, reason=reason)
+    return _event(alert, AlertEventKind.RESOLVED, actor, run, at, reason=reason)
 
 
 def _event(
@@ -204,5 +209,6 @@ def _event(
     run: Run | None,
     at: datetime.datetime,
     **detail: Any,
-) -> None:
-    AlertEvent.objects.create(alert=alert, kind=kind, actor=actor, run=run, at=at, detail=detail)
+) -> AlertEvent:
+    """Return an event for `alert_events.record`."""
+    return AlertEvent(alert=alert, kind=kind, actor=actor, run=run, at=at, detail=detail)

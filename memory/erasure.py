@@ -16,6 +16,8 @@ from memory.models import (
     Blob,
     Bytecode,
     Checkpoint,
+    Delivery,
+    DeliveryAttempt,
     EntryOutcome,
     IdempotencyKey,
     Lane,
@@ -153,7 +155,29 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     AlertEvent: Erasure(
         Method.DELETE,
         content=("detail", "actor"),
-        kept=("id", "alert", "kind", "at", "run"),
+        kept=("id", "workspace", "seq", "alert", "kind", "at", "run"),
+    ),
+    Delivery: Erasure(
+        Method.DELETE,
+        content=("payload", "last_error"),
+        kept=(
+            "id",
+            "endpoint",
+            "event",
+            "alert",
+            "seq",
+            "type",
+            "state",
+            "created_at",
+            "settled_at",
+            *_LEASE,
+        ),
+    ),
+    DeliveryAttempt: Erasure(
+        Method.DELETE,
+        # An endpoint may answer with what it was sent.
+        content=("error", "answer"),
+        kept=("id", "delivery", "at", "seconds", "address", "status"),
     ),
     LlmCall: Erasure(
         Method.REDACT,

@@ -9,7 +9,8 @@ import functools
 import math
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import redis
 import structlog
@@ -89,6 +90,50 @@ def wait_done(run_id: uuid.UUID, seconds: float) -> None:
         redis_client(math.ceil(seconds)).blmove(key, key, seconds)  # type: ignore[arg-type]
     except redis.RedisError as error:
         logger.warning("wait_failed", run=str(run_id), error=str(error))
+
+
+def signal_events(workspace_pk: int) -> None:
+    """Wake the requests that wait for events of the workspace, once the transaction commits."""
+
+    def publish() -> None:
+        try:
+            redis_client().publish(_events(workspace_pk), "1")
+        except redis.RedisError as error:
+            logger.warning("signal_not_sent", workspace=workspace_pk, error=str(error))
+
+    transaction.on_commit(publish, robust=True)
+
+
+@contextmanager
+def events_signalled(workspace_pk: int) -> Iterator[Callable[[float], None]]:
+    """Listen for events of the workspace; yields a function that waits for some, for so long.
+
+    What is signalled from the beginning of the block on is heard. A Redis that fails costs the
+    signal, not the wait.
+    """
+    with redis_client().pubsub(ignore_subscribe_messages=True) as listener:  # type: ignore[no-untyped-call]
+
+        def wait(seconds: float) -> None:
+            deadline = time.monotonic() + seconds
+            try:
+                while (left := deadline - time.monotonic()) > 0:
+                    if listener.get_message(timeout=left) is not None:
+                        return
+            except redis.RedisError as error:
+                logger.warning("wait_failed", workspace=workspace_pk, error=str(error))
+                time.sleep(max(0.0, deadline - time.monotonic()))
+
+        try:
+            listener.subscribe(_events(workspace_pk))
+        except redis.RedisError as error:
+            logger.warning("wait_failed", workspace=workspace_pk, error=str(error))
+            yield time.sleep
+        else:
+            yield wait
+
+
+def _events(workspace_pk: int) -> str:
+    return f"events:{workspace_pk}"
 
 
 def _done(run_id: uuid.UUID) -> str:

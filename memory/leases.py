@@ -1,8 +1,9 @@
 """Leases: who works on what, until when, and how a late worker is kept from writing.
 
-Work is a row: a `Lane` of a user, or a `Run`. Claiming it gives the row an owner, an expiry and the
-next token. A worker that dies says nothing; its lease expires, somebody else claims the row, and
-the token has moved on (a fencing token: Kleppmann, "How to do distributed locking", 2016).
+Work is a row: a `Lane` of a user, a `Run`, a `Delivery`. Claiming it gives the row an owner, an
+expiry and the next token. A worker that dies says nothing; its lease expires, somebody else claims
+the row, and the token has moved on (a fencing token: Kleppmann, "How to do distributed locking",
+2016).
 
 A claim does not wait for the disk. If the database crashes it may be forgotten, and its token given
 a second time; so it is the token together with the owner that tells whose the work is.
@@ -22,12 +23,13 @@ from django.db import Error, connection, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from memory.models import Lane, Run
+from memory.models import Lane
+from memory.models.leased import LeasedWork
 from memory.models.users import LaneName
 
 logger = structlog.get_logger(__name__)
 
-Leased = TypeVar("Leased", Lane, Run)
+Leased = TypeVar("Leased", bound=LeasedWork)
 
 
 class LeaseLost(Exception):
@@ -66,7 +68,7 @@ def claim(work: QuerySet[Leased], **columns: Any) -> Leased | None:
 
 
 @contextmanager
-def kept(row: Lane | Run) -> Iterator[None]:
+def kept(row: LeasedWork) -> Iterator[None]:
     """Renew the lease in the background for as long as the block runs."""
     _keeper.add(row)
     try:
@@ -82,12 +84,12 @@ class _Keeper:
     """
 
     def __init__(self) -> None:
-        self._rows: dict[int, Lane | Run] = {}
+        self._rows: dict[int, LeasedWork] = {}
         self._thread: threading.Thread | None = None
         self._interval = 0.0
         self._changed = threading.Condition()
 
-    def add(self, row: Lane | Run) -> None:
+    def add(self, row: LeasedWork) -> None:
         with self._changed:
             self._rows[id(row)] = row
             if self._thread is None:
@@ -96,7 +98,7 @@ class _Keeper:
             elif _interval() < self._interval:
                 self._changed.notify()
 
-    def remove(self, row: Lane | Run) -> None:
+    def remove(self, row: LeasedWork) -> None:
         with self._changed:
             del self._rows[id(row)]
 
@@ -127,20 +129,20 @@ def _interval() -> float:
     return float(settings.UAC_LEASE_SECONDS) / 3
 
 
-def _renew(row: Lane | Run) -> None:
+def _renew(row: LeasedWork) -> None:
     """Extend the lease, unless somebody writes the row: its holder, who is about to be done."""
     with transaction.atomic():
         if _mine(row).select_for_update(no_key=True, skip_locked=True).values("pk").first():
             _mine(row).update(lease_expires_at=timezone.now() + _duration())
 
 
-def check(row: Lane | Run) -> None:
+def check(row: LeasedWork) -> None:
     """Lock the row for the rest of the transaction; raise LeaseLost if it was claimed again."""
     if not _mine(row).select_for_update(no_key=True).values("pk").first():
         raise _lost(row)
 
 
-def fail(row: Lane | Run, error: str, *, until: datetime.datetime | None = None) -> None:
+def fail(row: LeasedWork, error: str, *, until: datetime.datetime | None = None) -> None:
     """Give the row back after a failure of ours, to be tried again later: the error is kept.
 
     It is not tried again before `until`. Attempts are counted at the claim, so that a worker that
@@ -155,27 +157,27 @@ def fail(row: Lane | Run, error: str, *, until: datetime.datetime | None = None)
     )
 
 
-def write(row: Lane | Run, **columns: Any) -> None:
+def write(row: LeasedWork, **columns: Any) -> None:
     """Write these columns of the row; raise LeaseLost if it was claimed again."""
     if not _mine(row).update(**columns):
         raise _lost(row)
 
 
-def _lost(row: Lane | Run) -> LeaseLost:
+def _lost(row: LeasedWork) -> LeaseLost:
     return LeaseLost(f"{row}: the lease with token {row.token} was lost")
 
 
-def _mine(row: Lane | Run) -> QuerySet[Lane] | QuerySet[Run]:
+def _mine(row: Leased) -> QuerySet[Leased]:
     """Select the row as long as the lease is neither given back nor somebody else's."""
     mine = {"pk": row.pk, "token": row.token, "lease_owner": row.lease_owner}
-    return Lane.objects.filter(**mine) if isinstance(row, Lane) else Run.objects.filter(**mine)
+    return type(row)._default_manager.filter(**mine)
 
 
 def _duration() -> datetime.timedelta:
     return datetime.timedelta(seconds=settings.UAC_LEASE_SECONDS)
 
 
-def _backoff(row: Lane | Run) -> datetime.timedelta:
+def _backoff(row: LeasedWork) -> datetime.timedelta:
     """Return the wait after so many failures in a row: 1 s, 2 s, 4 s … 5 minutes.
 
     Where each try costs money, 30 s, 1 minute, 2 minutes … an hour.

@@ -11,10 +11,11 @@ SECTIONS = {
     "People": ["Alert", "MemoryUser", "LogEntry", "EntryOutcome"],
     "Projects": ["Checkpoint", "Run"],
     "Access": ["Workspace", "ApiKey"],
+    "Webhooks": ["WebhookEndpoint", "Delivery", "DeliveryAttempt"],
     "Language models": ["LlmCall", "LlmSpending"],
     "Machinery": [
         *("SandboxHost", "Lane", "AlertEvent", "RecordLocation", "Blob", "Bytecode"),
-        "IdempotencyKey",
+        *("EventCounter", "IdempotencyKey"),
     ],
 }
 

@@ -12,7 +12,7 @@ from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.management import call_command
 from django.db import OperationalError, connections
 
-from memory import language_models, limits, scheduling
+from memory import language_models, limits, scheduling, webhooks
 
 ENVIRONMENTS = ("development", "production")
 TAG = "uac"
@@ -67,6 +67,8 @@ def _always() -> Iterator[CheckMessage]:
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E006")
     for name, problem in scheduling.wrong_settings().items():
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E007")
+    for name, problem in webhooks.wrong_settings().items():
+        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E008")
 
 
 def _production() -> Iterator[CheckMessage]:
@@ -100,6 +102,12 @@ def _production() -> Iterator[CheckMessage]:
             "SECURE_SSL_REDIRECT is off: API keys may travel in clear text.",
             hint="Leave it on, with UAC_BEHIND_PROXY=true behind a proxy that terminates TLS.",
             id="uac.W014",
+        )
+    if settings.UAC_WEBHOOK_ALLOW_HTTP:
+        yield Warning(
+            "UAC_WEBHOOK_ALLOW_HTTP is on: what webhooks tell of people may travel in clear text.",
+            hint="Leave it off, and give the receivers certificates.",
+            id="uac.W015",
         )
 
 

@@ -214,6 +214,23 @@ UAC_GATE_SECONDS = env.float("UAC_GATE_SECONDS", default=600.0)
 UAC_LLM_KEEP_CONTENT = env.bool("UAC_LLM_KEEP_CONTENT", default=False)
 # What the database keeps encrypted: the newest key first, each of 32 bytes in URL-safe base64.
 UAC_ENCRYPTION_KEYS = env.list("UAC_ENCRYPTION_KEYS", default=[])
+# Webhooks: whether URLs may be http, and to which networks beside the internet they may lead.
+UAC_WEBHOOK_ALLOW_HTTP = env.bool("UAC_WEBHOOK_ALLOW_HTTP", default=DEVELOPMENT)
+UAC_WEBHOOK_ALLOWED_NETWORKS = env.list("UAC_WEBHOOK_ALLOWED_NETWORKS", default=[])
+# One call ends after so long. To one endpoint so many go at a time, and in a minute.
+UAC_WEBHOOK_TIMEOUT_SECONDS = env.float("UAC_WEBHOOK_TIMEOUT_SECONDS", default=10.0)
+UAC_WEBHOOK_CONCURRENCY = env.int("UAC_WEBHOOK_CONCURRENCY", default=4)
+UAC_WEBHOOK_PER_MINUTE = env.int("UAC_WEBHOOK_PER_MINUTE", default=600)
+# The waits between the attempts at one delivery, in seconds: about three days together.
+UAC_WEBHOOK_RETRY_SECONDS = env.list(
+    "UAC_WEBHOOK_RETRY_SECONDS",
+    cast=float,
+    default=[5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400],
+)
+# An endpoint that has answered nothing but errors for so long is disabled.
+UAC_WEBHOOK_DISABLE_DAYS = env.float("UAC_WEBHOOK_DISABLE_DAYS", default=5.0)
+# The log of what was delivered or given up is kept for so long.
+UAC_WEBHOOK_LOG_DAYS = env.int("UAC_WEBHOOK_LOG_DAYS", default=30)
 # Where a sandbox worker answers Prometheus (/metrics); port 0 for nowhere. Several workers on one
 # machine need a port each.
 UAC_METRICS_PORT = env.int("UAC_METRICS_PORT", default=0)
@@ -264,6 +281,8 @@ SPECTACULAR_SETTINGS = {
         "AlertKindEnum": "memory.models.alerts.AlertKind",
         "AlertEventKindEnum": "memory.models.alerts.AlertEventKind",
         "AlertStateEnum": "memory.models.alerts.AlertState",
+        "SeverityEnum": "memory.models.alerts.Severity",
+        "DeliveryStateEnum": "memory.models.webhooks.DeliveryStanding",
     },
 }
 

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from memory import checkpoints, idempotency, lanes, leases, llm_calls, runs
+from memory import checkpoints, idempotency, lanes, leases, llm_calls, runs, webhooks
 from memory.hints import HINT_SECONDS, send_hint
 from memory.models import Lane, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
@@ -34,7 +34,7 @@ def dispatch() -> dict[str, int]:
     """Queue what the clock demands, give up what cannot be done, hint what waits.
 
     Also closes the calls of language models whose workers are gone, and forgets the keys of old
-    requests. Returns how many rows of each kind were found.
+    requests, and old messages. Returns how many rows of each kind were found.
     """
     return {
         "daily": queue_daily_runs(),
@@ -50,8 +50,9 @@ def dispatch() -> dict[str, int]:
         "structure": _hint(
             _with_model(lanes.due(LaneName.STRUCTURE)), "workers.tasks.structure", "user_id"
         ),
+        "deliveries": hint_deliveries(),
         "interrupted": llm_calls.close_interrupted(BATCH),
-        "forgotten": idempotency.purge(BATCH),
+        "forgotten": idempotency.purge(BATCH) + webhooks.purge(BATCH),
     }
 
 
@@ -72,6 +73,14 @@ def queue_daily_runs() -> int:
             if user.head and checkpoints.wants_constraints_run(user.head):
                 runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.DAILY, checkpoint=user.head)
     return len(due)
+
+
+def hint_deliveries() -> int:
+    """Tell the workers of every endpoint to which something can be sent."""
+    endpoints = webhooks.waiting(timezone.now()).order_by().values_list("pk", flat=True)[:BATCH]
+    for endpoint in endpoints:
+        send_hint(webhooks.TASK, [str(endpoint)])
+    return len(endpoints)
 
 
 def abandon_hopeless_runs() -> int:

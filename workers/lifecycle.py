@@ -10,7 +10,7 @@ from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 from django.conf import settings
 from prometheus_client import REGISTRY
 
-from workers import metrics
+from workers import metrics, webhook_metrics
 from workers.llm import metrics as llm_metrics
 from workers.sandbox import runner
 from workers.sandbox.image import default_image
@@ -41,6 +41,7 @@ def serve_metrics(*, sandboxes: bool) -> None:
         logger.error("metrics_not_served", address=address, port=port, error=str(error))
         return
     llm_metrics.register(registry)
+    webhook_metrics.register(registry)
     if sandboxes:
         about = {
             "runner": runner.runner_name(),

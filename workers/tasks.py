@@ -9,7 +9,7 @@ from celery import shared_task
 
 from memory import leases, runs
 from memory.models.runs import RunKind
-from workers import constraints, dispatching, hosting, queries
+from workers import constraints, delivering, dispatching, hosting, queries
 from workers.authoring import lane
 from workers.checkpointing import imports, proposals, records
 
@@ -41,6 +41,12 @@ def checkpoint_records(user_pk: int) -> None:
 def structure(user_pk: int) -> None:
     """Have the language model work on what was said to the user."""
     lane.work_on(user_pk)
+
+
+@shared_task(name="workers.tasks.deliver")
+def deliver(endpoint_pk: str) -> None:
+    """Send what waits for a webhook endpoint."""
+    delivering.deliver(endpoint_pk)
 
 
 @shared_task(name="workers.tasks.execute_run")

@@ -12,6 +12,7 @@ from memory.admin import (
     records,
     runs,
     users,
+    webhooks,
     workspaces,
 )
 
@@ -32,5 +33,6 @@ __all__ = [
     "records",
     "runs",
     "users",
+    "webhooks",
     "workspaces",
 ]

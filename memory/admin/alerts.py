@@ -24,7 +24,7 @@ from memory.admin.display import (
     source,
 )
 from memory.checkpoints import read_files
-from memory.models import Alert, AlertEvent, LogEntry
+from memory.models import Alert, AlertEvent, EventCounter, LogEntry
 from memory.models.alerts import AlertKind, AlertState, Severity
 from memory.models.runs import warning_of
 
@@ -50,7 +50,7 @@ class AlertEventInline(admin.TabularInline[AlertEvent, Alert]):
     can_delete = False
     fields = ["at", "step", "actor", "by_run", "details"]
     readonly_fields = ["step", "by_run", "details"]
-    ordering = ["at", "id"]
+    ordering = ["seq"]
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """History is not written by hand."""
@@ -237,14 +237,14 @@ def _report(request: HttpRequest, done: int, chosen: int, verb: str) -> None:
 class AlertEventAdmin(ReadOnlyAdmin[AlertEvent]):
     """What happened to alerts, newest first."""
 
-    list_display = ["at", "step", "actor_name", "alert_link", "details"]
+    list_display = ["at", "seq", "step", "actor_name", "alert_link", "details"]
     list_filter = ["kind", "alert__user__workspace"]
     list_select_related = ["alert"]
     search_fields = ["alert__user__user_id", "actor"]
     search_help_text = "By user id or actor."
-    ordering = ["-at", "-id"]
+    ordering = ["-at", "-seq"]
     when_empty = "No alert has been opened yet."
-    fields = ["alert_link", "user_link", "step", "at", "actor", "by_run", "details"]
+    fields = ["seq", "alert_link", "user_link", "step", "at", "actor", "by_run", "details"]
 
     @admin.display(description="step", ordering="kind")
     def step(self, event: AlertEvent) -> str:
@@ -275,3 +275,20 @@ class AlertEventAdmin(ReadOnlyAdmin[AlertEvent]):
     def details(self, event: AlertEvent) -> str:
         """Say what changed, or why."""
         return facts(event.detail) or NOTHING
+
+
+@admin.register(EventCounter)
+class EventCounterAdmin(ReadOnlyAdmin[EventCounter]):
+    """How many events there have been."""
+
+    list_display = ["workspace_name", "last_seq"]
+    list_select_related = ["workspace"]
+    search_fields = ["workspace__name"]
+    search_help_text = "By workspace."
+    when_empty = "No alert has been opened yet."
+    fields = ["workspace_name", "last_seq"]
+
+    @admin.display(description="workspace", ordering="workspace__name")
+    def workspace_name(self, counter: EventCounter) -> str:
+        """Lead to the workspace."""
+        return link(counter.workspace)

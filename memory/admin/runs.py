@@ -198,7 +198,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     @admin.display(description="what it did")
     def did(self, run: Run) -> str:
         """Lead to the alerts that it opened, changed or resolved."""
-        steps = AlertEvent.objects.filter(run=run).select_related("alert").order_by("at", "id")
+        steps = AlertEvent.objects.filter(run=run).select_related("alert").order_by("seq")
         return lines(
             format_html(
                 "{} {}",

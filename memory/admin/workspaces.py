@@ -277,7 +277,7 @@ class ApiKeyForm(forms.ModelForm[ApiKey]):
 
     scopes = forms.MultipleChoiceField(
         choices=Scope.choices,
-        initial=Scope.values,
+        initial=[Scope.READ, Scope.WRITE],
         widget=forms.CheckboxSelectMultiple,
         help_text="What the key may do.",
     )

@@ -1,19 +1,27 @@
 """`/v1/alerts/` and `/v1/users/{user_id}/alerts/`: what the constraints found."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import django_filters
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import (
+    OpenApiParameter,
+    PolymorphicProxySerializer,
+    extend_schema,
+    extend_schema_view,
+)
 from rest_framework import generics, serializers
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import alerts
-from memory.api import idempotency
+from memory import alert_events, alerts
+from memory.api import idempotency, waiting
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict
+from memory.api.filters import PAGING
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
 from memory.models import Alert, AlertEvent
@@ -25,7 +33,7 @@ class AlertEventSerializer(serializers.ModelSerializer[AlertEvent]):
 
     class Meta:
         model = AlertEvent
-        fields = ["kind", "at", "actor", "run", "detail"]
+        fields = ["seq", "kind", "at", "actor", "run", "detail"]
 
 
 class AlertSerializer(serializers.ModelSerializer[Alert]):
@@ -70,6 +78,55 @@ class AlertDetailSerializer(AlertSerializer):
         fields = [*AlertSerializer.Meta.fields, "events"]
 
 
+class AlertNewsSerializer(AlertSerializer):
+    """An alert as it is now, with what happened to it after some number of the feed."""
+
+    events = AlertEventSerializer(many=True, source="news")
+
+    class Meta(AlertSerializer.Meta):
+        fields = [*AlertSerializer.Meta.fields, "events"]
+
+
+class AlertPageSerializer(serializers.Serializer[Any]):
+    """A page of the list."""
+
+    next = serializers.URLField(allow_null=True)
+    previous = serializers.URLField(allow_null=True)
+    results = AlertSerializer(many=True)
+
+
+class AlertFeedSerializer(serializers.Serializer[Any]):
+    """What happened after a number of the feed; alerts in the order of their newest events."""
+
+    results = AlertNewsSerializer(many=True)
+    next = serializers.IntegerField(help_text="What to send as `after` the next time.")
+    waited = serializers.BooleanField(
+        help_text="False where the server has too many waiting requests for one more: wait a while"
+        " before you ask again."
+    )
+
+
+AFTER = OpenApiParameter(
+    "after",
+    str,
+    description="Answer with what happened after this number of the workspace's feed: 0 for all,"
+    " `now` for what is to come, else the `next` of the last answer.",
+)
+FEED_WAIT = OpenApiParameter(
+    "wait", float, description="With `after`: seconds to wait for something to happen."
+)
+FEED = extend_schema(
+    parameters=[AFTER, FEED_WAIT],
+    responses=PolymorphicProxySerializer(
+        component_name="AlertsOrFeed",
+        serializers=[AlertPageSerializer, AlertFeedSerializer],
+        resource_type_field_name=None,
+        many=False,
+    ),
+)
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
 class AlertFilter(django_filters.FilterSet):
     """How alerts can be narrowed."""
 
@@ -78,12 +135,36 @@ class AlertFilter(django_filters.FilterSet):
         fields = ["state", "severity", "kind", "constraint"]
 
 
+@extend_schema_view(get=FEED)
 class AlertList(generics.ListAPIView[Alert]):
-    """The alerts of the workspace, newest first."""
+    """The alerts of the workspace, newest first; with `after`, what happened to them since then.
+
+    The filters hold for both.
+    """
 
     serializer_class = AlertSerializer
     filterset_class = AlertFilter
     ordering = ["-opened_at", "id"]
+
+    @property
+    def list_parameters(self) -> tuple[str, ...]:
+        """The query parameters beside the filters."""
+        return ("after", "wait") if "after" in self.request.query_params else PAGING
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Answer with a page of the list, or of the feed."""
+        if "after" not in request.query_params:
+            return super().list(request, *args, **kwargs)
+        workspace = principal_of(request).workspace
+        found = self.get_queryset()
+        page, waited = waiting.for_events(
+            workspace,
+            _after(request, alert_events.newest(workspace)),
+            self.filter_queryset(found),
+            waiting.seconds(request, default=0),
+        )
+        answer = {"results": _news(found, page.events), "next": page.next, "waited": waited}
+        return Response(AlertFeedSerializer(answer).data)
 
     def get_queryset(self) -> QuerySet[Alert]:
         """Return the alerts of the caller's workspace."""
@@ -91,7 +172,7 @@ class AlertList(generics.ListAPIView[Alert]):
 
 
 class UserAlertList(UserScopedView, AlertList):
-    """The alerts of one user, newest first."""
+    """The alerts of one user, newest first; with `after`, what happened to them since then."""
 
     def get_queryset(self) -> QuerySet[Alert]:
         """Return the user's alerts."""
@@ -179,6 +260,35 @@ class Resolve(ChangedAlert):
         body.is_valid(raise_exception=True)
         reason = body.validated_data["reason"]
         return self.change(lambda alert, actor: alerts.resolve(alert, actor=actor, reason=reason))
+
+
+def _after(request: Request, newest: int) -> int:
+    """Read `?after=`; raises ValidationError for what is no number of the feed."""
+    text = request.query_params["after"]
+    if text in ("", "now"):
+        return newest
+    number = int(text) if _NUMBER.fullmatch(text) else None
+    if number is None or number > newest:
+        raise ValidationError(
+            {
+                "after": [
+                    f"Give the `next` of an earlier answer, 0 or `now`: the newest event has the"
+                    f" number {newest}, not {text[:100]!r}."
+                ]
+            }
+        )
+    return number
+
+
+def _news(found: QuerySet[Alert], events: Sequence[AlertEvent]) -> list[Alert]:
+    """Return the alerts of these events as they are now, in the order of their newest ones."""
+    by_alert: dict[Any, list[AlertEvent]] = {}
+    for event in events:
+        by_alert[event.alert_id] = [*by_alert.pop(event.alert_id, ()), event]
+    alerts = found.in_bulk(by_alert)
+    for key, alert in alerts.items():
+        alert.news = by_alert[key]  # type: ignore[attr-defined]
+    return [alerts[key] for key in by_alert if key in alerts]
 
 
 def _visible(view: generics.GenericAPIView[Alert]) -> QuerySet[Alert]:

@@ -67,7 +67,8 @@ class HasScope(BasePermission):
     """The key may read, or write, as the method demands."""
 
     message = (
-        "This API key has not the scope that the method needs (read to look, write to change)."
+        "This API key has not the scope that is needed here: read to look, write to change, manage"
+        " for webhooks."
     )
 
     def has_permission(self, request: Request, view: APIView) -> bool:
@@ -78,7 +79,9 @@ class HasScope(BasePermission):
 
 
 def scope_of(request: Request, view: APIView) -> Scope:
-    """Return the scope that a request needs. A view may say that its POST only reads."""
+    """Return the scope that a request needs. A view may name one, or say that its POST reads."""
+    if scope := getattr(view, "scope", None):
+        return Scope(scope)
     reads = request.method in SAFE_METHODS or getattr(view, "reads_only", False)
     return Scope.READ if reads else Scope.WRITE
 

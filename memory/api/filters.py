@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 from memory.api.pagination import Pagination
 from memory.api.serializers import MAX_NAMED
 
-_PAGING = (Pagination.cursor_query_param, Pagination.page_size_query_param)
+PAGING = (Pagination.cursor_query_param, Pagination.page_size_query_param)
 
 
 def refuse_unknown(given: Collection[str], known: Collection[str]) -> None:
@@ -26,14 +26,20 @@ def refuse_unknown(given: Collection[str], known: Collection[str]) -> None:
 
 
 class StrictFilterBackend(DjangoFilterBackend):
-    """Filters a list, and refuses parameters that the list does not have."""
+    """Filters a list, and refuses parameters that the list does not have.
+
+    Beside its filters those are the parameters of paging, or what it names as `list_parameters`.
+    """
 
     def filter_queryset(
         self, request: HttpRequest, queryset: QuerySet[Any], view: APIView
     ) -> QuerySet[Any]:
         """Return what matches; raises ValidationError that names each parameter that is wrong."""
         filterset_class = self.get_filterset_class(view, queryset)
-        known = [*(filterset_class.base_filters if filterset_class else ()), *_PAGING]
+        known = [
+            *(filterset_class.base_filters if filterset_class else ()),
+            *getattr(view, "list_parameters", PAGING),
+        ]
         # Of a single object there is nothing to narrow.
         if isinstance(view, ListModelMixin):
             refuse_unknown(request.GET, known)

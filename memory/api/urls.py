@@ -14,9 +14,11 @@ from memory.api import (
     runs,
     unknown,
     users,
+    webhooks,
 )
 
 USER = "users/<str:user_id>/"
+WEBHOOK = "webhooks/<uuid:endpoint_id>/"
 
 urlpatterns = [
     path("openapi.json", SpectacularJSONAPIView.as_view(), name="openapi"),
@@ -59,5 +61,21 @@ urlpatterns = [
     path("alerts/<uuid:alert_id>/acknowledge/", alerts.Acknowledge.as_view(), name="acknowledge"),
     path("alerts/<uuid:alert_id>/resolve/", alerts.Resolve.as_view(), name="resolve"),
     path("runs/<uuid:run_id>/", runs.OneRun.as_view(), name="run"),
+    path("webhooks/", webhooks.Endpoints.as_view(), name="webhooks"),
+    path(WEBHOOK, webhooks.Endpoint.as_view(), name="webhook"),
+    path(f"{WEBHOOK}rotate-secret/", webhooks.RotateSecret.as_view(), name="rotate-secret"),
+    path(f"{WEBHOOK}test/", webhooks.SendTest.as_view(), name="test-webhook"),
+    path(f"{WEBHOOK}replay/", webhooks.ReplayGivenUp.as_view(), name="replay-given-up"),
+    path(f"{WEBHOOK}deliveries/", webhooks.Deliveries.as_view(), name="deliveries"),
+    path(
+        f"{WEBHOOK}deliveries/<uuid:delivery_id>/",
+        webhooks.OneDelivery.as_view(),
+        name="delivery",
+    ),
+    path(
+        f"{WEBHOOK}deliveries/<uuid:delivery_id>/replay/",
+        webhooks.ReplayDelivery.as_view(),
+        name="replay-delivery",
+    ),
     re_path("", unknown.Unknown.as_view(), name="unknown"),
 ]

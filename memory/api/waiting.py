@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from django.conf import settings
+from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
-from memory import hints
-from memory.models import Run
+from memory import alert_events, hints
+from memory.models import Alert, Run, Workspace
 from memory.models.runs import RunStatus
 
 WAIT = OpenApiParameter(
@@ -29,6 +30,8 @@ CHANGING = (
     *("status", "outcome", "output", "error", "stdout", "runner", "timings", "memory_bytes"),
     *("attempts", "started_at", "finished_at"),
 )
+# Who waits for events looks for them so often, signalled or not.
+LOOK_SECONDS = 2.0
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _slots = threading.BoundedSemaphore(settings.UAC_WAITING_REQUESTS)
 
@@ -48,6 +51,28 @@ def seconds(request: Request, default: float) -> float:
             }
         )
     return value
+
+
+def for_events(
+    workspace: Workspace, after: int, alerts: QuerySet[Alert], limit: float
+) -> tuple[alert_events.Page, bool]:
+    """Wait until there are events of these alerts after that number, for `limit` seconds at most.
+
+    Returns them, and whether it has waited for as long as was asked, if it had to.
+    """
+    deadline = time.monotonic() + limit
+    page = alert_events.read(workspace, after, alerts)
+    if page.events or limit <= 0:
+        return page, True
+    with _slot() as admitted, hints.events_signalled(workspace.pk) as wait:
+        while admitted:
+            # Once more now that signals are heard, and at intervals, since they may be lost.
+            page = alert_events.read(workspace, page.next, alerts)
+            left = deadline - time.monotonic()
+            if page.events or left <= 0:
+                break
+            wait(min(left, LOOK_SECONDS))
+    return page, admitted
 
 
 def for_run(run: Run, limit: float) -> Run:

@@ -1,6 +1,6 @@
 """The data: one module per aggregate."""
 
-from memory.models.alerts import Alert, AlertEvent
+from memory.models.alerts import Alert, AlertEvent, EventCounter
 from memory.models.checkpoints import Blob, Bytecode, Checkpoint, RecordLocation
 from memory.models.hosts import SandboxHost
 from memory.models.idempotency import IdempotencyKey
@@ -8,6 +8,7 @@ from memory.models.llm import LlmCall, LlmSpending
 from memory.models.log import EntryOutcome, LogEntry
 from memory.models.runs import Run
 from memory.models.users import Lane, MemoryUser
+from memory.models.webhooks import Delivery, DeliveryAttempt, WebhookEndpoint
 from memory.models.workspaces import ApiKey, Workspace
 
 __all__ = [
@@ -17,7 +18,10 @@ __all__ = [
     "Blob",
     "Bytecode",
     "Checkpoint",
+    "Delivery",
+    "DeliveryAttempt",
     "EntryOutcome",
+    "EventCounter",
     "IdempotencyKey",
     "Lane",
     "LlmCall",
@@ -27,5 +31,6 @@ __all__ = [
     "RecordLocation",
     "Run",
     "SandboxHost",
+    "WebhookEndpoint",
     "Workspace",
 ]

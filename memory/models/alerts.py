@@ -7,6 +7,7 @@ from django.db import models
 
 from memory.models.runs import Run
 from memory.models.users import MemoryUser
+from memory.models.workspaces import Workspace
 
 
 class AlertKind(models.TextChoices):
@@ -83,12 +84,31 @@ class AlertEventKind(models.TextChoices):
     OPENED = "opened", "opened"
     CHANGED = "changed", "changed"
     ACKNOWLEDGED = "acknowledged", "acknowledged"
+    SNOOZED = "snoozed", "snoozed"
+    REOPENED = "reopened", "reopened"
+    ESCALATED = "escalated", "escalated"
     RESOLVED = "resolved", "resolved"
+    FEEDBACK = "feedback", "feedback"
+
+
+class EventCounter(models.Model):
+    """The number of a workspace's newest event: see `memory.alert_events`."""
+
+    workspace = models.OneToOneField(Workspace, primary_key=True, on_delete=models.CASCADE)
+    last_seq = models.BigIntegerField(help_text="How many events there have been.")
+
+    class Meta:
+        verbose_name = "event counter"
+
+    def __str__(self) -> str:
+        return f"{self.workspace}: {self.last_seq}"
 
 
 class AlertEvent(models.Model):
     """One step in an alert's life: who, when, and by which run."""
 
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="+")
+    seq = models.BigIntegerField(help_text="Its number in the workspace: 1, 2, 3 … without gaps.")
     alert = models.ForeignKey(Alert, on_delete=models.CASCADE, related_name="events")
     kind = models.CharField(max_length=16, choices=AlertEventKind.choices)
     at = models.DateTimeField()
@@ -97,7 +117,10 @@ class AlertEvent(models.Model):
     detail = models.JSONField(default=dict)
 
     class Meta:
-        ordering = ["alert", "at", "id"]
+        ordering = ["alert", "seq"]
+        constraints = [
+            models.UniqueConstraint(fields=["workspace", "seq"], name="event_seq_in_workspace")
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.at:%Y-%m-%d %H:%M}"

@@ -29,6 +29,7 @@ class Scope(models.TextChoices):
 
     READ = "read", "read"
     WRITE = "write", "write"
+    MANAGE = "manage", "manage webhooks"
 
 
 class ApiKey(models.Model):

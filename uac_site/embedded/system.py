@@ -20,6 +20,8 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 
 # Calls of language models wait for the network, so more of them may go on than processors are.
 LLM_THREADS = 8
+# Webhooks wait for others, too, and one that hangs must leave threads for the rest.
+DEFAULT_THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,8 @@ def running_system(
         for number in range(1, llm_workers + 1):
             commands[f"llm-{number}"] = _worker(f"llm-{number}", "llm", "threads", LLM_THREADS)
         for number in range(1, default_workers + 1):
-            commands[f"default-{number}"] = _worker(f"default-{number}", "default", "prefork", 1)
+            name = f"default-{number}"
+            commands[name] = _worker(name, "default", "threads", DEFAULT_THREADS)
         if beat:
             commands["beat"] = _beat(services.data_folder)
         variables = {**os.environ, **system.environment}

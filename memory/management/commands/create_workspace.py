@@ -7,6 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from memory.models import Workspace
+from memory.models.workspaces import Scope
 from memory.workspaces import create_key
 
 
@@ -19,9 +20,16 @@ class Command(BaseCommand):
         """Take the workspace's name and the key's."""
         parser.add_argument("name", help="name of the workspace")
         parser.add_argument("--key-name", default="command line", help="what will use the key")
+        parser.add_argument(
+            "--scope",
+            action="append",
+            choices=Scope.values,
+            help="what the key may do; give it several times; default: read and write",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print one line: the workspace, and the key's text, which is shown only here."""
         workspace, _ = Workspace.objects.get_or_create(name=options["name"])
-        _, text = create_key(workspace, options["key_name"])
+        scopes = [Scope(scope) for scope in options["scope"] or (Scope.READ, Scope.WRITE)]
+        _, text = create_key(workspace, options["key_name"], scopes)
         self.stdout.write(json.dumps({"workspace": workspace.name, "api_key": text}))

@@ -6,12 +6,13 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db.models import Q
 
 from memory import encryption
-from memory.models import LlmCall, Workspace
+from memory.models import LlmCall, WebhookEndpoint, Workspace
 
 # Every column that holds what `memory.encryption` has encrypted.
-ENCRYPTED: dict[type[Workspace] | type[LlmCall], tuple[str, ...]] = {
+ENCRYPTED: dict[type[Workspace] | type[LlmCall] | type[WebhookEndpoint], tuple[str, ...]] = {
     Workspace: ("llm_api_key",),
     LlmCall: ("prompt", "answer"),
+    WebhookEndpoint: ("secret", "previous_secret"),
 }
 
 

@@ -1,6 +1,7 @@
 """One person's memory with a row of every model, in the words that a test chooses."""
 
 import html
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -25,7 +26,10 @@ from memory.models import (
     Blob,
     Bytecode,
     Checkpoint,
+    Delivery,
+    DeliveryAttempt,
     EntryOutcome,
+    EventCounter,
     IdempotencyKey,
     Lane,
     LlmCall,
@@ -35,6 +39,7 @@ from memory.models import (
     RecordLocation,
     Run,
     SandboxHost,
+    WebhookEndpoint,
     Workspace,
 )
 from memory.models.alerts import Severity
@@ -58,7 +63,10 @@ IMMUTABLE: list[type[Model]] = [
     Blob,
     Bytecode,
     Checkpoint,
+    Delivery,
+    DeliveryAttempt,
     EntryOutcome,
+    EventCounter,
     IdempotencyKey,
     Lane,
     LlmCall,
@@ -68,7 +76,7 @@ IMMUTABLE: list[type[Model]] = [
     Run,
     SandboxHost,
 ]
-MODELS: list[type[Model]] = [*IMMUTABLE, ApiKey, MemoryUser, Workspace]
+MODELS: list[type[Model]] = [*IMMUTABLE, ApiKey, MemoryUser, WebhookEndpoint, Workspace]
 
 
 def name_of(model: type[Model]) -> str:
@@ -215,7 +223,32 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         SandboxHost: SandboxHost.objects.get(name=f"host of {user_id}"),
         Alert: alert,
         AlertEvent: alert.events.get(),
+        EventCounter: EventCounter.objects.get(workspace=workspace),
+        **_webhook(workspace, alert, text, user_id),
     }
+
+
+def _webhook(workspace: Workspace, alert: Alert, text: str, user_id: str) -> dict[Any, Any]:
+    """Store a message that has failed, for an endpoint that is disabled."""
+    endpoint = WebhookEndpoint.objects.create(
+        workspace=workspace,
+        url=f"https://hooks-of-{user_id}.example/",
+        enabled=False,
+        secret=b"no token",
+    )
+    delivery = Delivery.objects.create(
+        endpoint=endpoint,
+        event=alert.events.get(),
+        alert=alert,
+        seq=1,
+        type="alert.opened",
+        payload=json.dumps({"message": text}),
+        last_error=text,
+    )
+    attempt = DeliveryAttempt.objects.create(
+        delivery=delivery, at=timezone.now(), seconds=1, status=500, error=text, answer=text
+    )
+    return {WebhookEndpoint: endpoint, Delivery: delivery, DeliveryAttempt: attempt}
 
 
 def _entries(user: MemoryUser, text: str, source: str) -> list[LogEntry]:

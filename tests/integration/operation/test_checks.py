@@ -25,6 +25,7 @@ SAFE: dict[str, Any] = {
     "ALLOWED_HOSTS": ["memory.example.com"],
     "UAC_SANDBOX_RUNNER": "docker",
     "SECURE_SSL_REDIRECT": True,
+    "UAC_WEBHOOK_ALLOW_HTTP": False,
 }
 
 
@@ -63,6 +64,11 @@ def test_a_safe_production_is_accepted(settings: Settings) -> None:
         ({"UAC_STRUCTURE_ENTRIES": 1001}, "uac.E007"),
         ({"UAC_STRUCTURE_IDLE_SECONDS": -1}, "uac.E007"),
         ({"UAC_STRUCTURE_IDLE_SECONDS": 901}, "uac.E007"),
+        ({"UAC_WEBHOOK_ALLOWED_NETWORKS": ["10.0.0.0/8", "10.0.0.1/8"]}, "uac.E008"),
+        ({"UAC_WEBHOOK_ALLOWED_NETWORKS": ["inside"]}, "uac.E008"),
+        ({"UAC_WEBHOOK_RETRY_SECONDS": []}, "uac.E008"),
+        ({"UAC_WEBHOOK_RETRY_SECONDS": [5, 1e9]}, "uac.E008"),
+        ({"UAC_WEBHOOK_CONCURRENCY": 0}, "uac.E008"),
         ({"DEBUG": True}, "uac.E010"),
         ({"SECRET_KEY": "short"}, "uac.E011"),
         ({"SECRET_KEY": "x" * 60}, "uac.E011"),
@@ -70,6 +76,7 @@ def test_a_safe_production_is_accepted(settings: Settings) -> None:
         ({"ALLOWED_HOSTS": ["*"]}, "uac.E012"),
         ({"UAC_SANDBOX_RUNNER": "process"}, "uac.E013"),
         ({"SECURE_SSL_REDIRECT": False}, "uac.W014"),
+        ({"UAC_WEBHOOK_ALLOW_HTTP": True}, "uac.W015"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Overriding setting DATABASES")

@@ -216,6 +216,7 @@ def test_the_dispatcher_finds_work_whose_hint_was_lost(user: MemoryUser) -> None
         "runs": 1,
         "lanes": 1,
         "structure": 0,
+        "deliveries": 0,
         "interrupted": 0,
         "forgotten": 0,
     }

@@ -1,0 +1,407 @@
+"""Webhook endpoints, the messages for them, and every call that was made."""
+
+import json
+from collections.abc import Callable, Collection
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+
+from memory import encryption, webhooks
+from memory.admin.base import MemoryAdmin, ReadOnlyAdmin, link, link_to_list
+from memory.admin.display import (
+    NOTHING,
+    badge,
+    counted,
+    inline,
+    preformatted,
+    pretty,
+    shortened,
+)
+from memory.destinations import Refused
+from memory.models import Delivery, DeliveryAttempt, WebhookEndpoint
+from memory.models.alerts import AlertEventKind, AlertKind
+from memory.models.webhooks import DeliveryState
+
+CHOSEN = ("url", "description", "event_types", "alert_kinds", "least_severity")
+
+
+class EndpointForm(forms.ModelForm[WebhookEndpoint]):
+    """What is chosen of an endpoint."""
+
+    event_types = forms.MultipleChoiceField(
+        choices=AlertEventKind.choices,
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="Which events it is sent; none chosen: all.",
+    )
+    alert_kinds = forms.MultipleChoiceField(
+        choices=AlertKind.choices,
+        initial=[AlertKind.FINDING],
+        widget=forms.CheckboxSelectMultiple,
+        help_text="Of which alerts: findings are for your users, failures for who keeps constraints"
+        " working.",
+    )
+
+    class Meta:
+        model = WebhookEndpoint
+        fields = ["workspace", *CHOSEN]
+
+    def clean_url(self) -> str:
+        """Refuse a URL that would not be called."""
+        url = str(self.cleaned_data["url"])
+        try:
+            webhooks.check_url(url)
+        except Refused as error:
+            raise ValidationError(str(error)) from None
+        return url
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse a new endpoint whose secret could not be kept, or one too many."""
+        cleaned = super().clean() or {}
+        workspace = cleaned.get("workspace")
+        if self.instance._state.adding:
+            if not encryption.available():
+                raise ValidationError(
+                    "Its secret could not be kept: set UAC_ENCRYPTION_KEYS on the server."
+                )
+            if workspace and workspace.webhooks.count() >= webhooks.MOST_ENDPOINTS:
+                raise ValidationError(
+                    f"A workspace has {webhooks.MOST_ENDPOINTS} endpoints at most."
+                )
+        return cleaned
+
+
+@admin.register(WebhookEndpoint)
+class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
+    """Who is told of what happens to alerts, and how it stands with them."""
+
+    form = EndpointForm
+    list_display = ["address", "workspace", "standing", "waiting", "lost", "description"]
+    list_filter = ["enabled", "workspace"]
+    list_select_related = ["workspace"]
+    search_fields = ["url", "description", "workspace__name"]
+    search_help_text = "By URL, description or workspace."
+    ordering = ["workspace__name", "created_at"]
+    actions = ["send_test", "enable", "disable", "rotate_secret", "replay_given_up"]
+    when_empty = "There is no webhook endpoint yet."
+    readonly_fields = [
+        *("standing", "waiting", "lost", "failing_since", "not_before", "disabled_at"),
+        *("disabled_reason", "previous_secret_until", "created_at"),
+    ]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[WebhookEndpoint]:
+        """Count what waits for each."""
+        return webhooks.counts(super().get_queryset(request))
+
+    def get_fields(self, request: HttpRequest, obj: WebhookEndpoint | None = None) -> Any:
+        """Ask for what a new endpoint needs; show of an old one how it stands with it, too."""
+        asked = ["workspace", *CHOSEN]
+        return [*asked, *self.readonly_fields] if obj else asked
+
+    def get_readonly_fields(
+        self, request: HttpRequest, obj: WebhookEndpoint | None = None
+    ) -> list[str]:
+        """An endpoint stays with its workspace."""
+        return [*self.readonly_fields, "workspace"] if obj else []
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Endpoints are disabled, so that the log of what they were sent stays."""
+        return False
+
+    def actions_for(self, row: WebhookEndpoint) -> Collection[str]:
+        """What is disabled can be enabled, and else it can be tested."""
+        first = ["send_test", "disable"] if row.enabled else ["enable"]
+        return [*first, "rotate_secret", *(["replay_given_up"] if self._lost(row) else [])]
+
+    @admin.display(description="URL", ordering="url")
+    def address(self, endpoint: WebhookEndpoint) -> str:
+        """Show where it is."""
+        return inline(shortened(endpoint.url))
+
+    @admin.display(description="state", ordering="enabled")
+    def standing(self, endpoint: WebhookEndpoint) -> str:
+        """Say whether it is called, and how it answers."""
+        if not endpoint.enabled:
+            return badge("revoked", "disabled")
+        return badge("warning", "failing") if endpoint.failing_since else badge("ok", "enabled")
+
+    @admin.display(description="waiting")
+    def waiting(self, endpoint: WebhookEndpoint) -> str:
+        """Lead to the messages that wait for it."""
+        number = getattr(endpoint, DeliveryState.PENDING.value, 0)
+        return self._messages(endpoint, number, DeliveryState.PENDING)
+
+    @admin.display(description="given up")
+    def lost(self, endpoint: WebhookEndpoint) -> str:
+        """Lead to the messages that were given up."""
+        return self._messages(endpoint, self._lost(endpoint), DeliveryState.GIVEN_UP)
+
+    def save_model(
+        self,
+        request: HttpRequest,
+        obj: WebhookEndpoint,
+        form: forms.ModelForm[WebhookEndpoint],
+        change: bool,
+    ) -> None:
+        """Make a new endpoint and show its secret this one time, or store what was changed."""
+        chosen = {name: getattr(obj, name) for name in CHOSEN}
+        if change:
+            webhooks.change(obj, **chosen)
+            return
+        created, secret = webhooks.create(obj.workspace, **chosen)
+        obj.pk = created.pk
+        obj._state.adding = False
+        self._show_secret(request, created, secret)
+
+    @admin.action(description="Send a test to the selected endpoints", permissions=["change"])
+    def send_test(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
+        """Send a message of the type `ping`."""
+        enabled = queryset.filter(enabled=True)
+        self._each(request, enabled, webhooks.send_test, "A test was sent to", "Sent a test.")
+
+    @admin.action(description="Enable the selected endpoints", permissions=["change"])
+    def enable(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
+        """Call them again, with what has waited first."""
+        disabled = queryset.filter(enabled=False)
+        self._each(request, disabled, webhooks.enable, "Enabled", "Enabled.")
+
+    @admin.action(description="Disable the selected endpoints", permissions=["change"])
+    def disable(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
+        """Call them no more; what waits for them stays."""
+        reason = f"Disabled by {request.user.get_username()}."
+        enabled = queryset.filter(enabled=True)
+        self._each(request, enabled, lambda one: webhooks.disable(one, reason), "Disabled", reason)
+
+    @admin.action(
+        description="Rotate the secrets of the selected endpoints", permissions=["change"]
+    )
+    def rotate_secret(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
+        """Make new secrets and show them this one time."""
+        for endpoint in queryset:
+            try:
+                self._show_secret(request, endpoint, webhooks.rotate_secret(endpoint))
+            except encryption.EncryptionError as error:
+                messages.error(request, str(error))
+                return
+            self.log_change(request, endpoint, "Rotated the secret.")
+
+    @admin.action(description="Send again what was given up", permissions=["change"])
+    def replay_given_up(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
+        """Send everything again that was given up and is still in the log."""
+        number = sum(
+            webhooks.replay_given_up(endpoint, endpoint.created_at) for endpoint in queryset
+        )
+        messages.success(request, f"{counted(number, 'message')} to be sent again.")
+
+    def _each(
+        self,
+        request: HttpRequest,
+        endpoints: QuerySet[WebhookEndpoint],
+        act: Callable[[WebhookEndpoint], object],
+        told: str,
+        logged: str,
+    ) -> None:
+        chosen = list(endpoints)
+        for endpoint in chosen:
+            act(endpoint)
+            self.log_change(request, endpoint, logged)
+        messages.success(request, f"{told} {counted(len(chosen), 'endpoint')}.")
+
+    def _show_secret(self, request: HttpRequest, endpoint: WebhookEndpoint, secret: str) -> None:
+        messages.success(
+            request,
+            format_html(
+                'The secret of {} is <code class="secret">{}</code> Copy it now: it cannot be'
+                " shown again.",
+                inline(shortened(endpoint.url)),
+                secret,
+            ),
+        )
+
+    @staticmethod
+    def _lost(endpoint: WebhookEndpoint) -> int:
+        return int(getattr(endpoint, DeliveryState.GIVEN_UP.value, 0))
+
+    @staticmethod
+    def _messages(endpoint: WebhookEndpoint, number: int, state: DeliveryState) -> str:
+        if not number:
+            return NOTHING
+        filters = {"endpoint__id__exact": endpoint.pk, "state__exact": state.value}
+        return link_to_list(Delivery, counted(number, "message"), **filters)
+
+
+class DeliveryAttemptInline(admin.TabularInline[DeliveryAttempt, Delivery]):
+    """Every call that was made with a message."""
+
+    model = DeliveryAttempt
+    verbose_name_plural = "calls"
+    extra = 0
+    can_delete = False
+    fields = ["at", "took", "address", "status", "trouble", "answered"]
+    readonly_fields = ["took", "trouble", "answered"]
+    ordering = ["at"]
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """The log is not written by hand."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """The log is not changed."""
+        return False
+
+    @admin.display(description="took")
+    def took(self, attempt: DeliveryAttempt) -> str:
+        """Show how long it took."""
+        return f"{attempt.seconds:.2f} s"
+
+    @admin.display(description="error")
+    def trouble(self, attempt: DeliveryAttempt) -> str:
+        """Say why it failed."""
+        return inline(attempt.error) if attempt.error else NOTHING
+
+    @admin.display(description="answer")
+    def answered(self, attempt: DeliveryAttempt) -> str:
+        """Show the beginning of what it answered."""
+        return preformatted(attempt.answer)
+
+
+@admin.register(Delivery)
+class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
+    """Messages, newest first, with every call that was made with them."""
+
+    list_display = ["name", "standing", "endpoint_link", "alert_link", "attempts", "created_at"]
+    list_filter = [
+        "state",
+        "type",
+        "endpoint__workspace",
+        ("endpoint", admin.RelatedFieldListFilter),
+    ]
+    list_select_related = ["endpoint", "alert"]
+    search_fields = ["=id", "alert__user__user_id", "endpoint__url"]
+    search_help_text = "By user id, URL or message."
+    ordering = ["-created_at", "-seq"]
+    actions = ["replay"]
+    when_empty = "No message has been written yet: a workspace needs an enabled endpoint."
+    fields = [
+        *("name", "message_id", "standing", "endpoint_link", "alert_link", "seq", "attempts"),
+        *("run_after", "trouble", "created_at", "settled_at", "body"),
+    ]
+    inlines = [DeliveryAttemptInline]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Delivery]:
+        """Leave in the database what lists do not show."""
+        return super().get_queryset(request).defer("payload")
+
+    def actions_for(self, row: Delivery) -> Collection[str]:
+        """What is on its way cannot be sent again."""
+        return [] if row.state == DeliveryState.PENDING else ["replay"]
+
+    @admin.display(description="type", ordering="type")
+    def name(self, delivery: Delivery) -> str:
+        """Show what it tells of."""
+        return inline(delivery.type)
+
+    @admin.display(description="id of the message")
+    def message_id(self, delivery: Delivery) -> str:
+        """Show what the receiver knows it by."""
+        return delivery.message_id
+
+    @admin.display(description="state", ordering="state")
+    def standing(self, delivery: Delivery) -> str:
+        """Show what became of it."""
+        return badge(delivery.standing, delivery.standing.label)
+
+    @admin.display(description="endpoint", ordering="endpoint__url")
+    def endpoint_link(self, delivery: Delivery) -> str:
+        """Lead to the endpoint."""
+        return link(delivery.endpoint, shortened(delivery.endpoint.url, 60))
+
+    @admin.display(description="alert")
+    def alert_link(self, delivery: Delivery) -> str:
+        """Lead to the alert."""
+        alert = delivery.alert
+        return NOTHING if alert is None else link(alert, shortened(str(alert), 60))
+
+    @admin.display(description="last error")
+    def trouble(self, delivery: Delivery) -> str:
+        """Say why it failed last."""
+        return inline(delivery.last_error) if delivery.last_error else NOTHING
+
+    @admin.display(description="body")
+    def body(self, delivery: Delivery) -> str:
+        """Show the message as it is sent, indented."""
+        try:
+            return pretty(json.loads(delivery.payload))
+        except ValueError:
+            return preformatted(delivery.payload)
+
+    @admin.action(description="Send the selected messages again", permissions=["operate"])
+    def replay(self, request: HttpRequest, queryset: QuerySet[Delivery]) -> None:
+        """Send them again, with the same ids."""
+        chosen = list(queryset.select_related("endpoint"))
+        done = 0
+        for delivery in chosen:
+            try:
+                webhooks.replay(delivery)
+            except webhooks.NotSettled:
+                continue
+            done += 1
+            self.log_change(request, delivery, "Sent again.")
+        if done:
+            messages.success(request, f"{counted(done, 'message')} to be sent again.")
+        if done < len(chosen):
+            left = counted(len(chosen) - done, "message")
+            messages.warning(request, f"{left} left: on the way already.")
+
+
+@admin.register(DeliveryAttempt)
+class DeliveryAttemptAdmin(ReadOnlyAdmin[DeliveryAttempt]):
+    """Calls of endpoints, newest first."""
+
+    list_display = ["at", "outcome", "delivery_link", "url", "address", "took"]
+    list_filter = ["status", "delivery__endpoint__workspace"]
+    list_select_related = ["delivery__endpoint"]
+    search_fields = ["=delivery__id", "delivery__endpoint__url", "delivery__alert__user__user_id"]
+    search_help_text = "By user id, URL or message."
+    ordering = ["-at", "-id"]
+    when_empty = "No endpoint has been called yet."
+    fields = ["at", "outcome", "delivery_link", "url", "address", "took", "trouble", "answered"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[DeliveryAttempt]:
+        """Leave the messages' bodies in the database."""
+        return super().get_queryset(request).defer("delivery__payload")
+
+    @admin.display(description="outcome", ordering="status")
+    def outcome(self, attempt: DeliveryAttempt) -> str:
+        """Show the status, or that there was none."""
+        return badge("error" if attempt.error else "ok", str(attempt.status or "no answer"))
+
+    @admin.display(description="message")
+    def delivery_link(self, attempt: DeliveryAttempt) -> str:
+        """Lead to the message."""
+        return link(attempt.delivery)
+
+    @admin.display(description="URL")
+    def url(self, attempt: DeliveryAttempt) -> str:
+        """Show where it went."""
+        return inline(shortened(attempt.delivery.endpoint.url, 60))
+
+    @admin.display(description="took", ordering="seconds")
+    def took(self, attempt: DeliveryAttempt) -> str:
+        """Show how long it took."""
+        return f"{attempt.seconds:.2f} s"
+
+    @admin.display(description="error")
+    def trouble(self, attempt: DeliveryAttempt) -> str:
+        """Say why it failed."""
+        return inline(attempt.error) if attempt.error else NOTHING
+
+    @admin.display(description="answer")
+    def answered(self, attempt: DeliveryAttempt) -> str:
+        """Show the beginning of what it answered."""
+        return preformatted(attempt.answer)

@@ -1,0 +1,370 @@
+"""`/v1/webhooks/`: who is told of what happens to alerts, and what became of each message.
+
+All of it needs a key with the scope `manage`, since an endpoint is sent what concerns everybody.
+"""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import django_filters
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics, serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from memory import webhooks
+from memory.api.authentication import principal_of
+from memory.api.errors import Conflict, ProblemSerializer
+from memory.api.serializers import StrictSerializer
+from memory.destinations import Refused
+from memory.encryption import EncryptionError
+from memory.models import Delivery, DeliveryAttempt, WebhookEndpoint
+from memory.models.alerts import AlertEventKind, AlertKind, Severity
+from memory.models.webhooks import DeliveryStanding, DeliveryState, validate_printable
+
+CONFLICT = {409: ProblemSerializer}
+
+
+class EventTypesField(serializers.ListField):
+    """Events by the names that messages have as their type."""
+
+    child = serializers.ChoiceField(choices=[f"alert.{kind}" for kind in AlertEventKind.values])
+
+    def to_internal_value(self, data: Any) -> list[Any]:
+        """Return the kinds of events."""
+        names = dict.fromkeys(super().to_internal_value(data))
+        return [name.removeprefix("alert.") for name in names]
+
+    def to_representation(self, data: Any) -> list[Any]:
+        """Return the types of the messages."""
+        return [f"alert.{kind}" for kind in data]
+
+
+class EndpointSerializer(serializers.ModelSerializer[WebhookEndpoint]):
+    """An endpoint and how it stands with it. Its secret is not among what can be read."""
+
+    event_types = EventTypesField(help_text="Which events it is sent; empty: all.")
+    alert_kinds = serializers.ListField(child=serializers.ChoiceField(choices=AlertKind.choices))
+    pending = serializers.IntegerField(help_text="Messages that wait for it.")
+    given_up = serializers.IntegerField(help_text="Messages that were given up.")
+
+    class Meta:
+        model = WebhookEndpoint
+        fields = [
+            "id",
+            "url",
+            "description",
+            "event_types",
+            "alert_kinds",
+            "least_severity",
+            "enabled",
+            "disabled_at",
+            "disabled_reason",
+            "failing_since",
+            "failures",
+            "not_before",
+            "previous_secret_until",
+            "created_at",
+            "pending",
+            "given_up",
+        ]
+
+
+class EndpointWithSecretSerializer(EndpointSerializer):
+    """An endpoint with its secret, which is told this one time."""
+
+    secret = serializers.CharField(help_text="Keep it: it cannot be shown again.")
+
+    class Meta(EndpointSerializer.Meta):
+        fields = [*EndpointSerializer.Meta.fields, "secret"]
+
+
+class NewEndpointSerializer(StrictSerializer):
+    """What is chosen of an endpoint."""
+
+    url = serializers.CharField(
+        max_length=2000, help_text="https, on a public address, port 443 or from 1024 on."
+    )
+    description = serializers.CharField(
+        max_length=200, allow_blank=True, required=False, validators=[validate_printable]
+    )
+    event_types = EventTypesField(
+        required=False, help_text="Which events it is sent; empty, as at first: all."
+    )
+    alert_kinds = serializers.ListField(
+        child=serializers.ChoiceField(choices=AlertKind.choices),
+        allow_empty=False,
+        required=False,
+        help_text="Of which alerts; at first those that concern your users.",
+    )
+    least_severity = serializers.ChoiceField(choices=Severity.choices, required=False)
+
+
+class EndpointChangeSerializer(NewEndpointSerializer):
+    """What can be changed of an endpoint."""
+
+    url = serializers.CharField(
+        max_length=2000, required=False, help_text="What waits goes to the new one."
+    )
+    enabled = serializers.BooleanField(required=False)
+
+
+class NothingSerializer(StrictSerializer):
+    """An empty object."""
+
+
+class SinceSerializer(StrictSerializer):
+    """From when on."""
+
+    since = serializers.DateTimeField(help_text="Messages written at this moment or later.")
+
+
+class ReplayedSerializer(serializers.Serializer[Any]):
+    """What is sent again."""
+
+    replayed = serializers.IntegerField(help_text="How many messages.")
+
+
+class AttemptSerializer(serializers.ModelSerializer[DeliveryAttempt]):
+    """One call of the endpoint."""
+
+    class Meta:
+        model = DeliveryAttempt
+        fields = ["at", "seconds", "address", "status", "error", "answer"]
+
+
+class DeliverySerializer(serializers.ModelSerializer[Delivery]):
+    """A message and what became of it."""
+
+    message_id = serializers.CharField(help_text="The header webhook-id.")
+    state = serializers.ChoiceField(source="standing", choices=DeliveryStanding.choices)
+    next_attempt_at = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Delivery
+        fields = [
+            "id",
+            "message_id",
+            "type",
+            "alert",
+            "seq",
+            "state",
+            "attempts",
+            "last_error",
+            "created_at",
+            "settled_at",
+            "next_attempt_at",
+        ]
+
+    def get_next_attempt_at(self, delivery: Delivery) -> str | None:
+        """When it is sent next, at the earliest."""
+        if delivery.standing != DeliveryStanding.PENDING:
+            return None
+        return serializers.DateTimeField().to_representation(delivery.run_after)
+
+
+class DeliveryDetailSerializer(DeliverySerializer):
+    """A message with its body and every call that was made with it."""
+
+    calls = AttemptSerializer(many=True)
+
+    class Meta(DeliverySerializer.Meta):
+        fields = [*DeliverySerializer.Meta.fields, "payload", "calls"]
+
+
+class DeliveryFilter(django_filters.FilterSet):
+    """How messages can be narrowed."""
+
+    state = django_filters.ChoiceFilter(choices=DeliveryStanding.choices, method="in_state")
+    since = django_filters.IsoDateTimeFilter(method="written_since")
+
+    class Meta:
+        model = Delivery
+        fields = ["state", "type", "alert", "since"]
+
+    def in_state(self, deliveries: QuerySet[Delivery], name: str, value: str) -> QuerySet[Delivery]:
+        """Keep those in the state as it is told."""
+        pending = value in (DeliveryStanding.PENDING, DeliveryStanding.HELD)
+        if not pending:
+            return deliveries.filter(state=value)
+        return deliveries.filter(
+            state=DeliveryState.PENDING, endpoint__enabled=value == DeliveryStanding.PENDING
+        )
+
+    def written_since(
+        self, deliveries: QuerySet[Delivery], name: str, value: datetime.datetime
+    ) -> QuerySet[Delivery]:
+        """Keep those written at this moment or later; raises ValidationError if there is none."""
+        try:
+            return deliveries.filter(created_at__gte=value.astimezone(datetime.UTC))
+        except OverflowError:
+            raise serializers.ValidationError(
+                {name: ["This moment is outside the years 1 to 9999 in UTC."]}
+            ) from None
+
+
+class Managed(APIView):
+    """A view of what the workspace's staff arrange."""
+
+    scope = "manage"
+
+    def endpoints(self) -> QuerySet[WebhookEndpoint]:
+        """Return the endpoints of the caller's workspace."""
+        if getattr(self, "swagger_fake_view", False):
+            return WebhookEndpoint.objects.none()
+        workspace = principal_of(self.request).workspace
+        return webhooks.counts(WebhookEndpoint.objects.filter(workspace=workspace))
+
+    def endpoint(self) -> WebhookEndpoint:
+        """Return the addressed endpoint; raises Http404."""
+        return get_object_or_404(self.endpoints(), pk=self.kwargs["endpoint_id"])
+
+    def deliveries(self) -> QuerySet[Delivery]:
+        """Return the messages for the addressed endpoint; raises Http404."""
+        if getattr(self, "swagger_fake_view", False):
+            return Delivery.objects.none()
+        return Delivery.objects.filter(endpoint=self.endpoint()).select_related("endpoint")
+
+    def delivery(self) -> Delivery:
+        """Return the addressed message; raises Http404."""
+        return get_object_or_404(self.deliveries(), pk=self.kwargs["delivery_id"])
+
+
+def _body(serializer: type[StrictSerializer], request: Request) -> dict[str, Any]:
+    body = serializer(data=request.data)
+    body.is_valid(raise_exception=True)
+    validated: dict[str, Any] = body.validated_data
+    return validated
+
+
+def _refusing(do: Callable[[], Any]) -> Any:
+    """Do it; what the caller or the operator has to mend is told as an error of the request."""
+    try:
+        return do()
+    except Refused as error:
+        raise serializers.ValidationError({"url": [str(error)]}) from None
+    except EncryptionError as error:
+        raise Conflict(f"The server cannot keep a secret. {error}") from None
+    except (webhooks.TooManyEndpoints, webhooks.NotSettled, webhooks.Disabled) as error:
+        raise Conflict(str(error)) from None
+
+
+class Endpoints(Managed, generics.ListAPIView[WebhookEndpoint]):
+    """The endpoints of the workspace, oldest first."""
+
+    serializer_class = EndpointSerializer
+    ordering = ["created_at", "id"]
+
+    def get_queryset(self) -> QuerySet[WebhookEndpoint]:
+        """Return the endpoints of the caller's workspace."""
+        return self.endpoints()
+
+    @extend_schema(
+        request=NewEndpointSerializer,
+        responses={201: EndpointWithSecretSerializer, **CONFLICT},
+    )
+    def post(self, request: Request) -> Response:
+        """Create an endpoint; the answer has its secret, which is told this one time."""
+        fields = _body(NewEndpointSerializer, request)
+        workspace = principal_of(request).workspace
+        endpoint, secret = _refusing(lambda: webhooks.create(workspace, **fields))
+        self.kwargs["endpoint_id"] = endpoint.pk
+        answer = {**EndpointSerializer(self.endpoint()).data, "secret": secret}
+        return Response(answer, status=status.HTTP_201_CREATED)
+
+
+class Endpoint(Managed):
+    """One endpoint."""
+
+    @extend_schema(responses=EndpointSerializer)
+    def get(self, request: Request, endpoint_id: str) -> Response:
+        """Return the endpoint and how it stands with it."""
+        return Response(EndpointSerializer(self.endpoint()).data)
+
+    @extend_schema(request=EndpointChangeSerializer, responses=EndpointSerializer)
+    def patch(self, request: Request, endpoint_id: str) -> Response:
+        """Change the endpoint; enabled again it is sent first what has waited, in order."""
+        fields = _body(EndpointChangeSerializer, request)
+        endpoint = self.endpoint()
+        _refusing(lambda: webhooks.change(endpoint, **fields))
+        return Response(EndpointSerializer(self.endpoint()).data)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, endpoint_id: str) -> Response:
+        """Delete the endpoint with its log; what was not delivered is lost."""
+        webhooks.delete(self.endpoint())
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class RotateSecret(Managed):
+    """A new secret for an endpoint."""
+
+    @extend_schema(
+        request=NothingSerializer, responses={200: EndpointWithSecretSerializer, **CONFLICT}
+    )
+    def post(self, request: Request, endpoint_id: str) -> Response:
+        """Make a new secret, told this one time; for 24 hours the previous one signs, too."""
+        _body(NothingSerializer, request)
+        endpoint = self.endpoint()
+        secret = _refusing(lambda: webhooks.rotate_secret(endpoint))
+        return Response({**EndpointSerializer(self.endpoint()).data, "secret": secret})
+
+
+class SendTest(Managed):
+    """A message that means nothing."""
+
+    @extend_schema(request=NothingSerializer, responses={202: DeliverySerializer, **CONFLICT})
+    def post(self, request: Request, endpoint_id: str) -> Response:
+        """Send a message of the type `ping`, once; 409 if the endpoint is disabled."""
+        _body(NothingSerializer, request)
+        endpoint = self.endpoint()
+        delivery = _refusing(lambda: webhooks.send_test(endpoint))
+        return Response(DeliverySerializer(delivery).data, status=status.HTTP_202_ACCEPTED)
+
+
+class ReplayGivenUp(Managed):
+    """All that was given up."""
+
+    @extend_schema(request=SinceSerializer, responses={202: ReplayedSerializer})
+    def post(self, request: Request, endpoint_id: str) -> Response:
+        """Send again what was written since a moment and given up."""
+        since = _body(SinceSerializer, request)["since"]
+        replayed = webhooks.replay_given_up(self.endpoint(), since)
+        return Response({"replayed": replayed}, status=status.HTTP_202_ACCEPTED)
+
+
+class Deliveries(Managed, generics.ListAPIView[Delivery]):
+    """The messages for an endpoint, newest first."""
+
+    serializer_class = DeliverySerializer
+    filterset_class = DeliveryFilter
+    ordering = ["-created_at", "id"]
+
+    def get_queryset(self) -> QuerySet[Delivery]:
+        """Return the messages for the endpoint."""
+        return self.deliveries().defer("payload")
+
+
+class OneDelivery(Managed):
+    """One message."""
+
+    @extend_schema(responses=DeliveryDetailSerializer)
+    def get(self, request: Request, endpoint_id: str, delivery_id: str) -> Response:
+        """Return the message as it is sent, and every call that was made with it."""
+        return Response(DeliveryDetailSerializer(self.delivery()).data)
+
+
+class ReplayDelivery(Managed):
+    """One message, again."""
+
+    @extend_schema(request=NothingSerializer, responses={202: DeliverySerializer, **CONFLICT})
+    def post(self, request: Request, endpoint_id: str, delivery_id: str) -> Response:
+        """Send the message again, with the same id; 409 while it is on its way."""
+        _body(NothingSerializer, request)
+        delivery = self.delivery()
+        _refusing(lambda: webhooks.replay(delivery))
+        return Response(DeliverySerializer(delivery).data, status=status.HTTP_202_ACCEPTED)

@@ -1,0 +1,176 @@
+"""Where the server may be sent to by somebody's URL: public addresses, and nothing inside.
+
+A name says nothing: it may lead to an address of ours, and to another one at the next look-up. So
+whoever calls a URL looks its name up once, has every address judged, and connects to one of those.
+"""
+
+import ipaddress
+import queue
+import re
+import socket
+import threading
+from dataclasses import dataclass
+from typing import TypeAlias
+from urllib.parse import SplitResult, urlsplit
+
+from django.conf import settings
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+MAX_URL = 2000
+PORTS = {"https": 443, "http": 80}
+# Below this only the ports of the web: nobody receives webhooks on those of mail or shells.
+FIRST_FREE_PORT = 1024
+
+_URL = re.compile(r"[!-~]+")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+# What some versions of Python take for public: protocols' own addresses, a relay, documentation.
+_SPECIAL: list[Network] = [
+    ipaddress.ip_network(text) for text in ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")
+]
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+class Refused(Exception):
+    """The server does not go there; the message says why, and what to do about it."""
+
+
+class NotFound(Exception):
+    """The name was not resolved; it may be at another time."""
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A URL that may be called as far as can be told from its text."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str  # path and query, as a request names them
+
+    @property
+    def authority(self) -> str:
+        """What goes into the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+def parse(url: str) -> Destination:
+    """Take a URL apart; raises Refused where the server would not call it."""
+    if len(url) > MAX_URL:
+        raise Refused(f"A URL may have {MAX_URL} characters at most; this one has {len(url)}.")
+    if not _URL.fullmatch(url) or "\\" in url:
+        raise Refused(
+            "A URL consists of visible ASCII characters: write a name in another script as"
+            " xn--…, and escape other characters with %."
+        )
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise Refused(f"This is no URL: {error}.") from None
+    if parts.scheme not in PORTS:
+        raise Refused("Give a URL that begins with https://.")
+    if parts.scheme == "http" and not settings.UAC_WEBHOOK_ALLOW_HTTP:
+        raise Refused("Use https: over http everybody on the way could read what is sent.")
+    if "@" in parts.netloc:
+        raise Refused("A URL must not hold a user or a password: the signature proves who calls.")
+    if parts.fragment or url.endswith("#"):
+        raise Refused("A URL must not have a fragment (#…): it is never sent.")
+    port = PORTS[parts.scheme] if port is None else port
+    if port not in PORTS.values() and port < FIRST_FREE_PORT:
+        raise Refused(f"Use port 443, or one from {FIRST_FREE_PORT} on, not {port}.")
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Destination(parts.scheme, _host(parts), port, target)
+
+
+def _host(parts: SplitResult) -> str:
+    host = (parts.hostname or "").removesuffix(".")
+    if "[" in parts.netloc:
+        try:
+            return str(ipaddress.IPv6Address(host)) if "%" not in host else _no_host(host)
+        except ValueError:
+            _no_host(host)
+    if len(host) > 253 or not _HOST.fullmatch(host):
+        _no_host(host)
+    return host
+
+
+def _no_host(host: str) -> str:
+    raise Refused(f"{host[:100]!r} is no name of a host.")
+
+
+def addresses(destination: Destination, seconds: float) -> list[Address]:
+    """Look the host up, once; return its addresses, all of which may be called.
+
+    Raises Refused if one may not, NotFound if the name is not resolved within so many seconds.
+    """
+    found = look_up(destination.host, destination.port, seconds)
+    for address in found:
+        if not allowed(address):
+            raise Refused(
+                f"{destination.host} leads to {address}, which is not a public address of the"
+                " internet. An operator can allow a private network with"
+                " UAC_WEBHOOK_ALLOWED_NETWORKS."
+            )
+    return found
+
+
+def look_up(host: str, port: int, seconds: float) -> list[Address]:
+    """Return the addresses of a name; raises NotFound, at the latest after so many seconds.
+
+    The system's resolver cannot be told to hurry: it is left behind in its thread.
+    """
+    answer: queue.SimpleQueue[list[Address] | str] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            # A link-local address may have a zone (%eth0), which no other has.
+            names = dict.fromkeys(str(info[4][0]).partition("%")[0] for info in found)
+            answer.put([ipaddress.ip_address(name) for name in names])
+        except (OSError, ValueError) as error:
+            answer.put(str(error))
+
+    threading.Thread(target=ask, name="resolver", daemon=True).start()
+    try:
+        found = answer.get(timeout=max(seconds, 0.001))
+    except queue.Empty:
+        found = f"no answer within {seconds:.0f} s"
+    if isinstance(found, str) or not found:
+        raise NotFound(f"The name {host} cannot be resolved: {found or 'it has no address'}.")
+    return found
+
+
+def allowed(address: Address) -> bool:
+    """Tell whether the server may connect to the address.
+
+    An IPv4 address in the clothes of an IPv6 one is judged as what it is.
+    """
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = _inner(address)
+        if inner is not None:
+            return allowed(inner)
+    if any(address in network for network in allowed_networks()):
+        return True
+    if isinstance(address, ipaddress.IPv6Address) and address not in _GLOBAL_UNICAST:
+        return False
+    if any(address in network for network in _SPECIAL):
+        return False
+    return address.is_global and not (
+        address.is_multicast or address.is_reserved or address.is_private
+    )
+
+
+def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """Return the IPv4 address to which a packet for this one goes in the end, if there is one."""
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour
+
+
+def allowed_networks() -> list[Network]:
+    """Return the networks of UAC_WEBHOOK_ALLOWED_NETWORKS; ValueError if one is none."""
+    return [ipaddress.ip_network(text) for text in settings.UAC_WEBHOOK_ALLOWED_NETWORKS]

@@ -1,0 +1,188 @@
+"""Who is told of events, and what became of each message. See `memory.webhooks`."""
+
+import uuid
+
+from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.utils import timezone
+
+from memory.models.alerts import Alert, AlertEvent, AlertKind, Severity
+from memory.models.leased import LeasedWork
+from memory.models.workspaces import Workspace
+
+
+def findings() -> list[str]:
+    """Return what an endpoint is told of unless it asks for more."""
+    return [AlertKind.FINDING]
+
+
+def validate_printable(text: str) -> None:
+    """Raise ValidationError for text with characters that cannot be seen, or hide others."""
+    if not text.isprintable():
+        raise ValidationError("Use characters that can be seen, in one line.")
+
+
+class WebhookEndpoint(models.Model):
+    """A URL of a workspace that is sent what happens to alerts, and how it has behaved."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="webhooks")
+    url = models.CharField(
+        "URL",
+        max_length=2000,
+        help_text="https, on a public address; the final one: redirects are not followed.",
+    )
+    description = models.CharField(
+        max_length=200, blank=True, default="", validators=[validate_printable]
+    )
+    event_types = ArrayField(
+        models.CharField(max_length=16),
+        default=list,
+        blank=True,
+        help_text="Which events it is sent; none chosen: all.",
+    )
+    alert_kinds = ArrayField(
+        models.CharField(max_length=20),
+        default=findings,
+        help_text="Of which alerts: those for your users, those for who keeps constraints working.",
+    )
+    least_severity = models.CharField(
+        max_length=16, choices=Severity.choices, default=Severity.INFO
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    enabled = models.BooleanField(default=True)
+    disabled_at = models.DateTimeField(null=True, editable=False)
+    disabled_reason = models.CharField(max_length=300, blank=True, default="", editable=False)
+
+    # Fernet tokens: see `memory.encryption`.
+    secret = models.BinaryField()
+    previous_secret = models.BinaryField(null=True)
+    previous_secret_until = models.DateTimeField(null=True, editable=False)
+
+    failing_since = models.DateTimeField(
+        null=True, editable=False, help_text="Since when it has answered nothing but errors."
+    )
+    failures = models.IntegerField(
+        default=0, editable=False, help_text="Failed calls since the last success."
+    )
+    not_before = models.DateTimeField(
+        null=True, editable=False, help_text="Not called before this time."
+    )
+    minute_began_at = models.DateTimeField(null=True, editable=False)
+    minute_calls = models.IntegerField(
+        default=0, editable=False, help_text="Calls since that minute began."
+    )
+
+    class Meta:
+        ordering = ["workspace", "created_at"]
+        verbose_name = "webhook endpoint"
+
+    def __str__(self) -> str:
+        return self.url
+
+
+class DeliveryState(models.TextChoices):
+    """What became of a message."""
+
+    PENDING = "pending", "pending"
+    DELIVERED = "delivered", "delivered"
+    GIVEN_UP = "given_up", "given up"
+
+
+class DeliveryStanding(models.TextChoices):
+    """What became of a message, as people are told it."""
+
+    PENDING = "pending", "pending"
+    HELD = "held", "held: the endpoint is disabled"
+    DELIVERED = "delivered", "delivered"
+    GIVEN_UP = "given_up", "given up"
+
+
+class Delivery(LeasedWork):
+    """A message for one endpoint: written with its event, sent until the endpoint has taken it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    endpoint = models.ForeignKey(
+        WebhookEndpoint, on_delete=models.CASCADE, related_name="deliveries"
+    )
+    # A test has neither.
+    event = models.ForeignKey(
+        AlertEvent, null=True, on_delete=models.CASCADE, related_name="deliveries"
+    )
+    alert = models.ForeignKey(Alert, null=True, on_delete=models.CASCADE, related_name="deliveries")
+    seq = models.BigIntegerField(null=True, help_text="The number of the event in the feed.")
+    type = models.CharField(max_length=32)
+    payload = models.TextField(help_text="The body, as it is signed and sent.")
+    state = models.CharField(
+        max_length=16, choices=DeliveryState.choices, default=DeliveryState.PENDING
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+    settled_at = models.DateTimeField(null=True, help_text="When it was delivered or given up.")
+
+    class Meta:
+        ordering = ["-created_at", "-seq"]
+        verbose_name_plural = "deliveries"
+        constraints = [
+            models.UniqueConstraint(fields=["endpoint", "event"], name="delivery_of_event")
+        ]
+        indexes = [
+            models.Index(fields=["endpoint", "-created_at"], name="delivery_of_endpoint"),
+            models.Index(
+                fields=["endpoint", "run_after"],
+                name="delivery_pending",
+                condition=models.Q(state="pending"),
+            ),
+            # Whether an earlier one of the same alert is still on its way.
+            models.Index(
+                fields=["endpoint", "alert", "seq"],
+                name="delivery_order",
+                condition=models.Q(state="pending"),
+            ),
+            models.Index(
+                fields=["endpoint", "created_at"],
+                name="delivery_given_up",
+                condition=models.Q(state="given_up"),
+            ),
+            models.Index(
+                fields=["settled_at"],
+                name="delivery_settled",
+                condition=models.Q(settled_at__isnull=False),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.type} {str(self.id)[:8]}"
+
+    @property
+    def message_id(self) -> str:
+        """What the receiver knows it by, at every attempt."""
+        return f"msg_{self.id.hex}"
+
+    @property
+    def standing(self) -> DeliveryStanding:
+        """What became of it, or that it waits for the endpoint to be enabled."""
+        if self.state == DeliveryState.PENDING and not self.endpoint.enabled:
+            return DeliveryStanding.HELD
+        return DeliveryStanding(self.state)
+
+
+class DeliveryAttempt(models.Model):
+    """One call of an endpoint, and what it answered."""
+
+    delivery = models.ForeignKey(Delivery, on_delete=models.CASCADE, related_name="calls")
+    at = models.DateTimeField(help_text="When the call began.")
+    seconds = models.FloatField()
+    address = models.GenericIPAddressField(null=True, help_text="The address that was called.")
+    status = models.PositiveIntegerField(null=True, help_text="The HTTP status; empty: none.")
+    error = models.TextField(blank=True, default="", help_text="Empty: it was delivered.")
+    answer = models.TextField(blank=True, default="", help_text="The beginning of the answer.")
+
+    class Meta:
+        ordering = ["delivery", "at"]
+        verbose_name = "delivery attempt"
+        indexes = [models.Index(fields=["-at"], name="delivery_attempt_age")]
+
+    def __str__(self) -> str:
+        return f"{self.at:%Y-%m-%d %H:%M:%S} {self.status or self.error}"

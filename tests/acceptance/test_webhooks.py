@@ -1,0 +1,189 @@
+"""A receiver that fails, hangs, restarts and lies, while workers are killed: no event is lost.
+
+Every event of the feed must arrive at least once, verified, and those of one alert in their order.
+"""
+
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet
+
+from benchmarks.harness import Client
+from tests.acceptance.conftest import Person, polled, record
+from tests.webhook_receiver import Behaviour, Call, Received, answers, receiver, says
+from uac_site.embedded.system import System, running_system
+
+SOURCE = '''"""Speaks of every task that is late, as loudly as it is late."""
+
+import datetime
+from collections.abc import Iterator
+
+from uac import Alert, warning
+
+from domains.work.state import tasks
+
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    """A task must not be late."""
+    for task in tasks:
+        if task.days > 0:
+            yield warning(f"{task.name} is {task.days} days late", evidence=[task])
+'''
+TESTS = '''import datetime
+
+from uac.testing import run_check
+
+from constraints import late
+from domains.work.schema import Task
+
+TODAY = datetime.date(2026, 1, 1)
+
+
+def test_it_speaks_of_a_late_task() -> None:
+    """A task that is late."""
+    late_task = Task(key="a", name="a", days=3)
+    assert len(run_check(late, today=TODAY, tasks=[late_task])) == 1
+
+
+def test_it_is_silent_about_one_in_time() -> None:
+    """A task in time."""
+    in_time = Task(key="a", name="a", days=0)
+    assert run_check(late, today=TODAY, tasks=[in_time]) == []
+'''
+TASKS = 6
+
+
+@pytest.fixture(scope="module")
+def system() -> Iterator[System]:
+    """A server of its own, since its workers are killed; quick to notice, and to try again."""
+    environment = {
+        "UAC_LEASE_SECONDS": "3",
+        "UAC_DISPATCH_SECONDS": "0.5",
+        "UAC_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
+        "UAC_WEBHOOK_ALLOW_HTTP": "true",
+        "UAC_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
+        "UAC_WEBHOOK_TIMEOUT_SECONDS": "1",
+        "UAC_WEBHOOK_RETRY_SECONDS": ",".join(["0.2"] * 60),
+    }
+    with running_system(environment=environment) as system:
+        yield system
+
+
+@pytest.fixture
+def manager(system: System) -> Client:
+    scopes = [word for scope in ("read", "write", "manage") for word in ("--scope", scope)]
+    made = json.loads(system.manage("create_workspace", "webhooks", *scopes))
+    return Client(system.base_url, made["api_key"])
+
+
+def ok(answered: tuple[int, Any]) -> Any:
+    status, body = answered
+    assert 200 <= status < 300, body
+    return body
+
+
+def tasks_late(person: Person, days: int) -> None:
+    person.log(
+        *(
+            record("Task", f"t-{number}", domain="work", name=f"task {number}", days=days)
+            for number in range(TASKS)
+        )
+    )
+
+
+def feed(manager: Client) -> dict[str, list[int]]:
+    """Return the numbers of all events, by alert, in their order."""
+    found: dict[str, list[int]] = defaultdict(list)
+    after = 0
+    while True:
+        page = ok(manager.get(f"alerts/?after={after}"))
+        if not page["results"]:
+            return dict(found)
+        for alert in page["results"]:
+            found[alert["id"]] += [event["seq"] for event in alert["events"]]
+        after = page["next"]
+
+
+def test_no_event_is_lost_by_a_receiver_that_misbehaves_and_workers_that_are_killed(
+    system: System, manager: Client
+) -> None:
+    # Given a receiver that takes, of every nine calls, four.
+    asleep = threading.Semaphore(0)
+
+    def hangs(call: Call) -> None:
+        asleep.release()
+        call.wait(30)
+
+    takes = answers(200)
+    behaviours: tuple[Behaviour, ...] = (
+        *(takes, answers(500), takes, hangs, takes),
+        says(b""),
+        answers(302, location="http://127.0.0.1:1999/"),
+        takes,
+        answers(503, b"taken, in truth"),
+    ) * 200
+    person = Person(manager, "ada")
+    ok(manager.post("users/", {"user_id": "ada"}))
+    tasks_late(person, 0)
+    decision = person.request(
+        "PUT", "constraints/late/?wait=30", {"source": SOURCE, "tests": TESTS}, status=200
+    )
+    assert decision["accepted"], decision
+    received: list[Received] = []
+    secrets: list[str] = []
+
+    with receiver(*behaviours) as server:
+        port = server.port
+        endpoint = ok(manager.post("webhooks/", {"url": server.url}))
+        secrets.append(endpoint["secret"])
+
+        # When alerts open, change and are acknowledged, and the worker is killed while it waits.
+        tasks_late(person, 1)
+        opened = polled(lambda: person.alerts("open"), lambda found: len(found) == TASKS)
+        assert asleep.acquire(timeout=30)
+        system.kill("default-1")
+        for alert in opened[: TASKS // 2]:
+            ok(manager.post(f"alerts/{alert['id']}/acknowledge/", {}))
+        system.start("default-1")
+        tasks_late(person, 2)
+        polled(lambda: len(server.received), lambda number: number > 10)
+        received += server.received
+
+    # And the receiver is gone for a while, and so is the worker.
+    tasks_late(person, 3)
+    system.kill("default-1")
+    for alert in opened[TASKS // 2 :]:
+        ok(manager.post(f"alerts/{alert['id']}/resolve/", {"reason": "done"}))
+    rotated = ok(manager.post(f"webhooks/{endpoint['id']}/rotate-secret/", {}))
+    secrets.append(rotated["secret"])
+    system.start("default-1")
+    with receiver(*behaviours[2:], port=port) as server:
+        tasks_late(person, 0)
+        polled(lambda: person.alerts("open"), lambda found: not found)
+        path = f"webhooks/{endpoint['id']}/"
+        settled: Callable[[Any], bool] = lambda found: found["pending"] == 0  # noqa: E731
+        polled(lambda: ok(manager.get(path)), settled, seconds=60)
+        received += server.received
+
+    # Then every event has arrived, verified, and those of each alert in their order.
+    arrived: dict[str, list[int]] = defaultdict(list)
+    ids: dict[str, int] = {}
+    for call in received:
+        secret = secrets[0] if call.verifies(secrets[0]) else secrets[1]
+        message = call.verified(secret)
+        seq = message["data"]["event"]["seq"]
+        assert ids.setdefault(call.id, seq) == seq
+        arrived[message["data"]["alert"]["id"]].append(seq)
+    expected = feed(manager)
+    assert sum(map(len, expected.values())) >= 3 * TASKS
+    assert {alert: sorted(set(seqs)) for alert, seqs in arrived.items()} == expected
+    for seqs in arrived.values():
+        assert seqs == sorted(seqs)
+    assert len(received) > len(ids)
+    state = ok(manager.get(path))
+    assert (state["enabled"], state["given_up"]) == (True, 0)
+    system.check()

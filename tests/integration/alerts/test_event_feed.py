@@ -1,0 +1,105 @@
+"""The feed of events: numbered without gaps, and visible in the order of the numbers."""
+
+import datetime
+import threading
+import time
+
+import pytest
+from django.db import connection, transaction
+
+from memory import alert_events, alerts
+from memory.models import Alert, AlertEvent, EventCounter, MemoryUser, Workspace
+from memory.models.alerts import AlertEventKind
+from memory.users import create_user
+from tests.integration.alerts.test_life import finding, record, run_finds
+
+NOON = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
+
+
+def seqs(workspace: Workspace) -> list[int]:
+    found = AlertEvent.objects.filter(workspace=workspace).order_by("seq")
+    return list(found.values_list("seq", flat=True))
+
+
+def event_of(alert: Alert) -> AlertEvent:
+    return AlertEvent(alert=alert, kind=AlertEventKind.CHANGED, at=NOON, actor="tests")
+
+
+@pytest.mark.django_db
+def test_events_are_numbered_per_workspace_over_all_users(user: MemoryUser) -> None:
+    bob = create_user(user.workspace, "bob", metadata=None)
+    stranger = create_user(Workspace.objects.create(name="other"), "ada", metadata=None)
+
+    run_finds(user, finding(record("m-1")), finding(record("m-2")))
+    run_finds(bob, finding(record("m-1")))
+    run_finds(stranger, finding(record("m-1")))
+    alerts.resolve(Alert.objects.get(user=bob), actor="key:x", reason="done")
+
+    assert seqs(user.workspace) == [1, 2, 3, 4]
+    assert seqs(stranger.workspace) == [1]
+
+
+@pytest.mark.django_db
+def test_a_run_that_changes_nothing_takes_no_number(user: MemoryUser) -> None:
+    run_finds(user)
+
+    assert not EventCounter.objects.exists()
+
+
+@pytest.mark.django_db
+def test_what_is_rolled_back_leaves_no_gap(user: MemoryUser) -> None:
+    run_finds(user, finding(record("m-1")))
+
+    with transaction.atomic():
+        run_finds(user, finding(record("m-2")))
+        transaction.set_rollback(True)
+    run_finds(user, finding(record("m-3")))
+
+    # Opened; then m-1 resolved and m-3 opened.
+    assert seqs(user.workspace) == [1, 2, 3]
+
+
+def test_rivals_are_numbered_in_the_order_of_their_commits(
+    live_database: str, workspace: Workspace
+) -> None:
+    # Given writers of which some roll back, and a reader that looks at the feed all the while.
+    users = [create_user(workspace, f"user-{number}", metadata=None) for number in range(6)]
+    for user in users:
+        with transaction.atomic():
+            run_finds(user, finding(record("m-1")))
+    first_alerts = [Alert.objects.get(user=user) for user in users]
+    before = len(seqs(workspace))
+    looks: list[list[int]] = []
+    over = threading.Event()
+
+    def write(user: MemoryUser, alert: Alert) -> None:
+        for number in range(20):
+            with transaction.atomic():
+                MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+                alert_events.record(user, [event_of(alert)])
+                time.sleep(0.001 * (number % 3))
+                transaction.set_rollback(number % 4 == 3)
+        connection.close()
+
+    def read() -> None:
+        while not over.is_set():
+            looks.append(seqs(workspace))
+        connection.close()
+
+    # When all of them work at a time.
+    reader = threading.Thread(target=read)
+    writers = [
+        threading.Thread(target=write, args=pair) for pair in zip(users, first_alerts, strict=True)
+    ]
+    for thread in (reader, *writers):
+        thread.start()
+    for thread in writers:
+        thread.join()
+    over.set()
+    reader.join()
+
+    # Then there is no gap at the end, and there never was one.
+    assert seqs(workspace) == list(range(1, before + 6 * 15 + 1))
+    assert len({len(look) for look in looks}) > 5
+    for look in looks:
+        assert look == list(range(1, len(look) + 1))

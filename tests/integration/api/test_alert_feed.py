@@ -1,0 +1,234 @@
+"""`GET /v1/alerts/?after=`: what happened since, and waiting for what happens next."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from pytest_django.fixtures import Settings
+from rest_framework.test import APIClient
+
+from memory import alert_events, alerts, hints
+from memory.api import waiting
+from memory.models import Alert, MemoryUser, Workspace
+from memory.models.alerts import Severity
+from memory.users import create_user
+from memory.workspaces import create_key
+from tests.integration.alerts.test_life import finding, record, run_finds
+
+
+def feed(api: APIClient, query: str, path: str = "alerts/") -> dict[str, Any]:
+    response = api.get(f"/v1/{path}?{query}")
+    assert response.status_code == 200, response.data
+    found: dict[str, Any] = response.data
+    return found
+
+
+def told(answer: dict[str, Any]) -> list[tuple[str, list[tuple[int, str]]]]:
+    """Return of each alert the record it is about, and its events with their numbers."""
+    return [
+        (alert["evidence"][0]["key"], [(event["seq"], event["kind"]) for event in alert["events"]])
+        for alert in answer["results"]
+    ]
+
+
+@pytest.mark.django_db
+def test_the_feed_tells_what_happened_since_in_order(api: APIClient, user: MemoryUser) -> None:
+    run_finds(user, finding(record("m-1")), finding(record("m-2")))
+    alerts.acknowledge(Alert.objects.get(evidence__0__key="m-1"), actor="key:x")
+
+    beginning = feed(api, "after=0")
+    assert told(beginning) == [
+        ("m-2", [(2, "opened")]),
+        ("m-1", [(1, "opened"), (3, "acknowledged")]),
+    ]
+    assert beginning["results"][1]["state"] == "acknowledged"
+    assert beginning["next"] == 3
+
+    alerts.resolve(Alert.objects.get(evidence__0__key="m-2"), actor="key:x", reason="done")
+    since = feed(api, "after=3")
+    assert told(since) == [("m-2", [(4, "resolved")])]
+    assert feed(api, f"after={since['next']}") == {"results": [], "next": 4, "waited": True}
+    for start in ("now", ""):
+        assert feed(api, f"after={start}") == {"results": [], "next": 4, "waited": True}
+
+
+@pytest.mark.django_db
+def test_filters_narrow_the_feed_and_its_cursor_goes_on(api: APIClient, user: MemoryUser) -> None:
+    bob = create_user(user.workspace, "bob", metadata=None)
+    run_finds(user, finding(record("m-1"), severity=Severity.INFO))
+    run_finds(user, finding(record("m-1"), severity=Severity.INFO), finding(record("m-2")))
+    run_finds(bob, finding(record("m-3"), severity=Severity.INFO))
+
+    assert told(feed(api, "after=0&severity=critical")) == [("m-2", [(2, "opened")])]
+    assert feed(api, "after=0&severity=critical")["next"] == 3
+    assert told(feed(api, "after=0", "users/bob/alerts/")) == [("m-3", [(3, "opened")])]
+
+
+@pytest.mark.django_db
+def test_a_long_feed_is_read_page_by_page(
+    api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alert_events, "PAGE", 2)
+    run_finds(user, *(finding(record(f"m-{number}")) for number in range(5)))
+
+    pages, after = [], 0
+    for _ in range(3):
+        answer = feed(api, f"after={after}")
+        pages.append([key for key, _ in told(answer)])
+        after = answer["next"]
+
+    assert pages == [["m-0", "m-1"], ["m-2", "m-3"], ["m-4"]]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("after=1", "after"),
+        ("after=-1", "after"),
+        ("after=x", "after"),
+        ("after=0&wait=9999", "wait"),
+        ("after=0&page_size=3", "page_size"),
+        ("wait=1", "wait"),
+        ("after=0&state=gone", "state"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(api: APIClient, query: str, field: str) -> None:
+    response = api.get(f"/v1/alerts/?{query}")
+
+    assert response.status_code == 400
+    assert field in str(response.data)
+
+
+@pytest.mark.django_db
+def test_nothing_of_another_workspace_is_told(user: MemoryUser) -> None:
+    run_finds(user, finding(record("m-1")))
+    _, text = create_key(Workspace.objects.create(name="other"), "a")
+    stranger = APIClient()
+    stranger.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+
+    assert feed(stranger, "after=0") == {"results": [], "next": 0, "waited": True}
+
+
+def test_a_waiting_request_is_woken_by_what_happens(
+    live_database: str, api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a wait that looks at the database by itself far too late.
+    monkeypatch.setattr(waiting, "LOOK_SECONDS", 20.0)
+    answers: list[dict[str, Any]] = []
+
+    def ask() -> None:
+        answers.append(feed(api, "after=now&wait=20"))
+        connection.close()
+
+    asking = threading.Thread(target=ask)
+    began = time.monotonic()
+    asking.start()
+    time.sleep(0.3)
+
+    with transaction.atomic():
+        run_finds(user, finding(record("m-1")))
+    asking.join()
+
+    assert told(answers[0]) == [("m-1", [(1, "opened")])]
+    assert time.monotonic() - began < 5
+
+
+def test_a_lost_signal_costs_time_alone(
+    live_database: str, api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hints, "signal_events", lambda workspace_pk: None)
+    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.5)
+
+    def open_later() -> None:
+        time.sleep(0.3)
+        with transaction.atomic():
+            run_finds(user, finding(record("m-1")))
+        connection.close()
+
+    opening = threading.Thread(target=open_later)
+    opening.start()
+    answer = feed(api, "after=0&wait=10")
+    opening.join()
+
+    assert told(answer) == [("m-1", [(1, "opened")])]
+
+
+@pytest.mark.django_db
+def test_where_nothing_happens_the_wait_ends(api: APIClient, user: MemoryUser) -> None:
+    began = time.monotonic()
+
+    assert feed(api, "after=now&wait=0.4") == {"results": [], "next": 0, "waited": True}
+
+    assert 0.4 <= time.monotonic() - began < 2
+
+
+@pytest.mark.django_db
+def test_without_redis_the_wait_goes_on(
+    api: APIClient, user: MemoryUser, settings: Settings
+) -> None:
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    hints.redis_client.cache_clear()
+    try:
+        assert feed(api, "after=now&wait=0.3")["waited"] is True
+    finally:
+        hints.redis_client.cache_clear()
+
+
+@pytest.mark.django_db
+def test_one_waiting_request_too_many_is_answered_at_once(
+    api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "_slots", threading.BoundedSemaphore(1))
+    began = time.monotonic()
+
+    with waiting._slot():
+        answer = feed(api, "after=now&wait=20")
+
+    assert answer == {"results": [], "next": 0, "waited": False}
+    assert time.monotonic() - began < 2
+
+
+def test_readers_miss_nothing_while_many_write(
+    live_database: str, api: APIClient, workspace: Workspace
+) -> None:
+    # Given users whose alerts come and go, and a reader that follows the feed.
+    users = [create_user(workspace, f"user-{number}", metadata=None) for number in range(4)]
+    read: list[tuple[str, int]] = []
+    writing = threading.Event()
+
+    def write(user: MemoryUser) -> None:
+        for number in range(10):
+            with transaction.atomic():
+                run_finds(user, finding(record(f"m-{number}")))
+        connection.close()
+
+    def follow() -> None:
+        after = 0
+        while True:
+            last = not writing.is_set()
+            answer = feed(api, f"after={after}&wait=0.5")
+            read.extend(
+                (alert["user_id"], event["seq"])
+                for alert in answer["results"]
+                for event in alert["events"]
+            )
+            after = answer["next"]
+            if last and not answer["results"]:
+                break
+        connection.close()
+
+    writing.set()
+    reader = threading.Thread(target=follow)
+    writers = [threading.Thread(target=write, args=(user,)) for user in users]
+    for thread in (reader, *writers):
+        thread.start()
+    for thread in writers:
+        thread.join()
+    writing.clear()
+    reader.join()
+
+    # Each user's first alert is opened; then each opening resolves the one before.
+    assert sorted(seq for _, seq in read) == list(range(1, 4 * 19 + 1))

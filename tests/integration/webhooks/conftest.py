@@ -1,0 +1,49 @@
+"""What the tests of webhooks share: a server that may call this machine, and endpoints on it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet
+from pytest_django.fixtures import Settings
+
+from memory import webhooks
+from memory.models import Delivery, WebhookEndpoint, Workspace
+from workers import delivering
+
+
+@pytest.fixture(autouse=True)
+def allowed_here(settings: Settings) -> None:
+    settings.UAC_WEBHOOK_ALLOW_HTTP = True
+    settings.UAC_WEBHOOK_ALLOWED_NETWORKS = ["127.0.0.0/8"]
+    settings.UAC_WEBHOOK_TIMEOUT_SECONDS = 1.0
+    settings.UAC_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
+
+
+@pytest.fixture
+def endpoint_at(workspace: Workspace) -> Callable[..., tuple[WebhookEndpoint, str]]:
+    """Create an endpoint with this URL; returns it with its secret."""
+    return lambda url, **fields: webhooks.create(workspace, url, **fields)
+
+
+def send(endpoint: WebhookEndpoint) -> None:
+    """Send what can be sent to the endpoint at this moment, as a worker would."""
+    delivering.deliver(str(endpoint.pk))
+
+
+def send_when_due(endpoint: WebhookEndpoint) -> None:
+    """Send what waits for the endpoint as if its time had come."""
+    due_now(endpoint)
+    send(endpoint)
+
+
+def due_now(endpoint: WebhookEndpoint) -> None:
+    WebhookEndpoint.objects.filter(pk=endpoint.pk).update(not_before=None)
+    for delivery in Delivery.objects.filter(endpoint=endpoint):
+        Delivery.objects.filter(pk=delivery.pk).update(run_after=delivery.created_at)
+
+
+def told(endpoint: WebhookEndpoint) -> list[tuple[Any, ...]]:
+    """Return type and state of the endpoint's messages, in the order of their events."""
+    rows = Delivery.objects.filter(endpoint=endpoint).order_by("seq")
+    return list(rows.values_list("type", "state"))

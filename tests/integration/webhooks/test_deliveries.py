@@ -1,0 +1,580 @@
+"""Messages: written with their event, sent until they are taken, in order per alert."""
+
+import datetime
+import json
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+from cryptography.fernet import Fernet
+from django.db import transaction
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+
+from memory import alerts, destinations, encryption, leases, webhooks
+from memory.models import Alert, Delivery, DeliveryAttempt, MemoryUser, WebhookEndpoint
+from memory.models.alerts import AlertKind, Severity
+from memory.models.webhooks import DeliveryState
+from memory.webhooks import Attempt
+from tests.integration.alerts.test_life import ALLERGY, finding, record, run_finds
+from tests.integration.webhooks.conftest import due_now, send, send_when_due, told
+from tests.webhook_receiver import Received, answers, hangs, receiver
+from workers import dispatching
+
+pytestmark = pytest.mark.django_db
+
+EndpointAt: TypeAlias = Callable[..., tuple[WebhookEndpoint, str]]
+
+NOWHERE = "http://127.0.0.1:1999/hook"
+
+
+def kinds(calls: list[Received]) -> list[str]:
+    return [json.loads(call.body)["type"] for call in calls]
+
+
+def resolve(user: MemoryUser, key: str) -> None:
+    alert = Alert.objects.exclude(state="resolved").get(user=user, evidence__0__key=key)
+    alerts.resolve(alert, actor="key:x", reason="done")
+
+
+def the_delivery(endpoint: WebhookEndpoint) -> Delivery:
+    return Delivery.objects.select_related("endpoint").get(endpoint=endpoint)
+
+
+# -- What is written ---------------------------------------------------------------------------
+
+
+def test_an_event_comes_signed_with_its_alert_and_evidence(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    with receiver() as server:
+        endpoint, secret = endpoint_at(server.url)
+        run_finds(user, finding(record("m-1", 41, 7), message="Ünïcode <script>"))
+        send(endpoint)
+
+    (call,) = server.received
+    message = call.verified(secret)
+    alert = Alert.objects.get(user=user)
+    assert message["type"] == "alert.opened"
+    assert message["data"]["user_id"] == "ada"
+    assert message["data"]["event"]["seq"] == 1
+    told_alert = message["data"]["alert"]
+    assert told_alert["id"] == str(alert.pk)
+    assert told_alert["message"] == "Ünïcode <script>"
+    assert told_alert["evidence"] == [record("m-1", 41, 7)]
+    assert told_alert["entries"] == [7, 41]
+    assert told_alert["complete"] is True
+    assert call.headers["content-type"] == "application/json"
+    assert call.id.startswith("msg_")
+    with pytest.raises(WebhookVerificationError):
+        Webhook("whsec_" + "A" * 43).verify(call.body, dict(call.headers))
+
+    (attempt,) = DeliveryAttempt.objects.all()
+    assert (attempt.status, attempt.error, attempt.address) == (200, "", "127.0.0.1")
+    assert told(endpoint) == [("alert.opened", "delivered")]
+
+
+def test_a_message_is_written_with_its_event_or_not_at_all(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    endpoint, _ = endpoint_at(NOWHERE)
+
+    with transaction.atomic():
+        run_finds(user, finding(record("m-1")))
+        assert len(told(endpoint)) == 1
+        transaction.set_rollback(True)
+
+    assert told(endpoint) == []
+
+
+def test_an_endpoint_is_told_what_it_has_asked_for(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    every, _ = endpoint_at(NOWHERE)
+    grave, _ = endpoint_at(NOWHERE, least_severity=Severity.CRITICAL)
+    ends, _ = endpoint_at(NOWHERE, event_types=["resolved"])
+    keepers, _ = endpoint_at(NOWHERE, alert_kinds=[AlertKind.CONSTRAINT_ERROR])
+    off, _ = endpoint_at(NOWHERE)
+    webhooks.disable(off, "tests")
+
+    run_finds(
+        user,
+        finding(record("m-1"), severity=Severity.WARNING),
+        alerts.failure(ALLERGY, {"type": "E", "message": "m", "line": 1}),
+    )
+    run_finds(user, alerts.failure(ALLERGY, {"type": "E", "message": "m", "line": 1}))
+
+    assert [kind for kind, _ in told(every)] == ["alert.opened", "alert.resolved"]
+    assert told(grave) == []
+    assert [kind for kind, _ in told(ends)] == ["alert.resolved"]
+    assert [kind for kind, _ in told(keepers)] == ["alert.opened"]
+    assert told(off) == []
+
+
+def test_endpoints_of_other_workspaces_are_told_nothing(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    from memory.models import Workspace
+
+    other, _ = webhooks.create(Workspace.objects.create(name="other"), NOWHERE)
+
+    run_finds(user, finding(record("m-1")))
+
+    assert told(other) == []
+
+
+def test_of_an_alert_with_very_much_evidence_the_beginning_is_sent(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    endpoint, _ = endpoint_at(NOWHERE)
+
+    run_finds(user, finding(*(record(f"m-{number}", number) for number in range(500))))
+
+    alert = json.loads(the_delivery(endpoint).payload)["data"]["alert"]
+    assert len(alert["evidence"]) == 100
+    assert alert["complete"] is False
+
+
+# -- Until it is taken -------------------------------------------------------------------------
+
+
+def test_what_fails_is_sent_again_with_the_same_id_and_body(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    with receiver(answers(500, b"oops"), hangs, answers(200)) as server:
+        endpoint, secret = endpoint_at(server.url)
+        run_finds(user, finding(record("m-1")))
+        send(endpoint)
+        send(endpoint)  # it waits
+        assert len(server.received) == 1
+        send_when_due(endpoint)
+        send_when_due(endpoint)
+
+    assert len({(call.id, call.body) for call in server.received}) == 1
+    assert [call.verified(secret)["type"] for call in server.received] == ["alert.opened"] * 3
+    calls = list(DeliveryAttempt.objects.order_by("at").values_list("status", "error", "answer"))
+    assert calls == [
+        (500, "It answered 500.", "oops"),
+        (None, "There was no answer in time (1 s).", ""),
+        (200, "", ""),
+    ]
+    assert told(endpoint) == [("alert.opened", "delivered")]
+    endpoint.refresh_from_db()
+    assert (endpoint.failures, endpoint.failing_since) == (0, None)
+
+
+def test_the_waits_grow_to_three_days_and_then_it_is_given_up(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    waits: list[float] = []
+    with receiver(answers(500)) as server:
+        endpoint, _ = endpoint_at(server.url)
+        run_finds(user, finding(record("m-1")))
+        while told(endpoint) == [("alert.opened", "pending")]:
+            send_when_due(endpoint)
+            waits.append((the_delivery(endpoint).run_after - timezone.now()).total_seconds())
+
+    expected = [5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400]
+    assert len(server.received) == len(expected) + 1
+    for wait, about in zip(waits, expected, strict=False):
+        assert 0.9 * about - 5 < wait < 1.1 * about + 1
+    assert 2.9 < sum(expected) / 86400 < 3.3
+    assert told(endpoint) == [("alert.opened", "given_up")]
+    assert the_delivery(endpoint).last_error == "It answered 500."
+
+
+@pytest.mark.parametrize(
+    ("asked", "least", "most"),
+    [
+        ("120", 115, 121),
+        ("999999999999", 86300, 86500),
+        ("-5", 0, 6),
+        ("soon", 0, 6),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 6),
+        ("Wed, 21 Oct 2015 07:28:00", 0, 6),
+    ],
+)
+def test_retry_after_is_honoured_within_reason(
+    user: MemoryUser, endpoint_at: EndpointAt, asked: str, least: float, most: float
+) -> None:
+    with receiver(answers(503, retry_after=asked)) as server:
+        endpoint, _ = endpoint_at(server.url)
+        run_finds(user, finding(record("m-1")))
+        send(endpoint)
+
+    wait = (the_delivery(endpoint).run_after - timezone.now()).total_seconds()
+    assert least <= wait <= most
+
+
+def test_a_worker_killed_after_sending_has_sent_for_nothing(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    with receiver() as server:
+        endpoint, _ = endpoint_at(server.url)
+        run_finds(user, finding(record("m-1")))
+        dead = webhooks.claim(str(endpoint.pk))
+        assert dead is not None
+        send(endpoint)  # it is somebody's still
+        assert server.received == []
+
+        Delivery.objects.filter(pk=dead.pk).update(lease_expires_at=timezone.now())
+        send(endpoint)
+
+    assert len(server.received) == 1
+    assert told(endpoint) == [("alert.opened", "delivered")]
+    # And if it was only slow, it does not write over its successor.
+    late = Attempt(at=timezone.now(), seconds=1, status=500, error="It answered 500.")
+    with pytest.raises(leases.LeaseLost):
+        webhooks.record(dead, late)
+    assert told(endpoint) == [("alert.opened", "delivered")]
+    assert DeliveryAttempt.objects.count() == 1
+
+
+# -- In order ----------------------------------------------------------------------------------
+
+
+def test_a_later_event_of_the_alert_waits_and_another_alert_does_not(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    with receiver(answers(500), answers(200)) as server:
+        endpoint, _ = endpoint_at(server.url)
+        run_finds(user, finding(record("m-1")))
+        send(endpoint)
+        resolve(user, "m-1")
+        run_finds(user, finding(record("m-2")))
+        send(endpoint)
+        assert told(endpoint) == [
+            ("alert.opened", "pending"),
+            ("alert.resolved", "pending"),
+            ("alert.opened", "delivered"),
+        ]
+        send_when_due(endpoint)
+
+    assert kinds(server.received) == [
+        "alert.opened",
+        "alert.opened",
+        "alert.opened",
+        "alert.resolved",
+    ]
+    assert {state for _, state in told(endpoint)} == {"delivered"}
+
+
+def test_what_is_given_up_holds_up_nothing(user: MemoryUser, endpoint_at: EndpointAt) -> None:
+    with receiver(answers(500), answers(200)) as server:
+        endpoint, _ = endpoint_at(server.url)
+        run_finds(user, finding(record("m-1")))
+        resolve(user, "m-1")
+        Delivery.objects.filter(seq=1).update(attempts=9)
+        send(endpoint)
+
+    assert told(endpoint) == [("alert.opened", "given_up"), ("alert.resolved", "delivered")]
+
+
+def test_an_endpoint_waits_for_its_own_messages_alone(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    with receiver() as server:
+        broken, _ = endpoint_at(NOWHERE)
+        endpoint, _ = endpoint_at(server.url)
+        run_finds(user, finding(record("m-1")))
+        send(broken)
+        resolve(user, "m-1")
+        send(broken)
+        send(endpoint)
+
+    assert [state for _, state in told(broken)] == ["pending", "pending"]
+    assert [state for _, state in told(endpoint)] == ["delivered", "delivered"]
+
+
+# -- Endpoints that fail -----------------------------------------------------------------------
+
+
+def test_410_disables_the_endpoint_and_what_waits_goes_out_when_it_is_enabled(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    with receiver(answers(410), answers(200)) as server:
+        endpoint, _ = endpoint_at(server.url)
+        run_finds(user, finding(record("m-1")))
+        resolve(user, "m-1")
+        send(endpoint)
+        endpoint.refresh_from_db()
+        assert endpoint.enabled is False
+        assert endpoint.disabled_reason == "It answered 410 Gone."
+        assert {delivery.standing for delivery in endpoint.deliveries.all()} == {"held"}
+        assert dispatching.hint_deliveries() == 0
+        send_when_due(endpoint)
+        assert len(server.received) == 1
+
+        webhooks.enable(endpoint)
+        send_when_due(endpoint)
+
+    assert WebhookEndpoint.objects.get().enabled
+    assert kinds(server.received)[1:] == ["alert.opened", "alert.resolved"]
+
+
+def test_nothing_but_errors_for_days_disables_the_endpoint(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    endpoint, _ = endpoint_at(NOWHERE)
+    run_finds(user, finding(record("m-1")))
+    send(endpoint)
+    for days, enabled in ((4.9, True), (5.1, False)):
+        long_ago = timezone.now() - datetime.timedelta(days=days)
+        WebhookEndpoint.objects.update(failing_since=long_ago)
+        send_when_due(endpoint)
+        endpoint.refresh_from_db()
+        assert endpoint.enabled is enabled
+
+    assert "nothing but errors since" in endpoint.disabled_reason
+    assert endpoint.disabled_at is not None
+
+
+def test_one_success_makes_an_endpoint_trusted_again(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    with receiver() as server:
+        endpoint, _ = endpoint_at(server.url)
+        long_ago = timezone.now() - datetime.timedelta(days=30)
+        WebhookEndpoint.objects.update(failing_since=long_ago, failures=7)
+        run_finds(user, finding(record("m-1")))
+        send(endpoint)
+
+    endpoint.refresh_from_db()
+    assert (endpoint.failing_since, endpoint.failures, endpoint.enabled) == (None, 0, True)
+
+
+def test_so_many_go_at_a_time_and_one_to_an_endpoint_that_fails(
+    user: MemoryUser, endpoint_at: EndpointAt, settings: Settings
+) -> None:
+    settings.UAC_WEBHOOK_CONCURRENCY = 2
+    endpoint, _ = endpoint_at(NOWHERE)
+    run_finds(user, *(finding(record(f"m-{number}")) for number in range(5)))
+
+    claimed = [webhooks.claim(str(endpoint.pk)) for _ in range(3)]
+    assert [delivery is not None for delivery in claimed] == [True, True, False]
+
+    failed = Attempt(at=timezone.now(), seconds=1, status=500, error="It answered 500.")
+    assert claimed[0] is not None
+    webhooks.record(claimed[0], failed)
+    WebhookEndpoint.objects.update(not_before=None)
+    assert webhooks.claim(str(endpoint.pk)) is None
+
+
+def test_so_many_go_in_a_minute(
+    user: MemoryUser, endpoint_at: EndpointAt, settings: Settings
+) -> None:
+    settings.UAC_WEBHOOK_PER_MINUTE = 3
+    with receiver() as server:
+        endpoint, _ = endpoint_at(server.url)
+        run_finds(user, *(finding(record(f"m-{number}")) for number in range(5)))
+        send(endpoint)
+        assert len(server.received) == 3
+
+        a_minute_ago = timezone.now() - datetime.timedelta(minutes=1)
+        WebhookEndpoint.objects.update(minute_began_at=a_minute_ago)
+        send(endpoint)
+
+    assert len(server.received) == 5
+
+
+def test_an_endpoint_that_keeps_failing_is_left_alone_between_calls(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    with receiver(answers(500)) as server:
+        endpoint, _ = endpoint_at(server.url)
+        run_finds(user, *(finding(record(f"m-{number}")) for number in range(9)))
+        send(endpoint)
+
+    # Of nine messages three were tried: it is the endpoint that fails.
+    assert len(server.received) == 3
+    endpoint.refresh_from_db()
+    assert endpoint.not_before is not None
+    assert 0 < (endpoint.not_before - timezone.now()).total_seconds() <= 60
+
+
+def test_the_dispatcher_finds_what_no_hint_has_told(
+    user: MemoryUser, endpoint_at: EndpointAt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hinted: list[Any] = []
+    monkeypatch.setattr(dispatching, "send_hint", lambda task, args: hinted.append((task, args)))
+    endpoint, _ = endpoint_at(NOWHERE)
+    assert dispatching.hint_deliveries() == 0
+
+    run_finds(user, finding(record("m-1")))
+
+    assert dispatching.hint_deliveries() == 1
+    assert hinted == [("workers.tasks.deliver", [str(endpoint.pk)])]
+    send(endpoint)
+    assert dispatching.hint_deliveries() == 0
+    due_now(endpoint)
+    assert dispatching.hint_deliveries() == 1
+
+
+# -- Secrets -----------------------------------------------------------------------------------
+
+
+def test_after_a_rotation_both_secrets_verify_for_a_day(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    with receiver() as server:
+        endpoint, old = endpoint_at(server.url)
+        new = webhooks.rotate_secret(endpoint)
+        run_finds(user, finding(record("m-1")))
+        send(endpoint)
+        WebhookEndpoint.objects.update(previous_secret_until=timezone.now())
+        resolve(user, "m-1")
+        send(endpoint)
+
+    during, after = server.received
+    assert new != old
+    assert during.verified(old) == during.verified(new)
+    assert after.verified(new)["type"] == "alert.resolved"
+    with pytest.raises(WebhookVerificationError):
+        after.verified(old)
+
+
+def test_secrets_are_stored_encrypted(endpoint_at: EndpointAt) -> None:
+    endpoint, secret = endpoint_at(NOWHERE)
+
+    stored = bytes(WebhookEndpoint.objects.get().secret)
+
+    assert secret.encode() not in stored
+    assert encryption.decrypt(stored).decode() == secret
+    assert endpoint.previous_secret is None
+
+
+def test_without_a_key_to_encrypt_with_there_is_no_endpoint(
+    endpoint_at: EndpointAt, settings: Settings
+) -> None:
+    settings.UAC_ENCRYPTION_KEYS = []
+
+    with pytest.raises(encryption.EncryptionError, match="UAC_ENCRYPTION_KEYS"):
+        endpoint_at(NOWHERE)
+
+    assert not WebhookEndpoint.objects.exists()
+
+
+def test_a_secret_that_cannot_be_read_loses_no_message(
+    user: MemoryUser, endpoint_at: EndpointAt, settings: Settings
+) -> None:
+    with receiver() as server:
+        endpoint, secret = endpoint_at(server.url)
+        run_finds(user, finding(record("m-1")))
+        right = settings.UAC_ENCRYPTION_KEYS
+        settings.UAC_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
+        for _ in range(12):
+            send_when_due(endpoint)
+        assert told(endpoint) == [("alert.opened", "pending")]
+        assert "UAC_ENCRYPTION_KEYS" in the_delivery(endpoint).last_error
+        assert the_delivery(endpoint).attempts == 0
+
+        settings.UAC_ENCRYPTION_KEYS = right
+        send_when_due(endpoint)
+
+    assert server.received[0].verified(secret)["type"] == "alert.opened"
+
+
+def test_an_endpoint_inside_is_not_created(endpoint_at: EndpointAt, settings: Settings) -> None:
+    settings.UAC_WEBHOOK_ALLOWED_NETWORKS = []
+
+    with pytest.raises(destinations.Refused, match="not a public address"):
+        endpoint_at(NOWHERE)
+
+
+def test_a_workspace_has_so_many_endpoints(
+    endpoint_at: EndpointAt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "MOST_ENDPOINTS", 1)
+    endpoint_at(NOWHERE)
+
+    with pytest.raises(webhooks.TooManyEndpoints):
+        endpoint_at(NOWHERE)
+
+
+# -- Again -------------------------------------------------------------------------------------
+
+
+def test_a_replay_sends_the_same_message_once_more(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    with receiver() as server:
+        endpoint, _ = endpoint_at(server.url)
+        run_finds(user, finding(record("m-1")))
+        delivery = the_delivery(endpoint)
+        with pytest.raises(webhooks.NotSettled):
+            webhooks.replay(delivery)
+        send(endpoint)
+
+        webhooks.replay(delivery)
+        assert (delivery.state, delivery.settled_at) == (DeliveryState.PENDING, None)
+        send(endpoint)
+
+    first, second = server.received
+    assert (first.id, first.body) == (second.id, second.body)
+    assert told(endpoint) == [("alert.opened", "delivered")]
+
+
+def test_all_that_was_given_up_since_a_moment_is_sent_again_in_order(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    with receiver() as server:
+        endpoint, _ = endpoint_at(server.url)
+        run_finds(user, finding(record("m-0")))
+        moment = timezone.now()
+        Delivery.objects.update(created_at=moment - datetime.timedelta(hours=1))
+        run_finds(user, finding(record("m-0")), finding(record("m-1")))
+        resolve(user, "m-1")
+        Delivery.objects.update(state=DeliveryState.GIVEN_UP, attempts=10, settled_at=moment)
+
+        assert webhooks.replay_given_up(endpoint, moment - datetime.timedelta(minutes=1)) == 2
+        send(endpoint)
+
+    assert kinds(server.received) == ["alert.opened", "alert.resolved"]
+    assert [state for _, state in told(endpoint)] == ["given_up", "delivered", "delivered"]
+
+
+def test_a_test_is_sent_once_and_counts_for_nothing(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    with receiver(answers(500), answers(200)) as server:
+        endpoint, secret = endpoint_at(server.url)
+        webhooks.send_test(endpoint)
+        send(endpoint)
+        webhooks.send_test(endpoint)
+        send(endpoint)
+
+    assert [call.verified(secret)["type"] for call in server.received] == ["ping", "ping"]
+    assert sorted(state for _, state in told(endpoint)) == ["delivered", "given_up"]
+    endpoint.refresh_from_db()
+    assert endpoint.failing_since is None
+    webhooks.disable(endpoint, "tests")
+    with pytest.raises(webhooks.Disabled):
+        webhooks.send_test(endpoint)
+
+
+def test_the_log_of_long_ago_is_forgotten(user: MemoryUser, endpoint_at: EndpointAt) -> None:
+    with receiver() as server:
+        endpoint, _ = endpoint_at(server.url)
+        run_finds(user, finding(record("m-1")))
+        send(endpoint)
+        resolve(user, "m-1")
+        long_ago = timezone.now() - datetime.timedelta(days=31)
+        Delivery.objects.filter(seq=1).update(settled_at=long_ago)
+        Delivery.objects.filter(seq=2).update(created_at=long_ago)
+
+    assert webhooks.purge(10) == 1
+    assert told(endpoint) == [("alert.resolved", "pending")]
+    assert not DeliveryAttempt.objects.exists()
+
+
+def test_a_deleted_endpoint_takes_its_log_along(user: MemoryUser, endpoint_at: EndpointAt) -> None:
+    endpoint, _ = endpoint_at(NOWHERE)
+    run_finds(user, finding(record("m-1")))
+    send(endpoint)
+
+    webhooks.delete(endpoint)
+
+    assert not WebhookEndpoint.objects.exists()
+    assert not DeliveryAttempt.objects.exists()
+    run_finds(user)
