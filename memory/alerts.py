@@ -1,22 +1,43 @@
-"""Alerts: what the runs of the constraints open, keep, change and resolve.
+"""Alerts: what the runs of the constraints open, keep, change and resolve, and what people do.
 
 A constraint speaks by yielding a finding. The same finding (by fingerprint, not by wording) keeps
-its alert open; when a run no longer makes it, the alert is resolved. A constraint that failed has
-said nothing: its alerts stay as they are, and an alert for the staff says that it failed.
+its alert alive; when a run no longer makes it, the alert is resolved. A constraint that failed has
+said nothing: its alerts stay as they are, and an alert for the staff says that it failed. One that
+says too much is paused (`memory.floods`), and changes no alert until it is resumed.
+
+Everything here takes the user's row first: two orders of locking would deadlock.
 """
 
 import datetime
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
-from memory import alert_events
+from memory import alert_events, floods, runs
+from memory.alert_settings import Holding
 from memory.canonical import canonical_json, sha256
-from memory.models import Alert, AlertEvent, MemoryUser, Run
-from memory.models.alerts import AlertEventKind, AlertKind, AlertState, Severity, severity_rank
+from memory.floods import Flood
+from memory.models import Alert, AlertEvent, MemoryUser, PausedConstraint, Run
+from memory.models.alerts import (
+    LIVE_STATES,
+    AlertEventKind,
+    AlertKind,
+    AlertState,
+    Severity,
+    severity_rank,
+)
+from memory.models.runs import RunKind, RunTrigger
+
+# Who the events name where nobody did it.
+CONSTRAINTS = "constraints"
+CLOCK = "clock"
+MAX_SNOOZE = datetime.timedelta(days=366)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +66,11 @@ class Finding:
         return sha256(canonical_json(identity))
 
     @property
+    def records(self) -> list[str]:
+        """The records that it names, in an order that no set can change."""
+        return sorted(canonical_json(dict(item)) for item in self.evidence)
+
+    @property
     def entries(self) -> list[int]:
         """The log entries behind the evidence, ascending."""
         return sorted({seq for item in self.evidence for seq in item["sources"]})
@@ -62,13 +88,54 @@ def failure(constraint: str, error: Mapping[str, Any]) -> Finding:
     )
 
 
+@dataclass(frozen=True)
+class Step:
+    """A transaction in which alerts of a user change: whose, who does it, when, by which run.
+
+    What happens is told at once and recorded at the end: the feed's counter is locked last.
+    """
+
+    user: MemoryUser
+    actor: str
+    at: datetime.datetime = field(default_factory=timezone.now)
+    run: Run | None = None
+    events: list[AlertEvent] = field(default_factory=list)
+
+    @property
+    def limits(self) -> Holding:
+        """How alerts live in the workspace."""
+        return self.user.workspace.alert_limits
+
+    def tell(self, alert: Alert, kind: AlertEventKind, **detail: Any) -> None:
+        """Note what happened to an alert."""
+        self.events.append(
+            AlertEvent(
+                alert=alert, kind=kind, actor=self.actor, run=self.run, at=self.at, detail=detail
+            )
+        )
+
+    def record(self) -> None:
+        """Write it into the feed; call it last."""
+        alert_events.record(self.user, self.events)
+
+
 def apply(
-    run: Run, findings: Sequence[Finding], *, spoke: Collection[str], existing: Collection[str]
+    run: Run,
+    findings: Sequence[Finding],
+    *,
+    spoke: Collection[str],
+    existing: Collection[str],
+    flooded: Mapping[str, Sequence[Finding]] | None = None,
+    sources: Mapping[str, str] | None = None,
+    ended: Mapping[str, str] = MappingProxyType({}),
 ) -> bool:
     """Bring the user's alerts in line with what one run of the constraints found.
 
     `spoke` are the constraints that ran to their end, `existing` all of the version's. Alerts of
-    a constraint that exists and did not end stay as they are. Returns False, and does nothing,
+    a constraint that exists and did not end stay as they are; of one that does not exist, `ended`
+    may say why. `flooded` are those that were stopped because they found too much, each with a few
+    of its findings, the gravest first; `sources` the hashes of constraints that are no files of the
+    version. Returns False, and does nothing,
     when alerts of a newer version or instant are in place already. Runs in a transaction of the
     caller, together with `runs.finish`.
     """
@@ -79,27 +146,49 @@ def apply(
     user.alerts_version, user.alerts_instant = version, run.instant
     user.save(update_fields=["alerts_version", "alerts_instant"])
 
-    now = timezone.now()
-    live = {
-        alert.fingerprint: alert
-        for alert in Alert.objects.select_for_update(no_key=True)
-        .filter(user=user)
-        .exclude(state=AlertState.RESOLVED)
-    }
+    user.workspace = run.user.workspace
+    step = Step(user, CONSTRAINTS, run=run)
+    hashes = {**(run.checkpoint.tree if run.checkpoint else {}), **(sources or {})}
     found = _most_severe(findings)
-    events: list[AlertEvent] = []
+    known = _known(user)
+    paused = _still_paused(known, existing, hashes, step)
+    new = [
+        finding
+        for fingerprint, finding in found.items()
+        if finding.constraint not in paused and _is_new(known.get(fingerprint), finding)
+    ]
+    said = [finding for finding in findings if finding.kind == AlertKind.FINDING]
+    floods_now = floods.find(user, said, new, flooded or {}, step.limits, step.at, without=paused)
+    silenced = paused | {flood.constraint for flood in floods_now if not flood.may_open}
+
     for fingerprint, finding in found.items():
-        if fingerprint in live:
-            events += _keep(live[fingerprint], finding, run, now)
-        else:
-            events.append(_open(user, finding, run, now))
-    for fingerprint, alert in live.items():
-        if fingerprint not in found and (
-            alert.constraint in spoke or alert.constraint not in existing
+        if finding.kind == AlertKind.FINDING and finding.constraint in silenced:
+            continue
+        alert = known.get(fingerprint)
+        if _is_new(alert, finding):
+            if alert is not None:
+                _let_go(alert)
+            known[fingerprint] = _open(finding, step)
+        elif alert is not None and not alert.holds_back:
+            _keep(alert, finding, step)
+    silenced |= {flood.constraint for flood in floods_now}
+    for fingerprint, alert in known.items():
+        exists = alert.constraint in existing
+        if fingerprint in found or (exists and alert.constraint not in spoke):
+            continue
+        if alert.kind == AlertKind.CONSTRAINT_PAUSED or (
+            alert.kind == AlertKind.FINDING and alert.constraint in silenced
         ):
-            reason = "no longer found" if alert.constraint in existing else "constraint deleted"
-            events.append(_resolve(alert, actor="constraints", reason=reason, run=run, at=now))
-    alert_events.record(user, events)
+            continue
+        if alert.holds_back:
+            _let_go(alert)
+        else:
+            gone = ended.get(alert.constraint, "constraint deleted")
+            _resolve(alert, step, "no longer found" if exists else gone)
+    for flood in floods_now:
+        live = [alert for alert in known.values() if not alert.holds_back]
+        _pause(flood, hashes.get(flood.constraint, ""), live, step)
+    step.record()
     return True
 
 
@@ -112,9 +201,46 @@ def _most_severe(findings: Sequence[Finding]) -> dict[str, Finding]:
     return found
 
 
-def _open(user: MemoryUser, finding: Finding, run: Run, now: datetime.datetime) -> AlertEvent:
-    alert = Alert.objects.create(
-        user=user,
+def _known(user: MemoryUser) -> dict[str, Alert]:
+    """Return the alerts that live or hold back new ones, by fingerprint."""
+    alerts = Alert.objects.select_for_update(no_key=True).filter(user=user)
+    known = alerts.filter(Q(state__in=LIVE_STATES) | Q(holds_back=True))
+    return {alert.fingerprint: alert for alert in known}
+
+
+def _is_new(known: Alert | None, finding: Finding) -> bool:
+    """Whether it calls for an alert: what was resolved by hand does not while it is the same."""
+    return known is None or (known.holds_back and bool(_differences(known, finding)))
+
+
+def _differences(alert: Alert, finding: Finding) -> list[str]:
+    """Name what of a finding is not as its alert has it and counts as a change of it.
+
+    That is its severity and the records that it rests on, with their entries. Wording is none: it
+    may count days. Only where there is no record, nothing else could tell.
+    """
+    changed = []
+    if alert.severity != finding.severity:
+        changed.append("severity")
+    if _as_finding(alert).records != finding.records:
+        changed.append("evidence")
+    if not finding.evidence and alert.message != finding.message:
+        changed.append("message")
+    return changed
+
+
+def _as_finding(alert: Alert) -> Finding:
+    return Finding(
+        constraint=alert.constraint,
+        severity=Severity(alert.severity),
+        message=alert.message,
+        evidence=alert.evidence,
+    )
+
+
+def _open(finding: Finding, step: Step) -> Alert:
+    alert = Alert(
+        user=step.user,
         kind=finding.kind,
         constraint=finding.constraint,
         fingerprint=finding.fingerprint,
@@ -122,93 +248,313 @@ def _open(user: MemoryUser, finding: Finding, run: Run, now: datetime.datetime) 
         message=finding.message,
         evidence=list(finding.evidence),
         entries=finding.entries,
-        opened_at=now,
-        changed_at=now,
-        last_run=run,
+        opened_at=step.at,
+        changed_at=step.at,
+        last_run=step.run,
     )
-    return _event(alert, AlertEventKind.OPENED, "constraints", run, now, severity=finding.severity)
+    _now_open(alert, step)
+    alert.save(force_insert=True)
+    step.tell(alert, AlertEventKind.OPENED, severity=finding.severity)
+    return alert
 
 
-def _keep(alert: Alert, finding: Finding, run: Run, now: datetime.datetime) -> Sequence[AlertEvent]:
-    before = {name: getattr(alert, name) for name in ("severity", "message", "evidence", "entries")}
-    after = {
-        "severity": str(finding.severity),
-        "message": finding.message,
-        "evidence": list(finding.evidence),
-        "entries": finding.entries,
-    }
-    alert.last_run = run
-    if before == after:
-        alert.save(update_fields=["last_run"])
-        return ()
-    changed = [name for name in after if before[name] != after[name]]
-    for name in changed:
-        setattr(alert, name, after[name])
-    alert.changed_at = now
-    if severity_rank(alert.severity) > severity_rank(before["severity"]):
-        # What was acknowledged was less grave than this.
-        alert.state = AlertState.OPEN
+def _keep(alert: Alert, finding: Finding, step: Step) -> None:
+    changed = _differences(alert, finding)
+    alert.last_run = step.run
+    if not changed:
+        # A countdown is worded anew every day: that is shown, and told to nobody.
+        alert.message = finding.message
+        alert.save(update_fields=["last_run", "message"])
+        return
+    if alert.message != finding.message and "message" not in changed:
+        changed.append("message")
+    wakes = alert.state == AlertState.SNOOZED and alert.snoozed_until is None
+    graver = severity_rank(finding.severity) > severity_rank(alert.severity)
+    alert.severity, alert.message = finding.severity, finding.message
+    if "evidence" in changed:
+        alert.evidence, alert.entries = list(finding.evidence), finding.entries
+    alert.changed_at = step.at
+    if alert.state == AlertState.OPEN:
+        if "severity" in changed:
+            _reschedule(alert, step.limits, step.at if graver else alert.open_since)
+    elif graver or wakes:
+        # What was acknowledged or put off was another, or less grave than this.
+        _reopen(alert, step, reason="more severe" if graver else "changed", changed=changed)
+        return
     alert.save()
-    return [_event(alert, AlertEventKind.CHANGED, "constraints", run, now, changed=changed)]
+    told = {"changed": changed, "graver": True} if graver else {"changed": changed}
+    step.tell(alert, AlertEventKind.CHANGED, **told)
+
+
+def _now_open(alert: Alert, step: Step) -> None:
+    alert.state, alert.open_since, alert.changed_at = AlertState.OPEN, step.at, step.at
+    alert.snoozed_until = alert.resolved_at = alert.escalated_at = None
+    alert.holds_back = False
+    alert.escalate_at = None
+    _reschedule(alert, step.limits, step.at)
+
+
+def _reschedule(alert: Alert, limits: Holding, since: datetime.datetime) -> None:
+    """Set when it is escalated; once it was, it is not again while it stays open."""
+    wait = limits.escalates_after(alert.severity)
+    due = since + wait if wait is not None else None
+    if due is not None and alert.escalate_at is not None and since != alert.open_since:
+        due = min(due, alert.escalate_at)  # graver never means later
+    alert.escalate_at = due if alert.escalated_at is None else None
+
+
+def _let_go(alert: Alert) -> None:
+    alert.holds_back = False
+    alert.save(update_fields=["holds_back"])
+
+
+# -- By hand -----------------------------------------------------------------------------------
 
 
 class AlertNotOpen(Exception):
-    """The alert is resolved: there is nothing left to acknowledge or resolve."""
+    """The alert is not in a state in which this can be done: there is nothing left to do."""
+
+
+class SnoozeRefused(ValueError):
+    """Nobody can snooze until then."""
+
+
+@contextmanager
+def step_on(alert: Alert, actor: str) -> Iterator[tuple[Step, Alert]]:
+    """Take a step in an alert's life: in a transaction, it is locked and read anew."""
+    with transaction.atomic():
+        user = MemoryUser.objects.select_for_update(no_key=True).get(pk=alert.user_id)
+        step = Step(user, actor)
+        yield step, Alert.objects.select_for_update(no_key=True).get(pk=alert.pk)
+        step.record()
 
 
 def acknowledge(alert: Alert, *, actor: str, note: str = "") -> Alert:
-    """Mark an open alert as seen; once more changes nothing. Raises AlertNotOpen if resolved."""
-    with transaction.atomic():
-        user, locked = _live(alert)
-        if locked.state != AlertState.ACKNOWLEDGED:
-            now = timezone.now()
-            locked.state = AlertState.ACKNOWLEDGED
-            locked.changed_at = now
-            locked.save(update_fields=["state", "changed_at"])
-            event = _event(locked, AlertEventKind.ACKNOWLEDGED, actor, None, now, note=note)
-            alert_events.record(user, [event])
-    return locked
+    """Mark a live alert as seen; once more changes nothing. Raises AlertNotOpen if resolved."""
+    with step_on(alert, actor) as (step, row):
+        _check_live(row)
+        if row.state != AlertState.ACKNOWLEDGED:
+            _put_aside(row, AlertState.ACKNOWLEDGED, step)
+            step.tell(row, AlertEventKind.ACKNOWLEDGED, note=note)
+    return row
+
+
+def snooze(alert: Alert, *, actor: str, until: datetime.datetime | None, note: str = "") -> Alert:
+    """Put a live alert off until a moment, or (None) until what was found changes.
+
+    A change is one of severity or of the records that it rests on; more severity ends any snooze.
+    Raises SnoozeRefused for a moment that has passed or is more than a year away, and AlertNotOpen
+    if the alert is resolved.
+    """
+    now = timezone.now()
+    if until is not None and until <= now:
+        raise SnoozeRefused("This moment has passed: name one in the future.")
+    if until is not None and until > now + MAX_SNOOZE:
+        raise SnoozeRefused(
+            f"At most {MAX_SNOOZE.days} days from now; without a moment, it is snoozed until it"
+            " changes."
+        )
+    with step_on(alert, actor) as (step, row):
+        _check_live(row)
+        _put_aside(row, AlertState.SNOOZED, step, until=until)
+        told = until.isoformat() if until else "it changes"
+        step.tell(row, AlertEventKind.SNOOZED, until=told, note=note)
+    return row
+
+
+def reopen(alert: Alert, *, actor: str, note: str = "") -> Alert:
+    """Take back that an alert was acknowledged, snoozed, or resolved by hand and is still found.
+
+    Raises AlertNotOpen if it is open, or resolved for good.
+    """
+    with step_on(alert, actor) as (step, row):
+        if row.state == AlertState.OPEN:
+            raise AlertNotOpen("this alert is open already")
+        if row.state == AlertState.RESOLVED and not row.holds_back:
+            raise AlertNotOpen("this alert is resolved: what it told of is no longer found")
+        _reopen(row, step, reason="by hand", note=note)
+    return row
 
 
 def resolve(alert: Alert, *, actor: str, reason: str) -> Alert:
-    """Close an alert by hand; the constraint opens a new one if it finds the same again.
+    """Close an alert by hand. While the constraint finds the same unchanged, it opens no new one.
 
-    Raises AlertNotOpen if it is resolved already.
+    That a constraint is paused is resolved by resuming it. Raises AlertNotOpen if it is resolved
+    already.
     """
-    with transaction.atomic():
-        user, locked = _live(alert)
-        event = _resolve(locked, actor=actor, reason=reason, run=None, at=timezone.now())
-        alert_events.record(user, [event])
-    return locked
+    with step_on(alert, actor) as (step, row):
+        _check_live(row)
+        if row.kind == AlertKind.CONSTRAINT_PAUSED:
+            paused = PausedConstraint.objects.filter(
+                user=step.user, constraint=row.constraint, resumed_at=None
+            )
+            for one in paused:
+                _resume(one, step, reason)
+                _run_again(step.user)
+        else:
+            row.holds_back = True
+        _resolve(row, step, reason)
+    return row
 
 
-def _live(alert: Alert) -> tuple[MemoryUser, Alert]:
-    # The user's row first, as in `apply`: two orders of locking would deadlock.
-    user = MemoryUser.objects.select_for_update(no_key=True).get(pk=alert.user_id)
-    locked = Alert.objects.select_for_update(no_key=True).get(pk=alert.pk)
-    if locked.state == AlertState.RESOLVED:
+def _check_live(alert: Alert) -> None:
+    if alert.state == AlertState.RESOLVED:
         raise AlertNotOpen("this alert is resolved already")
-    return user, locked
 
 
-def _resolve(
-    alert: Alert, *, actor: str, reason: str, run: Run | None, at: datetime.datetime
-) -> AlertEvent:
-    alert.state = AlertState.RESOLVED
-    alert.changed_at = alert.resolved_at = at
-    if run is not None:
-        alert.last_run = run
+def _put_aside(
+    alert: Alert, state: AlertState, step: Step, *, until: datetime.datetime | None = None
+) -> None:
+    alert.state, alert.changed_at = state, step.at
+    alert.snoozed_until, alert.escalate_at = until, None
     alert.save()
-    return _event(alert, AlertEventKind.RESOLVED, actor, run, at, reason=reason)
 
 
-def _event(
-    alert: Alert,
-    kind: AlertEventKind,
-    actor: str,
-    run: Run | None,
-    at: datetime.datetime,
-    **detail: Any,
-) -> AlertEvent:
-    """Return an event for `alert_events.record`."""
-    return AlertEvent(alert=alert, kind=kind, actor=actor, run=run, at=at, detail=detail)
+def _reopen(alert: Alert, step: Step, **detail: Any) -> None:
+    _now_open(alert, step)
+    alert.save()
+    step.tell(alert, AlertEventKind.REOPENED, **detail)
+
+
+def _resolve(alert: Alert, step: Step, reason: str) -> None:
+    alert.resolved_at = step.at
+    if step.run is not None:
+        alert.last_run = step.run
+    _put_aside(alert, AlertState.RESOLVED, step)
+    step.tell(alert, AlertEventKind.RESOLVED, reason=reason)
+
+
+# -- By the clock ------------------------------------------------------------------------------
+
+
+def wake(limit: int) -> int:
+    """Reopen the alerts, `limit` at most, that were snoozed until a moment that has come."""
+    due = Alert.objects.filter(snoozed_until__lte=timezone.now()).order_by("snoozed_until")
+    return sum(map(_wake, due[:limit]))
+
+
+def escalate(limit: int) -> int:
+    """Escalate the alerts, `limit` at most, that have been open too long for their severity."""
+    due = Alert.objects.filter(escalate_at__lte=timezone.now()).order_by("escalate_at")
+    return sum(map(_escalate, due[:limit]))
+
+
+def _wake(alert: Alert) -> bool:
+    with _free_step_on(alert) as (step, row):
+        if row is None or row.snoozed_until is None or row.snoozed_until > step.at:
+            return False
+        _reopen(row, step, reason=f"snoozed until {row.snoozed_until:%Y-%m-%d %H:%M} UTC")
+        return True
+
+
+def _escalate(alert: Alert) -> bool:
+    with _free_step_on(alert) as (step, row):
+        if row is None or row.escalate_at is None or row.escalate_at > step.at:
+            return False
+        row.escalate_at, row.escalated_at = None, step.at
+        row.save(update_fields=["escalate_at", "escalated_at"])
+        minutes = int((step.at - row.open_since).total_seconds() // 60)
+        step.tell(row, AlertEventKind.ESCALATED, reason=f"open for {minutes} minutes")
+        return True
+
+
+@contextmanager
+def _free_step_on(alert: Alert) -> Iterator[tuple[Step, Alert | None]]:
+    """As `step_on`, with None if somebody is at the user: its time comes again at the next tick."""
+    with transaction.atomic():
+        users = MemoryUser.objects.select_for_update(no_key=True, skip_locked=True)
+        user = users.filter(pk=alert.user_id).first()
+        step = Step(user or alert.user, CLOCK)
+        alerts = Alert.objects.select_for_update(no_key=True)
+        yield step, alerts.get(pk=alert.pk) if user else None
+        step.record()
+
+
+# -- Paused constraints ------------------------------------------------------------------------
+
+
+class NotPaused(Exception):
+    """The constraint is not paused: it was resumed already."""
+
+
+def resume(paused: PausedConstraint, *, actor: str, reason: str) -> PausedConstraint:
+    """Let a paused constraint speak again, and have it run. Raises NotPaused if it was resumed."""
+    with transaction.atomic():
+        user = MemoryUser.objects.select_for_update(no_key=True).get(pk=paused.user_id)
+        row = PausedConstraint.objects.select_for_update(no_key=True).get(pk=paused.pk)
+        if row.resumed_at is not None:
+            raise NotPaused(f"{row.constraint} is not paused any more")
+        step = Step(user, actor)
+        _resume(row, step, reason)
+        _run_again(user)
+        about = _known(user).get(_about(row.constraint, Severity.WARNING, "").fingerprint)
+        if about is not None:
+            _resolve(about, step, f"resumed: {reason}")
+        step.record()
+    return row
+
+
+def _run_again(user: MemoryUser) -> None:
+    if user.head is not None:
+        runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.RESUMED, checkpoint=user.head)
+
+
+def _resume(row: PausedConstraint, step: Step, reason: str) -> None:
+    row.resumed_at, row.resumed_by, row.resumed_because = step.at, step.actor, reason
+    row.save(update_fields=["resumed_at", "resumed_by", "resumed_because"])
+
+
+def _still_paused(
+    known: dict[str, Alert],
+    existing: Collection[str],
+    hashes: Mapping[str, str],
+    step: Step,
+) -> set[str]:
+    """Return which constraints are paused, after those that changed or are gone were resumed."""
+    paused = set()
+    for row in PausedConstraint.objects.filter(user=step.user, resumed_at=None):
+        if row.constraint not in existing:
+            reason = "constraint deleted"
+        elif hashes.get(row.constraint, "") != row.source_hash:
+            reason = "constraint changed"
+        else:
+            paused.add(row.constraint)
+            continue
+        _resume(row, step, reason)
+        about = known.pop(_about(row.constraint, Severity.WARNING, "").fingerprint, None)
+        if about is not None:
+            _resolve(about, step, reason)
+    return paused
+
+
+def _pause(
+    flood: Flood,
+    source_hash: str,
+    live: Sequence[Alert],
+    step: Step,
+) -> None:
+    PausedConstraint.objects.create(
+        user=step.user,
+        constraint=flood.constraint,
+        source_hash=source_hash,
+        reason=flood.reason,
+        paused_at=step.at,
+        paused_by=step.actor,
+    )
+    grave = Severity.CRITICAL in (
+        *(alert.severity for alert in live if alert.constraint == flood.constraint),
+        *(finding.severity for finding in flood.findings),
+    )
+    severity = Severity.CRITICAL if grave else Severity.WARNING
+    _open(_about(flood.constraint, severity, flood.message), step)
+
+
+def _about(constraint: str, severity: Severity, message: str) -> Finding:
+    """Return the staff's alert for a constraint that is paused."""
+    return Finding(
+        constraint=constraint,
+        kind=AlertKind.CONSTRAINT_PAUSED,
+        severity=severity,
+        message=message,
+        key="paused",
+    )

@@ -13,7 +13,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from memory import lanes, leases, runs
+from memory import lanes, leases, runs, workspace_constraints
 from memory.canonical import sha256
 from memory.models import (
     Alert,
@@ -268,7 +268,11 @@ def wants_constraints_run(checkpoint: Checkpoint) -> bool:
     """Tell whether a run of the constraints could open an alert, or resolve one."""
     live = Alert.objects.filter(user_id=checkpoint.user_id).exclude(state=AlertState.RESOLVED)
     outline = Outline.from_json(checkpoint.outline)
-    return bool(outline.constraints or outline.legacy_constraints) or live.exists()
+    return (
+        bool(outline.constraints or outline.legacy_constraints)
+        or live.exists()
+        or workspace_constraints.concern(checkpoint.user, outline)
+    )
 
 
 def store_bytecode(checkpoint: Checkpoint, bytecode: Mapping[str, str], image_digest: str) -> None:

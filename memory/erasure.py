@@ -13,6 +13,7 @@ from memory.log import PAYLOAD_FIELDS
 from memory.models import (
     Alert,
     AlertEvent,
+    AlertFeedback,
     Blob,
     Bytecode,
     Checkpoint,
@@ -24,6 +25,7 @@ from memory.models import (
     LlmCall,
     LogEntry,
     MemoryUser,
+    PausedConstraint,
     RecordLocation,
     Run,
 )
@@ -70,6 +72,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "alerts_version",
             "alerts_instant",
             "constraints_due_at",
+            "constraints_changed_at",
         ),
     ),
     LogEntry: Erasure(
@@ -149,8 +152,23 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "opened_at",
             "changed_at",
             "resolved_at",
+            "snoozed_until",
+            "holds_back",
+            "open_since",
+            "escalate_at",
+            "escalated_at",
             "last_run",
         ),
+    ),
+    AlertFeedback: Erasure(
+        Method.DELETE,
+        content=("note", "actor"),
+        kept=("id", "alert", "judge", "verdict", "at"),
+    ),
+    PausedConstraint: Erasure(
+        Method.DELETE,
+        content=("constraint", "source_hash", "reason", "resumed_because"),
+        kept=("id", "user", "paused_at", "paused_by", "resumed_at", "resumed_by"),
     ),
     AlertEvent: Erasure(
         Method.DELETE,

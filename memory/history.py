@@ -65,9 +65,14 @@ class Known:
         """The number of the version, if there was one."""
         return self.checkpoint.version if self.checkpoint else None
 
+    @property
+    def is_now(self) -> bool:
+        """Whether it is what is known now."""
+        return self.pending_count is None
+
     def to_json(self) -> dict[str, Any] | None:
         """Return what an answer says of an earlier moment; None of now."""
-        if self.pending_count is None:
+        if self.is_now:
             return None
         return {
             "seq": self.seq,

@@ -1,9 +1,9 @@
 """Leases: who works on what, until when, and how a late worker is kept from writing.
 
-Work is a row: a `Lane` of a user, a `Run`, a `Delivery`. Claiming it gives the row an owner, an
-expiry and the next token. A worker that dies says nothing; its lease expires, somebody else claims
-the row, and the token has moved on (a fencing token: Kleppmann, "How to do distributed locking",
-2016).
+Work is a row: a `Lane` of a user, a `Run`, or what else is `LeasedWork`. Claiming it gives the row
+an owner, an expiry and the next token. A worker that dies says nothing; its lease expires, somebody
+else claims the row, and the token has moved on (a fencing token: Kleppmann, "How to do distributed
+locking", 2016).
 
 A claim does not wait for the disk. If the database crashes it may be forgotten, and its token given
 a second time; so it is the token together with the owner that tells whose the work is.

@@ -28,10 +28,10 @@ class Manifest:
 
 
 def open_alerts(user: MemoryUser) -> list[Alert]:
-    """Return the open alerts that constraints have raised, the gravest first."""
+    """Return what constraints have raised and nobody has resolved or put off, gravest first."""
     live = (
         Alert.objects.filter(user=user, kind=AlertKind.FINDING)
-        .exclude(state=AlertState.RESOLVED)
+        .exclude(state__in=[AlertState.RESOLVED, AlertState.SNOOZED])
         .select_related("last_run")
         .only("severity", "message", "opened_at", "last_run__runner")
     )

@@ -82,7 +82,8 @@ def claim(run_id: str, *, host: str = "") -> Run | None:
         run.checkpoint = (
             Checkpoint.objects.select_related("user__workspace")
             .only(
-                "version", "tree", "outline", "user__user_id", "user__time_zone", "user__workspace"
+                *("version", "tree", "outline", "user__user_id", "user__public_id"),
+                *("user__time_zone", "user__workspace"),
             )
             .get(pk=run.checkpoint_id)
         )

@@ -18,11 +18,21 @@ class UserExists(Exception):
 
 
 def create_user(
-    workspace: Workspace, user_id: str, *, time_zone: str = "UTC", metadata: dict[str, Any] | None
+    workspace: Workspace,
+    user_id: str,
+    *,
+    time_zone: str | None = None,
+    metadata: dict[str, Any] | None,
 ) -> MemoryUser:
-    """Create a user with an empty log and no project; raises UserExists, or ValidationError."""
+    """Create a user with an empty log and no project; raises UserExists, or ValidationError.
+
+    Without a time zone the user's is that of the workspace.
+    """
     user = MemoryUser(
-        workspace=workspace, user_id=user_id, time_zone=time_zone, metadata=metadata or {}
+        workspace=workspace,
+        user_id=user_id,
+        time_zone=workspace.time_zone if time_zone is None else time_zone,
+        metadata=metadata or {},
     )
     user.full_clean(validate_unique=False, validate_constraints=False)
     try:
@@ -44,9 +54,12 @@ def change_user(
         if metadata is not None:
             locked.metadata = user.metadata = metadata
         if time_zone is not None:
+            due = locked.constraints_due_at
+            was_daily = due is not None and is_daily(locked, due, due)
             locked.time_zone = user.time_zone = time_zone
-            if locked.constraints_due_at is not None:
-                locked.constraints_due_at = next_daily_run(locked, timezone.now())
+            if due is not None:
+                daily = next_daily_run(locked, timezone.now())
+                locked.constraints_due_at = daily if was_daily else min(due, daily)
         user.constraints_due_at = locked.constraints_due_at
         locked.save(update_fields=["metadata", "time_zone", "constraints_due_at"])
 
@@ -58,12 +71,50 @@ def with_head(users: QuerySet[MemoryUser]) -> QuerySet[MemoryUser]:
 
 def next_daily_run(user: MemoryUser, after: datetime.datetime) -> datetime.datetime:
     """Return the next instant at which the daily hour strikes where the user lives."""
-    zone = zoneinfo.ZoneInfo(user.time_zone)
+    return next_hour(user.time_zone, settings.UAC_DAILY_RUN_HOUR, after)
+
+
+def next_hour(time_zone: str, hour: int, after: datetime.datetime) -> datetime.datetime:
+    """Return the next instant after this one at which that hour of the day strikes there."""
+    zone = zoneinfo.ZoneInfo(time_zone)
     day = after.astimezone(zone).date()
     while True:
-        due = datetime.datetime.combine(
-            day, datetime.time(hour=settings.UAC_DAILY_RUN_HOUR), tzinfo=zone
-        )
+        due = datetime.datetime.combine(day, datetime.time(hour=hour), tzinfo=zone)
         if due > after:
             return due.astimezone(datetime.UTC)
         day += datetime.timedelta(days=1)
+
+
+def wrong_settings() -> dict[str, str]:
+    """Return which of the settings of the clock are wrong, and what is wrong, by their names."""
+    hour, minutes = settings.UAC_DAILY_RUN_HOUR, settings.UAC_INSTANT_MINUTES
+    found = {}
+    if not 0 <= hour <= 23:
+        found["UAC_DAILY_RUN_HOUR"] = f"An hour from 0 to 23, not {hour}."
+    if not 1 <= minutes <= 24 * 60:
+        found["UAC_INSTANT_MINUTES"] = f"From 1 minute to a day's 1440, not {minutes}."
+    return found
+
+
+def is_daily(user: MemoryUser, due: datetime.datetime, now: datetime.datetime) -> bool:
+    """Tell whether the daily hour of the user strikes from `due` to `now`, both included."""
+    return next_daily_run(user, due - datetime.timedelta.resolution) <= now
+
+
+def run_again(user: MemoryUser, instant: datetime.datetime, *, soon: bool) -> None:
+    """Set when the constraints, which have run as of `instant`, run next by the clock.
+
+    That is some minutes later if it is to be `soon`, since one of them takes the moment, and else
+    when the daily hour strikes. What is due already stays due. Call it in the transaction that
+    writes what the run has found, under the lock of the user's row.
+    """
+    now = timezone.now()
+    waiting = MemoryUser.objects.filter(pk=user.pk, constraints_due_at__gt=now)
+    if soon:
+        step = datetime.timedelta(minutes=settings.UAC_INSTANT_MINUTES)
+        missed = max((now - instant) // step, 0)  # after a long wait it is not caught up with
+        due = instant + (missed + 1) * step
+        waiting.filter(constraints_due_at__gt=due).update(constraints_due_at=due)
+    else:
+        daily = next_daily_run(user, now)
+        waiting.filter(constraints_due_at__lt=daily).update(constraints_due_at=daily)

@@ -29,9 +29,12 @@ def check_answer(item: str, answer: dict[str, Any], check: Check) -> None:
         _expect(answer.keys() <= ANY | {"result"}, "more than a result")
         check(item, answer.get("result"))
     else:
-        _expect(answer.keys() <= ANY | {"message", "error"}, "more than a failure")
+        quoted = {"result"} if outcome == "alert_limit" else set()
+        _expect(answer.keys() <= ANY | {"message", "error"} | quoted, "more than a failure")
         _expect(_has(answer, message=str), "no message")
         _check_error(answer.get("error"))
+        if outcome == "alert_limit":
+            check(item, answer.get("result"))
 
 
 def anything(item: str, result: Any) -> None:
@@ -56,8 +59,12 @@ def check_evaluation(item: str, result: Any) -> None:
 
 def check_constraint(item: str, result: Any) -> None:
     """The alerts of a constraint, and nothing that could be taken for those of another."""
-    _expect(_has(result, alerts=list, seconds=float) and len(result) == 2, "no alerts")
-    _expect(0 <= result["seconds"] <= protocol.MAX_INTEGER, "no time")
+    _expect(
+        _has(result, alerts=list, left_out=int, takes_now=bool, seconds=float) and len(result) == 4,
+        "no alerts",
+    )
+    for used in ("left_out", "seconds"):
+        _expect(0 <= result[used] <= protocol.MAX_INTEGER, f"no {used}")
     for alert in result["alerts"]:
         _expect(_has(alert, severity=str, message=str, evidence=list), "no alert")
         _expect(alert["severity"] in protocol.SEVERITIES, "no severity")

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from .errors import describe
 from .processes import PR_SET_PDEATHSIG, prctl
 from .uac import protocol
-from .values import ResultLimitError, size
+from .values import AlertLimitError, ResultLimitError, size
 
 LOAD = "<load>"  # the item of the work that loads files, which is no item of the user's
 RESULT_DESCRIPTOR = 3
@@ -50,6 +50,7 @@ class Limits:
     stdout_produced_bytes: int
     result_bytes: int
     result_depth: int
+    alerts: int
 
     @classmethod
     def of(cls, values: object) -> "Limits":
@@ -224,6 +225,8 @@ def _answer(work: dict[str, Any], performer: Performer, limits: Limits) -> bytes
         message = out_of_memory(limits)
     except ResultLimitError as error:
         message = failure("result_limit", str(error))
+    except AlertLimitError as error:
+        message = failure("alert_limit", str(error)) | {"result": error.result}
     except SystemExit:
         message = failure("killed", "the code ended its process (sys.exit)")
     except BaseException as error:

@@ -17,7 +17,7 @@ import re
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
@@ -29,9 +29,10 @@ from .errors import QUERY, describe
 from .loader import Project, collections_of, remember_source, selected
 from .traces import Traces
 from .uac import PartialDate, Record, protocol, records
-from .uac.alerts import Alert, info
+from .uac.alerts import Alert, TooManyAlertsError, info
 from .uac.testing import call_check
-from .values import NotAValueError, encode
+from .values import AlertLimitError, NotAValueError, encode
+from .workspace import Binding, shaped
 
 HELPERS = {
     "datetime": datetime,
@@ -48,8 +49,13 @@ HELPERS = {
 }
 
 
+_NOTHING: Mapping[Any, Any] = {}
+
 # So many records are touched in a rehearsal: more would take longer than they save.
 REHEARSED_RECORDS = 2000
+# Of a constraint that finds too much, so many alerts are told, and so much of each.
+QUOTED = 3
+QUOTED_CHARACTERS = 500
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,17 +160,36 @@ class Evaluation:
             raise
         return {"value": encoded, "type": protocol.storable(type(value).__name__)}
 
-    def run_constraint(self, path: str, instant: Instant) -> dict[str, Any]:
-        """The alerts of one constraint."""
+    def run_constraint(
+        self, path: str, instant: Instant, limits: Limits, bound: Mapping[str, Binding]
+    ) -> dict[str, Any]:
+        """The alerts of one constraint; one of a workspace is given what is bound to it.
+
+        AlertLimitError with a few of them if it has too many.
+        """
         determinism.start_again()  # another one may have run in this process
         with suppress(Exception):  # what is wrong with the state, those tell that name evidence
             self._places()  # as they are before the constraint can add any
         started = time.perf_counter()
         module = self.project.module(path)
-        now = instant.now if takes_now(module) else None
-        found = call_check(module, today=instant.today, now=now)
+        given = shaped(module, bound, self._held)
+        asks_for_now = takes_now(module)
+        told: dict[str, Any] = {"left_out": given.left_out, "takes_now": asks_for_now}
+        try:
+            found = call_check(
+                module,
+                today=instant.today,
+                now=instant.now if asks_for_now else None,
+                most=limits.alerts,
+                records=given.arguments,
+            )
+        except TooManyAlertsError as error:
+            told |= {"alerts": _gravest(error.alerts), "seconds": time.perf_counter() - started}
+            raise AlertLimitError(str(error), told) from None
         return {
-            "alerts": [self._alert(alert) for alert in found],
+            "alerts": [self._alert(alert, given.originals) for alert in found],
+            "left_out": given.left_out,
+            "takes_now": "now" in inspect.signature(module.check).parameters,
             "seconds": time.perf_counter() - started,
         }
 
@@ -234,6 +259,10 @@ class Evaluation:
         }
         return {**collections_of(module), **singles}
 
+    def _held(self, domain: str, name: str) -> list[object]:
+        """The records of a collection, or the one of a singleton; LookupError if there is none."""
+        return self._state(self.project.module(f"domains/{domain}/state.py"))[name]
+
     def _namespace(self) -> dict[str, Any]:
         """The names that a query sees: a name that two domains share is found in them alone."""
         if self._names is not None:
@@ -283,9 +312,11 @@ class Evaluation:
                     self._placed |= {id(one): place for one in found if isinstance(one, Record)}
         return self._placed
 
-    def _alert(self, alert: Alert) -> dict[str, Any]:
+    def _alert(self, alert: Alert, originals: Mapping[int, Record] = _NOTHING) -> dict[str, Any]:
+        """An alert for the host; `originals` are records by the ids of what stands for them."""
         evidence = []
-        for record in alert.evidence:
+        for named in alert.evidence:
+            record = originals.get(id(named), named)
             if (place := self._places().get(id(record))) is None:
                 raise NotAValueError(
                     f"the evidence {type(record).__name__} {record.key!r} is no record of the"
@@ -320,6 +351,21 @@ def takes_now(module: ModuleType) -> bool:
     if not isinstance(code, CodeType):
         return True  # which is for `call_check` to tell of
     return "now" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def _gravest(alerts: Sequence[Alert]) -> list[dict[str, Any]]:
+    """A few alerts of too many, the gravest first, as answers have them but without evidence."""
+    ranks = list(protocol.SEVERITIES)
+    ordered = sorted(alerts, key=lambda alert: -ranks.index(alert.severity))
+    return [
+        {
+            "severity": str(alert.severity),
+            "message": protocol.storable(alert.message[:QUOTED_CHARACTERS]),
+            "key": f"{number} of too many",
+            "evidence": [],
+        }
+        for number, alert in enumerate(ordered[:QUOTED], 1)
+    ]
 
 
 def _rehearsed(evidence: list[Record]) -> Callable[[datetime.date], Iterator[Alert]]:

@@ -16,6 +16,8 @@ from types import CodeType, ModuleType
 
 _PATH = re.compile(r"(?:\w+/)*\w+\.py")
 _SHARD = re.compile(r"(.+)_[0-9]{4,}")
+# What a workspace adds to the projects of its users: `workspace/constraints/`, `workspace/tests/`.
+WORKSPACE = "workspace/"
 
 
 class BadRequestError(Exception):
@@ -104,7 +106,8 @@ class Project(InspectLoader, MetaPathFinder):
 
     def _import_constraints(self) -> None:
         """Import those that can be: what forbids it to the others, they tell when they run."""
-        for path in selected(self.files, "constraints", None):
+        found = selected(self.files, "constraints", None)
+        for path in [*found, *selected(self.files, f"{WORKSPACE}constraints", None)]:
             try:
                 self.module(path)
             except BaseException:
@@ -163,7 +166,7 @@ class Project(InspectLoader, MetaPathFinder):
         importers: dict[str, list[str]] = {}
         modules = {file.module for file in files.values()} | names
         for file in files.values():
-            if file.code is not None and not file.path.startswith("tests/"):
+            if file.code is not None and not file.path.startswith(("tests/", f"{WORKSPACE}tests/")):
                 for imported in _imports(file, modules):
                     importers.setdefault(imported, []).append(file.module)
         stale: set[str] = set()
@@ -188,7 +191,10 @@ class Project(InspectLoader, MetaPathFinder):
 
 
 def selected(files: Collection[str], folder: str, paths: Sequence[str] | None) -> list[str]:
-    """The paths of the files to run in a folder, all of them when none are named."""
+    """The paths of the files to run in a folder, all of them when none are named.
+
+    Those of the workspace are named or they do not run.
+    """
     if paths is None:
         return [
             path
@@ -196,7 +202,7 @@ def selected(files: Collection[str], folder: str, paths: Sequence[str] | None) -
             if path.startswith(f"{folder}/") and not path.endswith("__init__.py")
         ]
     for path in paths:
-        if path not in files or not path.startswith(f"{folder}/"):
+        if path not in files or not path.removeprefix(WORKSPACE).startswith(f"{folder}/"):
             raise BadRequestError(f"{path[:200]!r} is not among the files in {folder}/")
     return list(paths)
 

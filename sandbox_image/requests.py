@@ -102,8 +102,14 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
             check = check_evaluation
         case "constraints":
             now = moment(request)
+            bindings = _bindings(request.get("bindings", {}))
             found = _selected(paths, "constraints", request)
-            works = [{"op": operation, "item": path, **now} for path in found]
+            if request["paths"] is None:  # the project's own first: they take what they need
+                found += selected(paths, "constraints", sorted(bindings))
+            works = [
+                {"op": operation, "item": path, "bound": bindings.get(path, {}), **now}
+                for path in found
+            ]
             # What one writes to a folder, the next one would find.
             together = SCRATCH is None and (files is not None or evaluation.shares_processes())
             check = check_constraint
@@ -137,6 +143,16 @@ def instant(work: dict[str, Any]) -> Instant:
 def _selected(files: Collection[str], folder: str, request: dict[str, Any]) -> list[str]:
     paths = request["paths"]
     return selected(files, folder, None if paths is None else _paths(paths))
+
+
+def _bindings(value: object) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Path → parameter → the collections whose records it gets: see `workspace.py`."""
+    if not isinstance(value, dict):
+        raise BadRequestError("bindings are an object")
+    for bound in value.values():
+        if not isinstance(bound, dict):
+            raise BadRequestError("the bindings of a constraint are an object")
+    return value
 
 
 def _texts(value: object) -> dict[str, str]:

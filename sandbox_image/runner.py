@@ -272,7 +272,7 @@ class Runner:
             case "evaluate":
                 return evaluation.evaluate(work["code"], instant(work), limits)
             case "constraints":
-                return evaluation.run_constraint(item, instant(work))
+                return evaluation.run_constraint(item, instant(work), limits, work["bound"])
             case "tests":
                 return evaluation.run_test_file(item)
             case "dump":
@@ -302,7 +302,7 @@ class Runner:
         Files.of(self.rehearsed).load_into(self.project)
         self.evaluation.prepare()
         (path,) = selected(self.project.files, "constraints", None)
-        alerts = self.evaluation.run_constraint(path, instant)
+        alerts = self.evaluation.run_constraint(path, instant, limits, {})
         results = [alerts, *self.evaluation.rehearse(instant, limits)]
         self.project.update({}, {}, list(self.project.files), collect=False)
         self.evaluation = Evaluation(self.project)
@@ -349,11 +349,14 @@ def _compiled(report: Report) -> dict[str, Any]:
     return _answer(report, failed[0] if failed else {"result": {"bytecode": bytecode}})
 
 
+_NO_ALERTS = {"alerts": [], "left_out": 0, "takes_now": False, "seconds": 0.0}
+
+
 def _constraints(report: Report) -> dict[str, Any]:
     """An error of one is in its own result."""
     results = [
         {
-            **(result.get("result") or {"alerts": [], "seconds": 0.0}),
+            **(result.get("result") or _NO_ALERTS),
             "path": result["item"],
             "error": _error(result),
         }

@@ -51,9 +51,12 @@ class Traces:
         self._look(value for module in modules for value in _named(module))
 
     def watch(self) -> None:
-        """Notice from now on, in this process, when an attribute of a record is assigned."""
-        global _assigned
-        _assigned = False
+        """Notice from now on, in this process, when an attribute of a record is assigned.
+
+        The shapes of a workspace's constraints are records too, and copies of the user's.
+        """
+        global _assigned, _watched
+        _assigned, _watched = False, self._own
         for kind in self._classes:
             if vars(kind).get("__setattr__") is None:  # else it is frozen, or watched already
                 type.__setattr__(kind, "__setattr__", _set_attribute)
@@ -101,17 +104,18 @@ class Traces:
 
 # In a process that loads another version, classes that stay have been watched for the last one.
 _assigned = False
+_watched: set[str] = set()  # the modules of the project's classes
 
 
 def _set_attribute(record: object, name: str, value: object) -> None:
     global _assigned
-    _assigned = True
+    _assigned |= type(record).__module__ in _watched
     object.__setattr__(record, name, value)
 
 
 def _delete_attribute(record: object, name: str) -> None:
     global _assigned
-    _assigned = True
+    _assigned |= type(record).__module__ in _watched
     object.__delattr__(record, name)
 
 

@@ -18,6 +18,14 @@ class ResultLimitError(Exception):
     """The value is too large or too deep for a result."""
 
 
+class AlertLimitError(Exception):
+    """A constraint found more than it may; `result` is one with a few of its alerts."""
+
+    def __init__(self, message: str, result: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.result = result
+
+
 class NotAValueError(Exception):
     """The value is of a kind that is no data; the message says what to return instead.
 

@@ -22,6 +22,7 @@ from memory.models import Lane, MemoryUser, Run, Workspace
 from memory.models.runs import RunStatus
 from memory.models.users import LaneName
 from memory.users import create_user
+from memory.workspace_constraints import unjudged
 from memory.workspaces import create_key
 from tests.services import SERVICES
 from workers import tasks
@@ -159,8 +160,11 @@ def work() -> Callable[[], None]:
             runs = Run.objects.exclude(status=RunStatus.DONE)
             users = list(lanes.values_list("user_id", flat=True))
             waiting = list(runs.order_by("queued_at").values_list("pk", flat=True))
-            if not users and not waiting:
+            versions = list(unjudged().values_list("pk", flat=True))
+            if not users and not waiting and not versions:
                 return
+            for version in versions:
+                tasks.judge_workspace_constraint(str(version))
             for user in users:
                 tasks.checkpoint_records(user)
             for run in waiting:

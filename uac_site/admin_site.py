@@ -8,14 +8,14 @@ from django.http import HttpRequest
 
 # Section → models. A model that is not named here stays in the section of its app.
 SECTIONS = {
-    "People": ["Alert", "MemoryUser", "LogEntry", "EntryOutcome"],
-    "Projects": ["Checkpoint", "Run"],
-    "Access": ["Workspace", "ApiKey"],
+    "People": ["Alert", "PausedConstraint", "MemoryUser", "LogEntry", "EntryOutcome"],
+    "Projects": ["Checkpoint", "Run", "WorkspaceConstraint", "WorkspaceConstraintVersion"],
+    "Access": ["Workspace", "ApiKey", "StaffSubscription"],
     "Webhooks": ["WebhookEndpoint", "Delivery", "DeliveryAttempt"],
     "Language models": ["LlmCall", "LlmSpending"],
     "Machinery": [
         *("SandboxHost", "Lane", "AlertEvent", "RecordLocation", "Blob", "Bytecode"),
-        *("EventCounter", "IdempotencyKey"),
+        *("AlertFeedback", "EventCounter", "MailCursor", "IdempotencyKey"),
     ],
 }
 

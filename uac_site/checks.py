@@ -10,12 +10,17 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.management import call_command
-from django.db import OperationalError, connections
+from django.db import OperationalError, ProgrammingError, connections, transaction
 
-from memory import language_models, limits, scheduling, webhooks
+from memory import alert_settings, language_models, limits, scheduling, users, webhooks
+from memory.models import StaffSubscription
 
 ENVIRONMENTS = ("development", "production")
 TAG = "uac"
+NO_MAIL = [
+    f"django.core.mail.backends.{name}.EmailBackend"
+    for name in ("console", "dummy", "filebased", "locmem")
+]
 
 
 def refuse_unsafe_start() -> None:
@@ -69,6 +74,10 @@ def _always() -> Iterator[CheckMessage]:
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E007")
     for name, problem in webhooks.wrong_settings().items():
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E008")
+    for name, problem in alert_settings.wrong_settings().items():
+        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E009")
+    for name, problem in users.wrong_settings().items():
+        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E014")
 
 
 def _production() -> Iterator[CheckMessage]:
@@ -109,6 +118,39 @@ def _production() -> Iterator[CheckMessage]:
             hint="Leave it off, and give the receivers certificates.",
             id="uac.W015",
         )
+
+
+@register(TAG, deploy=True)
+def check_mail(
+    *, app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **kwargs: object
+) -> list[CheckMessage]:
+    """Where staff want to be told by e-mail, there must be a way, and links that lead here."""
+    if "default" not in (databases or ()) or settings.DEVELOPMENT:
+        return []
+    try:
+        with transaction.atomic():
+            if not StaffSubscription.objects.filter(enabled=True).exists():
+                return []
+    except (OperationalError, ProgrammingError):  # another check, or the first `migrate`, tells
+        return []
+    found: list[CheckMessage] = []
+    if settings.EMAIL_BACKEND in NO_MAIL:
+        found.append(
+            Warning(
+                "Staff subscribe to alerts by e-mail, and EMAIL_URL names no mail server.",
+                hint="Set EMAIL_URL to smtp+tls://user:password@host:587. What is not told waits.",
+                id="uac.W022",
+            )
+        )
+    if not settings.UAC_BASE_URL:
+        found.append(
+            Warning(
+                "UAC_BASE_URL is not set: the links in mails to the staff lead nowhere.",
+                hint="Set it to the address at which the staff open this server.",
+                id="uac.W023",
+            )
+        )
+    return found
 
 
 # Not among the checks of `migrate`, which has to run as the owner.

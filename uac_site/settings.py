@@ -102,6 +102,7 @@ CELERY_TASK_QUEUES = [
 CELERY_TASK_ROUTES = {
     "workers.tasks.checkpoint_records": {"queue": "sandbox"},
     "workers.tasks.execute_run": {"queue": "sandbox"},
+    "workers.tasks.judge_workspace_constraint": {"queue": "sandbox"},
     "workers.tasks.structure": {"queue": "llm"},
 }
 CELERY_TASK_SERIALIZER = "json"
@@ -210,6 +211,16 @@ UAC_STRUCTURE_AGE_SECONDS = env.int("UAC_STRUCTURE_AGE_SECONDS", default=900)
 UAC_LLM_WINDOW_CHARACTERS = env.int("UAC_LLM_WINDOW_CHARACTERS", default=12_000)
 # How long the language model's worker waits for a sandbox worker to judge what the model wrote.
 UAC_GATE_SECONDS = env.float("UAC_GATE_SECONDS", default=600.0)
+# An alert that is open for so many minutes and acknowledged by nobody is escalated; 0 for never.
+UAC_ESCALATE_CRITICAL_MINUTES = env.int("UAC_ESCALATE_CRITICAL_MINUTES", default=60)
+UAC_ESCALATE_WARNING_MINUTES = env.int("UAC_ESCALATE_WARNING_MINUTES", default=24 * 60)
+UAC_ESCALATE_INFO_MINUTES = env.int("UAC_ESCALATE_INFO_MINUTES", default=0)
+# A constraint that finds more than so many at once, or would open more than so many alerts of one
+# user within 24 hours, is paused.
+UAC_ALERTS_PER_CONSTRAINT = env.int("UAC_ALERTS_PER_CONSTRAINT", default=100)
+UAC_OPENINGS_PER_DAY = env.int("UAC_OPENINGS_PER_DAY", default=50)
+# Where the staff open this server in a browser, for links in mails: https://uac.example.org
+UAC_BASE_URL = env.str("UAC_BASE_URL", default="http://127.0.0.1:8000" if DEVELOPMENT else "")
 # Whether prompts and answers are kept, encrypted, beside what every call has cost.
 UAC_LLM_KEEP_CONTENT = env.bool("UAC_LLM_KEEP_CONTENT", default=False)
 # What the database keeps encrypted: the newest key first, each of 32 bytes in URL-safe base64.
@@ -245,6 +256,18 @@ UAC_LEASE_SECONDS = env.int("UAC_LEASE_SECONDS", default=60)
 UAC_MAX_ATTEMPTS = env.int("UAC_MAX_ATTEMPTS", default=5)
 # Local hour at which a user's constraints run each day.
 UAC_DAILY_RUN_HOUR = env.int("UAC_DAILY_RUN_HOUR", default=6)
+# So many minutes after a run, the constraints of a user run again if one of them takes the moment.
+UAC_INSTANT_MINUTES = env.int("UAC_INSTANT_MINUTES", default=5)
+
+# -- E-mail to the staff -----------------------------------------------------------------------
+# smtp+tls://user:password@host:587, or as django-environ has it; by default mails are printed in
+# development, and none can be sent in production.
+vars().update(
+    env.email_url("EMAIL_URL", default="consolemail://" if DEVELOPMENT else "dummymail://")
+)
+# Of one step of the conversation with the mail server.
+EMAIL_TIMEOUT = env.float("EMAIL_TIMEOUT", default=10.0)
+DEFAULT_FROM_EMAIL = SERVER_EMAIL = env.str("UAC_MAIL_FROM", default="uac@localhost")
 
 # -- HTTP --------------------------------------------------------------------------------------
 DATA_UPLOAD_MAX_MEMORY_SIZE = env.int("UAC_MAX_REQUEST_BYTES", default=8 * 1024 * 1024)
@@ -282,7 +305,10 @@ SPECTACULAR_SETTINGS = {
         "AlertEventKindEnum": "memory.models.alerts.AlertEventKind",
         "AlertStateEnum": "memory.models.alerts.AlertState",
         "SeverityEnum": "memory.models.alerts.Severity",
+        "VerdictEnum": "memory.models.alerts.Verdict",
+        "JudgeEnum": "memory.models.alerts.Judge",
         "DeliveryStateEnum": "memory.models.webhooks.DeliveryStanding",
+        "VersionStateEnum": "memory.models.workspace_constraints.VersionState",
     },
 }
 

@@ -6,12 +6,14 @@ from typing import Any
 
 from django.db import transaction
 
-from memory import alerts, runs
+from memory import alerts, runs, workspace_constraints
 from memory.alerts import Finding
 from memory.models import Run
 from memory.models.alerts import AlertKind, Severity
 from memory.models.runs import RunOutcome
 from memory.project import Outline
+from memory.users import run_again
+from memory.workspace_constraints import Standing
 from workers.errors import error_json, outcome_of, user_error_json
 from workers.foreign import run_old_constraints
 from workers.projects import allowance_of, loaded
@@ -25,16 +27,24 @@ ATTEMPTS_BEFORE_ALERT = 3
 
 
 def execute(run: Run) -> None:
-    """Run every constraint of the run's checkpoint, and bring the user's alerts in line."""
+    """Run every constraint of the run's checkpoint, and bring the user's alerts in line.
+
+    Those of the workspace that apply to the user run along, after the user's own.
+    """
     assert run.checkpoint is not None
     started = time.monotonic()
     runner = runner_name()
-    allowance = allowance_of(run.user)
+    allowance = allowance_of(run.user.workspace)
+    standings = workspace_constraints.standings(run.user, Outline.from_json(run.checkpoint.outline))
+    applying = [standing for standing in standings if standing.applies]
     try:
-        with loaded(run.checkpoint, allowance) as sandbox:
+        with loaded(run.checkpoint, allowance, [one.constraint for one in applying]) as sandbox:
             ready = time.monotonic()
             ran = sandbox.run_constraints(
-                now=run.instant, time_zone=run.user.time_zone, limits=allowance.limits
+                now=run.instant,
+                time_zone=run.user.time_zone,
+                bindings={one.constraint.path: one.match.bindings for one in applying},
+                limits=allowance.limits,
             )
             old = run_old_constraints(
                 sandbox, run.checkpoint, now=run.instant, time_zone=run.user.time_zone
@@ -48,8 +58,8 @@ def execute(run: Run) -> None:
         _finish(
             run,
             [alerts.failure(PROJECT, error_json(error))],
+            standings,
             spoke=[],
-            existing=_existing(run),
             result=runs.Result(
                 outcome=RunOutcome(error.outcome),
                 error=error_json(error),
@@ -64,11 +74,19 @@ def execute(run: Run) -> None:
     _finish(
         run,
         _findings(results),
-        spoke=[*(result.path for result in results if result.error is None), PROJECT],
-        existing=_existing(run),
+        standings,
+        flooded={
+            result.path: [_finding(result.path, alert) for alert in result.alerts]
+            for result in results
+            if _found_too_much(result)
+        },
+        spoke=[*(result.path for result in results if _spoke(result)), PROJECT],
         result=runs.Result(
             outcome=RunOutcome(outcome_of(errors[0])) if errors else RunOutcome.OK,
-            output={"constraints": [result_json(result) for result in results]},
+            output={
+                "constraints": [result_json(result) for result in results],
+                "workspace": [_standing_json(standing) for standing in standings],
+            },
             error=user_error_json(errors[0]) if errors else None,
             stdout=ran.usage.stdout,
             runner=runner,
@@ -79,32 +97,59 @@ def execute(run: Run) -> None:
             },
             memory_bytes=ran.usage.memory_bytes,
         ),
+        takes_now=any(result.takes_now for result in results),
     )
 
 
 def report_failure(run: Run, error: Mapping[str, Any]) -> None:
     """Open an alert for the staff: the constraints cannot be run. Nothing is resolved by it."""
-    failure = alerts.failure(PROJECT, error)
-    alerts.apply(run, [failure], spoke=[], existing=_existing(run))
-
-
-def _existing(run: Run) -> list[str]:
     assert run.checkpoint is not None
     outline = Outline.from_json(run.checkpoint.outline)
-    ours = [f"constraints/{name}.py" for name in outline.constraints]
-    return [*ours, *outline.legacy_constraints, PROJECT]
+    standings = workspace_constraints.standings(run.user, outline)
+    failure = alerts.failure(PROJECT, error)
+    existing, ended = _existing(outline, standings), _ended(standings)
+    alerts.apply(run, [failure], spoke=[], existing=existing, ended=ended)
+
+
+def _ended(standings: Sequence[Standing]) -> dict[str, str]:
+    return {one.constraint.path: one.ended for one in standings if not one.applies}
+
+
+def _existing(outline: Outline, standings: Sequence[Standing]) -> list[str]:
+    own = [f"constraints/{name}.py" for name in outline.constraints]
+    theirs = [standing.constraint.path for standing in standings if standing.applies]
+    return [*own, *outline.legacy_constraints, *theirs, PROJECT]
 
 
 def _finish(
     run: Run,
     findings: Sequence[Finding],
+    standings: Sequence[Standing],
     *,
     spoke: Sequence[str],
-    existing: Sequence[str],
     result: runs.Result,
+    flooded: Mapping[str, Sequence[Finding]] | None = None,
+    takes_now: bool | None = None,
 ) -> None:
+    assert run.checkpoint is not None
+    existing = _existing(Outline.from_json(run.checkpoint.outline), standings)
+    ended = _ended(standings)
     with transaction.atomic():
-        applied = alerts.apply(run, findings, spoke=spoke, existing=existing)
+        applied = alerts.apply(
+            run,
+            findings,
+            spoke=spoke,
+            existing=existing,
+            ended=ended,
+            flooded=flooded,
+            sources={
+                one.constraint.path: one.constraint.live.source_hash
+                for one in standings
+                if one.constraint.live is not None
+            },
+        )
+        if applied and takes_now is not None:
+            run_again(run.user, run.instant, soon=takes_now)
         if not applied:
             result = runs.Result(
                 outcome=RunOutcome.SUPERSEDED, runner=result.runner, timings=result.timings
@@ -115,10 +160,20 @@ def _finish(
 def _findings(results: Sequence[ConstraintResult]) -> list[Finding]:
     findings = []
     for result in results:
+        if _found_too_much(result):
+            continue
         if result.error is not None:
             findings.append(alerts.failure(result.path, user_error_json(result.error)))
         findings += [_finding(result.path, alert) for alert in result.alerts]
     return findings
+
+
+def _found_too_much(result: ConstraintResult) -> bool:
+    return result.error is not None and outcome_of(result.error) == RunOutcome.ALERT_LIMIT
+
+
+def _spoke(result: ConstraintResult) -> bool:
+    return result.error is None or _found_too_much(result)
 
 
 def _finding(path: str, alert: FoundAlert) -> Finding:
@@ -151,4 +206,16 @@ def result_json(result: ConstraintResult) -> dict[str, Any]:
             {**alert._asdict(), "evidence": [one._asdict() for one in alert.evidence]}
             for alert in result.alerts
         ],
+        **({"left_out": result.left_out} if result.left_out else {}),
+    }
+
+
+def _standing_json(standing: Standing) -> dict[str, Any]:
+    constraint = standing.constraint
+    return {
+        "path": constraint.path,
+        "version": constraint.live.number if constraint.live else None,
+        "applies": standing.applies,
+        "reasons": list(standing.reasons),
+        "notes": list(standing.match.notes),
     }

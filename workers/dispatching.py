@@ -12,32 +12,52 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from memory import checkpoints, idempotency, lanes, leases, llm_calls, runs, webhooks
+from memory import (
+    alerts,
+    checkpoints,
+    idempotency,
+    lanes,
+    leases,
+    llm_calls,
+    runs,
+    staff_mail,
+    webhooks,
+    workspace_constraints,
+)
 from memory.hints import HINT_SECONDS, send_hint
 from memory.models import Lane, MemoryUser, Run
+from memory.models.leased import LeasedWork
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.models.users import LaneName
-from memory.users import next_daily_run
+from memory.project import Outline
+from memory.users import is_daily, next_daily_run
 from workers import constraints
 
 # How many rows of each kind one tick takes; the next tick takes more.
 BATCH = 500
 # A hint that was not heard within its life is given again.
 HINT_AGAIN = datetime.timedelta(seconds=HINT_SECONDS)
+# Of the runs that changed workspace constraints bring about, so many wait at a time: others come in
+# between, however many users there are.
+WORKSPACE_RUNS = 100
 # So many times as often as other runs are those of constraints tried before they are given up.
 CONSTRAINTS_PATIENCE = 20
 
-Hinted = TypeVar("Hinted", Lane, Run)
+Hinted = TypeVar("Hinted", bound=LeasedWork)
 
 
 def dispatch() -> dict[str, int]:
     """Queue what the clock demands, give up what cannot be done, hint what waits.
 
-    Also closes the calls of language models whose workers are gone, and forgets the keys of old
-    requests, and old messages. Returns how many rows of each kind were found.
+    Also wakes and escalates the alerts whose time has come, closes the calls of language models
+    whose workers are gone, and forgets the keys of old requests and old messages. Returns how many
+    rows of each kind were found.
     """
     return {
-        "daily": queue_daily_runs(),
+        "daily": queue_runs_by_the_clock(),
+        "changed": queue_runs_of_changed_constraints(),
+        "woken": alerts.wake(BATCH),
+        "escalated": alerts.escalate(BATCH),
         "abandoned": abandon_hopeless_runs(),
         "runs": _hint(
             Run.objects.exclude(status=RunStatus.DONE), "workers.tasks.execute_run", "pk"
@@ -50,14 +70,19 @@ def dispatch() -> dict[str, int]:
         "structure": _hint(
             _with_model(lanes.due(LaneName.STRUCTURE)), "workers.tasks.structure", "user_id"
         ),
+        "mails": _hint(staff_mail.waiting(timezone.now()), "workers.tasks.mail_staff", "pk"),
         "deliveries": hint_deliveries(),
+        "judged": _hint(workspace_constraints.unjudged(), workspace_constraints.TASK, "pk"),
         "interrupted": llm_calls.close_interrupted(BATCH),
         "forgotten": idempotency.purge(BATCH) + webhooks.purge(BATCH),
     }
 
 
-def queue_daily_runs() -> int:
-    """Queue a run of the constraints for every user whose daily hour has struck."""
+def queue_runs_by_the_clock() -> int:
+    """Queue a run of the constraints for every user whose daily hour has struck, or minutes passed.
+
+    The next one is the daily one, unless this run finds that it is to be sooner.
+    """
     now = timezone.now()
     with transaction.atomic():
         due = list(
@@ -68,10 +93,13 @@ def queue_daily_runs() -> int:
             .order_by("constraints_due_at")[:BATCH]
         )
         for user in due:
+            assert user.constraints_due_at is not None
+            daily = is_daily(user, user.constraints_due_at, now)
+            trigger = RunTrigger.DAILY if daily else RunTrigger.INSTANT
             user.constraints_due_at = next_daily_run(user, now)
             user.save(update_fields=["constraints_due_at"])
             if user.head and checkpoints.wants_constraints_run(user.head):
-                runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.DAILY, checkpoint=user.head)
+                runs.queue(user, RunKind.CONSTRAINTS, trigger, checkpoint=user.head)
     return len(due)
 
 
@@ -81,6 +109,31 @@ def hint_deliveries() -> int:
     for endpoint in endpoints:
         send_hint(webhooks.TASK, [str(endpoint)])
     return len(endpoints)
+
+
+def queue_runs_of_changed_constraints() -> int:
+    """Queue a run for the users whom changed workspace constraints concern, a few at a time."""
+    waiting = Run.objects.exclude(status=RunStatus.DONE).filter(trigger=RunTrigger.WORKSPACE)
+    room = WORKSPACE_RUNS - waiting.count()
+    if room <= 0:
+        return 0
+    with transaction.atomic():
+        users = list(
+            MemoryUser.objects.select_for_update(skip_locked=True, no_key=True, of=("self",))
+            .filter(constraints_changed_at__isnull=False, head__isnull=False)
+            .select_related("head")
+            .defer("head__tree", "head__edits", "head__verdict")
+            .order_by("constraints_changed_at")[:room]
+        )
+        MemoryUser.objects.filter(pk__in=[user.pk for user in users]).update(
+            constraints_changed_at=None
+        )
+        for user in users:
+            if user.head and workspace_constraints.concern(
+                user, Outline.from_json(user.head.outline)
+            ):
+                runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.WORKSPACE, checkpoint=user.head)
+    return len(users)
 
 
 def abandon_hopeless_runs() -> int:

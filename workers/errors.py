@@ -12,6 +12,7 @@ LIMITS = {
     "out_of_memory": "",
     "output_limit": "",
     "result_limit": "the result is ",
+    "alert_limit": "",
 }
 REMEDY = "a limit of this workspace, which the server's staff can raise"
 

@@ -3,44 +3,82 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from memory import checkpoints
-from memory.models import Checkpoint, MemoryUser
+from memory import checkpoints, workspace_constraints
+from memory.models import Checkpoint, Workspace, WorkspaceConstraint
 from workers.sandbox import runner
 from workers.sandbox.interface import Allowance, Limits, Sandbox, SandboxError, Shape
 
 
-def allowance_of(user: MemoryUser) -> Allowance:
-    """Return what the user's code is given, as the settings and the workspace say now."""
-    limits = user.workspace.limits
+def allowance_of(workspace: Workspace) -> Allowance:
+    """Return what the code of a workspace's users is given, as the settings and it say now."""
+    limits = workspace.limits
+    alerts = workspace.alert_limits.alerts_per_constraint
     return Allowance(
-        limits=Limits.of(limits), shape=Shape.of(limits), single_use=user.workspace.single_use
+        limits=Limits.of(limits, alerts=alerts),
+        shape=Shape.of(limits),
+        single_use=workspace.single_use,
     )
 
 
 @contextmanager
-def loaded(checkpoint: Checkpoint, allowance: Allowance) -> Iterator[Sandbox]:
+def loaded(
+    checkpoint: Checkpoint,
+    allowance: Allowance,
+    constraints: Collection[WorkspaceConstraint] | None = None,
+) -> Iterator[Sandbox]:
     """Have a sandbox of the user's whose next request runs on this version; raises SandboxError.
 
+    With it are these constraints of the workspace, and no others; by default those that it has.
     Only what it does not hold yet is sent, with that request.
     """
     with runner.lease(checkpoint.user_id, allowance) as lease:
-        same = {path for path, hash_ in checkpoint.tree.items() if lease.tree.get(path) == hash_}
-        removed = sorted(lease.tree.keys() - checkpoint.tree.keys())
-        if removed or len(same) < len(checkpoint.tree):
-            bytecode = bytecode_of(
-                checkpoint, lease.sandbox.image_digest, allowance.shape, without=same
-            )
+        tree = {**checkpoint.tree, **_hashes(lease.tree, constraints)}
+        same = {path for path, hash_ in tree.items() if lease.tree.get(path) == hash_}
+        removed = sorted(lease.tree.keys() - tree.keys())
+        if removed or len(same) < len(tree):
+            digest = lease.sandbox.image_digest
+            bytecode = bytecode_of(checkpoint, digest, allowance.shape, without=same)
+            missing = [one for one in constraints or () if one.path not in same]
+            added = _compiled(missing, digest, allowance.shape)
             lease.tree = {}  # a load that fails leaves what nobody may go on with
-            lease.sandbox.prepare(bytecode=bytecode, removed=removed)
+            lease.sandbox.prepare(bytecode={**bytecode, **added}, removed=removed)
         try:
             yield lease.sandbox
         except SandboxError as error:
             if lease.sandbox.prepared:
-                _forget_nonsense(checkpoint, lease.sandbox, error)
+                _forget_nonsense(checkpoint, lease.sandbox, error, constraints or ())
             raise
         finally:
             if not lease.sandbox.prepared:
-                lease.tree = checkpoint.tree
+                lease.tree = tree
+
+
+def _hashes(
+    resident: Mapping[str, str], constraints: Collection[WorkspaceConstraint] | None
+) -> dict[str, str]:
+    """Return path → hash of what the workspace has in a sandbox."""
+    if constraints is None:
+        folder = workspace_constraints.FOLDER
+        return {path: hash_ for path, hash_ in resident.items() if path.startswith(folder)}
+    return {one.path: one.live.source_hash for one in constraints if one.live is not None}
+
+
+def _compiled(
+    constraints: Collection[WorkspaceConstraint], digest: str, shape: Shape
+) -> dict[str, str]:
+    """Return path → bytecode of constraints of a workspace, as `bytecode_of` does of a project's.
+
+    Once an image has compiled a version, it is so for all users of the workspace: what is compiled
+    is the workspace's, and has seen nothing of anybody's.
+    """
+    if not constraints:
+        return {}
+    live = workspace_constraints.read_live(constraints)
+    sources = {path: one.source for path, one in live.items() if one.image_digest != digest}
+    compiled = _compile(sources, digest, shape) if sources else {}
+    for path, bytecode in compiled.items():
+        workspace_constraints.store_bytecode(live[path].pk, bytecode, digest)
+    return {path: compiled.get(path, one.bytecode) for path, one in live.items()}
 
 
 def load(
@@ -62,9 +100,17 @@ def load(
         raise
 
 
-def _forget_nonsense(checkpoint: Checkpoint, sandbox: Sandbox, error: SandboxError) -> None:
+def _forget_nonsense(
+    checkpoint: Checkpoint,
+    sandbox: Sandbox,
+    error: SandboxError,
+    constraints: Collection[WorkspaceConstraint] = (),
+) -> None:
     if error.outcome == "protocol_error":
         checkpoints.forget_bytecode(checkpoint, sandbox.image_digest)
+        for one in constraints:
+            if one.live_id is not None:
+                workspace_constraints.store_bytecode(one.live_id, "", "")
 
 
 def bytecode_of(
@@ -80,12 +126,16 @@ def bytecode_of(
     modules = checkpoints.read_modules(checkpoint, digest, without=without)
     if not modules.sources:
         return modules.bytecode
+    compiled = _compile(modules.sources, digest, shape)
+    checkpoints.store_bytecode(checkpoint, compiled, digest)
+    return {**modules.bytecode, **compiled}
+
+
+def _compile(sources: Mapping[str, str], digest: str, shape: Shape) -> dict[str, str]:
     # A sandbox that compiles executes nothing of anybody's, so its bytecode can be trusted.
     with runner.open_sandbox(shape=shape) as sandbox:
         if sandbox.image_digest != digest:
             raise SandboxError(
                 "killed", "the image of the sandboxes was replaced meanwhile", infrastructure=True
             )
-        compiled = sandbox.compile(modules.sources)
-        checkpoints.store_bytecode(checkpoint, compiled, sandbox.image_digest)
-    return {**modules.bytecode, **compiled}
+        return sandbox.compile(sources)

@@ -29,7 +29,7 @@ def execute(run: Run) -> None:
 
     started = time.monotonic()
     runner = runner_name()
-    allowance = allowance_of(run.user)
+    allowance = allowance_of(run.user.workspace)
     try:
         try:
             ready, evaluation = _evaluate(run, allowance)

@@ -9,7 +9,15 @@ from celery import shared_task
 
 from memory import leases, runs
 from memory.models.runs import RunKind
-from workers import constraints, delivering, dispatching, hosting, queries
+from workers import (
+    constraints,
+    delivering,
+    dispatching,
+    hosting,
+    mailing,
+    queries,
+    workspace_constraints,
+)
 from workers.authoring import lane
 from workers.checkpointing import imports, proposals, records
 
@@ -43,10 +51,22 @@ def structure(user_pk: int) -> None:
     lane.work_on(user_pk)
 
 
+@shared_task(name="workers.tasks.mail_staff")
+def mail_staff(subscription_pk: int) -> None:
+    """Tell one of the staff by e-mail what has happened to alerts."""
+    mailing.send(subscription_pk)
+
+
 @shared_task(name="workers.tasks.deliver")
 def deliver(endpoint_pk: str) -> None:
     """Send what waits for a webhook endpoint."""
     delivering.deliver(endpoint_pk)
+
+
+@shared_task(name="workers.tasks.judge_workspace_constraint")
+def judge_workspace_constraint(version_id: str) -> None:
+    """Judge a version of a workspace constraint."""
+    workspace_constraints.judge_waiting(version_id)
 
 
 @shared_task(name="workers.tasks.execute_run")

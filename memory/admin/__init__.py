@@ -5,14 +5,17 @@ from django.contrib import admin
 from memory.admin import (
     alerts,
     checkpoints,
+    feedback,
     hosts,
     idempotency,
     llm,
     log,
     records,
     runs,
+    staff_mail,
     users,
     webhooks,
+    workspace_constraints,
     workspaces,
 )
 
@@ -26,13 +29,16 @@ admin.site.enable_nav_sidebar = False
 __all__ = [
     "alerts",
     "checkpoints",
+    "feedback",
     "hosts",
     "idempotency",
     "llm",
     "log",
     "records",
     "runs",
+    "staff_mail",
     "users",
     "webhooks",
+    "workspace_constraints",
     "workspaces",
 ]

@@ -1,15 +1,35 @@
 """Alerts."""
 
-from collections.abc import Callable, Collection, Iterable
+import datetime
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 from django.contrib import admin, messages
-from django.db.models import Case, F, IntegerField, QuerySet, Value, When
+from django.db.models import (
+    Case,
+    Count,
+    F,
+    IntegerField,
+    OuterRef,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
 from django.http import HttpRequest
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 
-from memory import alerts
-from memory.admin.base import ReadOnlyAdmin, link, link_to_entry
+from memory import alerts, feedback, workspace_constraints
+from memory.admin.base import (
+    NotedActionForm,
+    ReadOnlyAdmin,
+    link,
+    link_to_entry,
+    note_of,
+    staff_of,
+)
 from memory.admin.display import (
     NOTHING,
     badge,
@@ -24,8 +44,9 @@ from memory.admin.display import (
     source,
 )
 from memory.checkpoints import read_files
-from memory.models import Alert, AlertEvent, EventCounter, LogEntry
-from memory.models.alerts import AlertKind, AlertState, Severity
+from memory.feedback import Precision, in_words
+from memory.models import Alert, AlertEvent, AlertFeedback, EventCounter, LogEntry
+from memory.models.alerts import AlertKind, AlertState, Judge, Severity, Verdict
 from memory.models.runs import warning_of
 
 
@@ -37,8 +58,27 @@ def _in_order(field: str, values: list[str]) -> Case:
     )
 
 
+SNOOZES = ["snooze_for_a_day", "snooze_for_a_week", "snooze_until_it_changes"]
+WHY_LEFT = {
+    "acknowledged": "acknowledged or resolved already",
+    "reopened": "open already, or no longer found",
+    "marked as useful": "not what a constraint found",
+    "marked as wrong": "not what a constraint found",
+}
+
 BY_SEVERITY = _in_order("severity", list(reversed(Severity.values)))
 BY_STATE = _in_order("state", AlertState.values)
+
+
+def _verdicts(verdict: Verdict) -> Subquery:
+    """Count the verdicts of a kind on the constraint of each alert, in its workspace."""
+    judged = AlertFeedback.objects.filter(
+        verdict=verdict,
+        alert__constraint=OuterRef("constraint"),
+        alert__user__workspace=OuterRef("user__workspace"),
+    )
+    counts = judged.order_by().values("verdict").annotate(number=Count("pk"))
+    return Subquery(counts.values("number"))
 
 
 class AlertEventInline(admin.TabularInline[AlertEvent, Alert]):
@@ -84,7 +124,11 @@ class AlertEventInline(admin.TabularInline[AlertEvent, Alert]):
 class AlertAdmin(ReadOnlyAdmin[Alert]):
     """What the constraints found: the message, and the whole way back to what was said."""
 
-    list_display = ["level", "headline", "standing", "user_link", "rule_name", "opened_at"]
+    list_display = [
+        *("level", "headline", "standing", "user_link", "rule_name", "verdicts", "opened_at")
+    ]
+    action_form = NotedActionForm
+    action_note = "Why (kept in the history)"
     list_display_links = ["headline"]
     list_filter = [
         "state",
@@ -98,26 +142,49 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     search_help_text = "By user id, constraint or message."
     # What needs somebody first: live before resolved, grave before slight, new before old.
     ordering = [BY_STATE, BY_SEVERITY, "-opened_at"]
-    actions = ["acknowledge", "resolve"]
+    actions = ["acknowledge", *SNOOZES, "reopen", "resolve", "useful", "wrong"]
     when_empty = "No constraint has found anything yet."
     fieldsets = [
         (None, {"fields": [("level", "standing"), "headline", "user_link"]}),
+        ("What was thought of it", {"fields": ["judged", "verdicts"]}),
         ("What it rests on", {"fields": ["evidence_tree"]}),
         ("The constraint that speaks", {"fields": ["rule", "run_link", "ran_in"]}),
-        ("Times", {"fields": ["opened_at", "changed_at", "resolved_at"]}),
+        (
+            "Times",
+            {
+                "fields": [
+                    *("opened_at", "open_since", "changed_at", "resolved_at"),
+                    *("snoozed_until", "escalate_at", "escalated_at"),
+                ]
+            },
+        ),
         ("Identity", {"classes": ["collapse"], "fields": ["id", "fingerprint"]}),
     ]
     inlines = [AlertEventInline]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Alert]:
-        """Tell of the run that found it last where that was."""
-        return super().get_queryset(request).annotate(runner=F("last_run__runner"))
+        """Tell of the run that found it last where that was, and of the constraint's verdicts."""
+        return (
+            super()
+            .get_queryset(request)
+            .annotate(
+                runner=F("last_run__runner"),
+                useful_verdicts=_verdicts(Verdict.USEFUL),
+                wrong_verdicts=_verdicts(Verdict.WRONG),
+            )
+        )
 
     def actions_for(self, row: Alert) -> Collection[str]:
-        """What is resolved is over."""
-        if row.state == AlertState.RESOLVED:
-            return []
-        return ["acknowledge", "resolve"] if row.state == AlertState.OPEN else ["resolve"]
+        """What is resolved for good can only be judged."""
+        verdicts = ["useful", "wrong"] if row.kind == AlertKind.FINDING else []
+        match row.state:
+            case AlertState.OPEN:
+                return ["acknowledge", *SNOOZES, "resolve", *verdicts]
+            case AlertState.ACKNOWLEDGED:
+                return [*SNOOZES, "reopen", "resolve", *verdicts]
+            case AlertState.SNOOZED:
+                return ["acknowledge", "reopen", "resolve", *verdicts]
+        return ["reopen", *verdicts] if row.holds_back else verdicts
 
     @admin.display(description="message", ordering="message")
     def headline(self, alert: Alert) -> str:
@@ -140,6 +207,26 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         """Show where it is in its life."""
         return badge(alert.state, alert.get_state_display())
 
+    @admin.display(description="useful")
+    def verdicts(self, alert: Alert) -> str:
+        """Show how far the constraint is trusted in this workspace."""
+        useful = getattr(alert, "useful_verdicts", None) or 0
+        return in_words(Precision(useful, getattr(alert, "wrong_verdicts", None) or 0))
+
+    @admin.display(description="this alert")
+    def judged(self, alert: Alert) -> str:
+        """Show what the product's side and the staff think of it."""
+        return lines(
+            format_html(
+                "{} {}: {} {}",
+                badge(one.verdict, one.get_verdict_display()),
+                one.get_judge_display(),
+                inline(one.actor),
+                inline(one.note),
+            )
+            for one in alert.feedback.all()
+        )
+
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, alert: Alert) -> str:
         """Lead to the user."""
@@ -148,7 +235,8 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     @admin.display(description="constraint", ordering="constraint")
     def rule_name(self, alert: Alert) -> str:
         """Name the constraint."""
-        return inline(alert.constraint.removeprefix("constraints/").removesuffix(".py"))
+        name = alert.constraint.removesuffix(".py")
+        return inline(name.replace("constraints/", "", 1))
 
     @admin.display(description="records")
     def evidence_tree(self, alert: Alert) -> str:
@@ -174,6 +262,8 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         """Show the constraint's source, as of the run that found it last."""
         checkpoint = alert.last_run.checkpoint if alert.last_run else None
         path = inline(alert.constraint)
+        if (ours := workspace_constraints.version_of(alert)) is not None:
+            return format_html("<div>{} is {}</div>{}", path, link(ours), source(ours.source))
         if checkpoint is None or alert.constraint not in checkpoint.tree:
             return format_html("{} (not a file of the project then)", path)
         text = read_files(checkpoint, [alert.constraint])[alert.constraint]
@@ -193,44 +283,104 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     @admin.action(description="Acknowledge the selected alerts", permissions=["operate"])
     def acknowledge(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
         """Mark them as seen."""
-        chosen = list(queryset)
-        waiting = [alert for alert in chosen if alert.state == AlertState.OPEN]
-        done = _each(waiting, lambda alert: alerts.acknowledge(alert, actor=_staff(request)))
-        _report(request, done, len(chosen), "acknowledged")
+        self._do(
+            request,
+            queryset.filter(state__in=[AlertState.OPEN, AlertState.SNOOZED]),
+            lambda alert, **by: alerts.acknowledge(alert, note=note_of(request), **by),
+            chosen=queryset,
+            verb="acknowledged",
+        )
+
+    @admin.action(description="Snooze the selected alerts for a day", permissions=["operate"])
+    def snooze_for_a_day(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
+        """Put them off."""
+        self._snooze(request, queryset, timezone.now() + datetime.timedelta(days=1))
+
+    @admin.action(description="Snooze the selected alerts for a week", permissions=["operate"])
+    def snooze_for_a_week(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
+        """Put them off."""
+        self._snooze(request, queryset, timezone.now() + datetime.timedelta(days=7))
+
+    @admin.action(
+        description="Snooze the selected alerts until they change", permissions=["operate"]
+    )
+    def snooze_until_it_changes(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
+        """Put them off until their severity or their records change."""
+        self._snooze(request, queryset, None)
+
+    @admin.action(description="Reopen the selected alerts", permissions=["operate"])
+    def reopen(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
+        """Take back what was done by hand."""
+        self._do(
+            request,
+            queryset,
+            lambda alert, **by: alerts.reopen(alert, note=note_of(request), **by),
+            verb="reopened",
+        )
 
     @admin.action(description="Resolve the selected alerts", permissions=["operate"])
     def resolve(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Close them; a constraint that still finds the same opens a new one."""
-        chosen = list(queryset)
-        done = _each(
-            chosen,
-            lambda alert: alerts.resolve(alert, actor=_staff(request), reason="resolved by staff"),
+        """Close them; a constraint that finds the same unchanged opens no new one."""
+        reason = note_of(request, "resolved by staff")
+        self._do(
+            request,
+            queryset,
+            lambda alert, **by: alerts.resolve(alert, reason=reason, **by),
+            verb="resolved",
         )
-        _report(request, done, len(chosen), "resolved")
 
+    @admin.action(description="The selected alerts are useful", permissions=["operate"])
+    def useful(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
+        """Say that they were right."""
+        self._judge(request, queryset, Verdict.USEFUL)
 
-def _staff(request: HttpRequest) -> str:
-    return f"staff:{request.user.get_username()}"
+    @admin.action(description="The selected alerts are wrong", permissions=["operate"])
+    def wrong(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
+        """Say that they should not have been."""
+        self._judge(request, queryset, Verdict.WRONG)
 
+    def _snooze(
+        self, request: HttpRequest, queryset: QuerySet[Alert], until: datetime.datetime | None
+    ) -> None:
+        self._do(
+            request,
+            queryset,
+            lambda alert, **by: alerts.snooze(alert, until=until, note=note_of(request), **by),
+            verb="snoozed",
+        )
 
-def _each(chosen: Iterable[Alert], act: Callable[[Alert], Alert]) -> int:
-    """Do it to each that is still live; returns to how many."""
-    done = 0
-    for alert in chosen:
-        try:
-            act(alert)
-        except alerts.AlertNotOpen:
-            continue
-        done += 1
-    return done
+    def _judge(self, request: HttpRequest, queryset: QuerySet[Alert], verdict: Verdict) -> None:
+        self._do(
+            request,
+            queryset.filter(kind=AlertKind.FINDING),
+            lambda alert, **by: feedback.give(
+                alert, judge=Judge.STAFF, verdict=verdict, note=note_of(request), **by
+            ),
+            chosen=queryset,
+            verb=f"marked as {verdict}",
+        )
 
-
-def _report(request: HttpRequest, done: int, chosen: int, verb: str) -> None:
-    if done:
-        messages.success(request, f"{counted(done, 'alert')} {verb}.")
-    if done < chosen:
-        past = f"{verb} or resolved" if verb != "resolved" else verb
-        messages.warning(request, f"{counted(chosen - done, 'alert')} left: {past} already.")
+    def _do(
+        self,
+        request: HttpRequest,
+        fitting: QuerySet[Alert],
+        act: Callable[..., Alert],
+        *,
+        verb: str,
+        chosen: QuerySet[Alert] | None = None,
+    ) -> None:
+        """Do it to each that it can be done to, and say to how many it was."""
+        number = (fitting if chosen is None else chosen).count()
+        done = 0
+        for alert in fitting:
+            with suppress(alerts.AlertNotOpen):
+                act(alert, actor=staff_of(request))
+                done += 1
+        if done:
+            messages.success(request, f"{counted(done, 'alert')} {verb}.")
+        if done < number:
+            left = f"{counted(number - done, 'alert')} left"
+            messages.warning(request, f"{left}: {WHY_LEFT.get(verb, 'resolved already')}.")
 
 
 @admin.register(AlertEvent)

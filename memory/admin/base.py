@@ -5,7 +5,9 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlencode
 from uuid import UUID
 
+from django import forms
 from django.contrib import admin
+from django.contrib.admin.helpers import ActionForm
 from django.contrib.admin.utils import quote
 from django.db import models
 from django.db.models import QuerySet
@@ -27,12 +29,24 @@ HEAVY = ("tree", "outline", "edits", "verdict")
 _MAX_LINKS = 100
 
 
+MAX_NOTE = 2000
+
+
+class NotedActionForm(ActionForm):
+    """What to do with the chosen rows, and why."""
+
+    note = forms.CharField(label="Why:", required=False, max_length=MAX_NOTE)
+
+
 class MemoryAdmin(admin.ModelAdmin[Row]):
     """A screen of one kind of row.
 
     The actions of the list are also buttons on the page of each row for which `actions_for` names
-    them. `when_empty` is what an empty list says.
+    them; with `action_note`, which says what it is for, a note goes with them. `when_empty` is what
+    an empty list says.
     """
+
+    action_note = ""
 
     empty_value_display = NOTHING
     list_per_page = 50
@@ -74,6 +88,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
             allowed = self.get_actions(request)
             context["subtitle"] = visible(str(obj))
             context["list_url"] = _list_url(self.model)
+            context["action_note"] = self.action_note
             context["row_key"] = str(obj.pk)
             context["row_actions"] = [
                 (name, name.replace("_", " ").capitalize())
@@ -92,6 +107,16 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
             if row is not None:
                 return HttpResponseRedirect(page_url(row))
         return response
+
+
+def note_of(request: HttpRequest, otherwise: str = "") -> str:
+    """Return the note that goes with an action."""
+    return (request.POST.get("note") or "").strip()[:MAX_NOTE] or otherwise
+
+
+def staff_of(request: HttpRequest) -> str:
+    """Return who acts, as histories name them."""
+    return f"staff:{request.user.get_username()}"
 
 
 class ReadOnlyAdmin(MemoryAdmin[Row]):

@@ -5,7 +5,6 @@ out the characters that would reorder or hide what stands beside them.
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,18 +13,14 @@ from django.utils.safestring import SafeString
 
 from memory.models import LogEntry
 from memory.models.runs import warning_of
+from memory.texts import STEERING
+from memory.texts import shortened as shortened
+from memory.texts import visible as visible
 
 NOTHING = "–"
 
 # Enough to judge by; what is longer is read over the API.
 MAX_TEXT = 100_000
-
-# Control characters but tab and line ends, bidirectional embeddings, overrides and isolates,
-# characters of no width, tags. The marks and joiners of Arabic, Hebrew and emoji stay as they are.
-_STEERING = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
-    "\u200b\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
-)
 
 _TONES = {
     # Severity and state of alerts.
@@ -37,7 +32,15 @@ _TONES = {
     "changed": "note",
     "acknowledged": "note",
     "resolved": "good",
+    "snoozed": "plain",
+    "reopened": "strong",
+    "escalated": "bad",
+    "feedback": "note",
     "constraint_error": "bad",
+    "constraint_paused": "caution",
+    "paused": "caution",
+    "useful": "good",
+    "wrong": "bad",
     # What became of entries.
     "covered": "good",
     "pending": "caution",
@@ -52,6 +55,7 @@ _TONES = {
     "out_of_memory": "bad",
     "output_limit": "bad",
     "result_limit": "bad",
+    "alert_limit": "bad",
     "killed": "bad",
     "input_limit": "bad",
     "protocol_error": "bad",
@@ -71,6 +75,9 @@ _TONES = {
     "unknown_model": "bad",
     "too_long": "bad",
     "interrupted": "bad",
+    # Versions of workspace constraints.
+    "checking": "note",
+    "approved": "good",
     # Checks of the gate, files of a version, work, keys.
     "passed": "good",
     "failed": "bad",
@@ -86,25 +93,9 @@ _TONES = {
 }
 
 
-def visible(text: str) -> str:
-    """Return the text with every character that steers or hides others written as an escape."""
-    return _STEERING.sub(_escaped, text)
-
-
 def visible_json(text: str) -> str:
     """Return JSON that means the same and in which every such character is an escape of JSON's."""
-    return _STEERING.sub(lambda match: json.dumps(match[0])[1:-1], text)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    number = ord(match[0])
-    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
-
-
-def shortened(text: str, length: int = 120) -> str:
-    """Return the beginning of a text, made visible."""
-    text = visible(text)
-    return text if len(text) <= length else text[: length - 1] + "…"
+    return STEERING.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def inline(text: str) -> SafeString:

@@ -174,7 +174,9 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         if not isinstance(output, dict):
             return NOTHING
         if run.kind == RunKind.CONSTRAINTS:
-            return lines(_constraint(said) for said in output.get("constraints", []))
+            found = [_constraint(said) for said in output.get("constraints", [])]
+            left = [one for one in output.get("workspace", []) if not one["applies"]]
+            return lines([*found, *map(_not_applying, left)])
         if run.kind == RunKind.QUERY:
             return format_html("{}{}", inline(str(output.get("type"))), pretty(output.get("value")))
         accepted = output.get("version")
@@ -235,6 +237,12 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     def raw_output(self, run: Run) -> str:
         """Show the output as it is stored."""
         return pretty(run.output)
+
+
+def _not_applying(standing: Mapping[str, Any]) -> SafeString:
+    """Say why a constraint of the workspace did not run."""
+    why = "; ".join(standing["reasons"])
+    return format_html("{} {}: {}", badge("not run"), inline(standing["path"]), inline(why))
 
 
 def _constraint(said: Mapping[str, Any]) -> SafeString:

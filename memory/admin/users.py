@@ -16,13 +16,14 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
-from memory import lanes, llm_calls, log
+from memory import feedback, lanes, llm_calls, log
 from memory.admin.base import MemoryAdmin, PresenceFilter, ReadOnlyAdmin, heavy, link, link_to_list
 from memory.admin.display import (
     NOTHING,
     badge,
     counted,
     inline,
+    lines,
     preformatted,
     shortened,
     visible_json,
@@ -30,6 +31,7 @@ from memory.admin.display import (
 from memory.admin.log import PENDING
 from memory.models import (
     Alert,
+    AlertFeedback,
     Checkpoint,
     EntryOutcome,
     Lane,
@@ -40,12 +42,10 @@ from memory.models import (
     Run,
     Workspace,
 )
-from memory.models.alerts import AlertState
+from memory.models.alerts import LIVE_STATES
 from memory.models.log import Outcome
 from memory.models.users import LaneName
 from memory.users import change_user
-
-_LIVE = [AlertState.OPEN, AlertState.ACKNOWLEDGED]
 
 
 def _number_of(rows: QuerySet[Any]) -> Coalesce:
@@ -85,7 +85,7 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
     when_empty = "The products' backends have not created a user yet."
     fieldsets = [
         (None, {"fields": ["user_id", "workspace", "time_zone", "metadata"]}),
-        ("What was found", {"fields": ["alerts", "past_alerts"]}),
+        ("What was found", {"fields": ["alerts", "past_alerts", "constraints"]}),
         (
             "What was logged",
             {"fields": ["entries", ("covered", "pending", "dismissed", "rejected")]},
@@ -111,6 +111,7 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
         "workspace",
         "alerts",
         "past_alerts",
+        "constraints",
         "entries",
         "covered",
         "pending",
@@ -139,7 +140,7 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
             .get_queryset(request)
             .defer(*heavy("head"))
             .annotate(
-                live_alerts=_number_of(Alert.objects.filter(state__in=_LIVE)),
+                live_alerts=_number_of(Alert.objects.filter(state__in=LIVE_STATES)),
                 rejected_entries=_number_of(EntryOutcome.objects.filter(outcome=Outcome.REJECTED)),
                 pending_entries=F("last_seq") - _number_of(EntryOutcome.objects.all()),
             )
@@ -209,7 +210,7 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
             Alert,
             counted(number, "alert"),
             user__id__exact=user.pk,
-            state__in=",".join(_LIVE),
+            state__in=",".join(LIVE_STATES),
         )
 
     @admin.display(description="all alerts")
@@ -217,6 +218,22 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
         """Lead to the alerts, the resolved ones too."""
         number = user.alerts.count()
         return link_to_list(Alert, counted(number, "alert"), user__id__exact=user.pk)
+
+    @admin.display(description="constraints")
+    def constraints(self, user: MemoryUser) -> str:
+        """Name the constraints: how far each is trusted, and which are paused."""
+        judged = feedback.by_constraint(AlertFeedback.objects.filter(alert__user=user))
+        paused = {row.constraint: row for row in user.paused_constraints.filter(resumed_at=None)}
+        paths = [path for path in user.head.tree if _is_constraint(path)] if user.head else []
+        return lines(
+            format_html(
+                "{} {} {}",
+                inline(path),
+                feedback.in_words(judged.get(path, feedback.UNJUDGED)),
+                link(paused[path], "paused") if path in paused else "",
+            )
+            for path in sorted({*paths, *paused})
+        )
 
     @admin.display(description="log", ordering="last_seq")
     def entries(self, user: MemoryUser) -> str:
@@ -296,6 +313,10 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
             messages.warning(request, f"The work is stopped: {reason}")
         if left:
             messages.warning(request, f"{counted(left, 'user')} left: nothing waits.")
+
+
+def _is_constraint(path: str) -> bool:
+    return path.startswith("constraints/") and not path.endswith("/__init__.py")
 
 
 def _waiting_lanes() -> QuerySet[Lane]:

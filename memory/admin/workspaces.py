@@ -14,14 +14,22 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
-from memory import encryption, lanes, language_models, llm_calls, scheduling
+from memory import (
+    alert_settings,
+    encryption,
+    feedback,
+    lanes,
+    language_models,
+    llm_calls,
+    scheduling,
+)
 from memory.admin.base import MemoryAdmin, PresenceFilter, link_to_list
-from memory.admin.display import NOTHING, badge, counted, lines
+from memory.admin.display import NOTHING, badge, counted, inline, lines
 from memory.admin.llm import money
 from memory.language_models import Budget
 from memory.limits import BY_NAME, LIMITS, Limit, effective
 from memory.llm_calls import Spent
-from memory.models import ApiKey, LlmCall, MemoryUser, Workspace
+from memory.models import AlertFeedback, ApiKey, LlmCall, MemoryUser, Workspace
 from memory.models.users import LaneName
 from memory.models.workspaces import Scope
 from memory.workspaces import create_key
@@ -30,7 +38,12 @@ LLM_FIELDS = (
     *("llm_model", "llm_base_url", "llm_concurrency"),
     *("llm_tokens_per_day", "llm_tokens_per_month", "llm_cost_per_day", "llm_cost_per_month"),
 )
+ALERT_FIELDS = (
+    *("escalate_critical_minutes", "escalate_warning_minutes", "escalate_info_minutes"),
+    *("alerts_per_constraint", "openings_per_day"),
+)
 STRUCTURE_FIELDS = ("structure_entries", "structure_idle_seconds", "structure_age_seconds")
+MAX_JUDGED = 50
 KEY_FIELDS = ("new_llm_api_key", "forget_llm_api_key")
 
 
@@ -53,7 +66,15 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
 
     class Meta:
         model = Workspace
-        fields = ["name", "single_use", *BY_NAME, *LLM_FIELDS, *STRUCTURE_FIELDS]
+        fields = [
+            "name",
+            "time_zone",
+            "single_use",
+            *BY_NAME,
+            *LLM_FIELDS,
+            *STRUCTURE_FIELDS,
+            *ALERT_FIELDS,
+        ]
 
     def clean(self) -> dict[str, Any]:
         """Put the key where it is judged with the rest."""
@@ -78,7 +99,7 @@ class WorkspaceAdmin(MemoryAdmin[Workspace]):
     form = WorkspaceForm
     list_display = ["name", "users", "keys", "own_model", "own_limits", "created_at"]
     fieldsets = [
-        (None, {"fields": ["name", "users", "keys", "public_id", "created_at"]}),
+        (None, {"fields": ["name", "time_zone", "users", "keys", "public_id", "created_at"]}),
         (
             "Limits of the sandboxes",
             {
@@ -104,8 +125,17 @@ class WorkspaceAdmin(MemoryAdmin[Workspace]):
                 " holds from the next entry on.",
             },
         ),
+        (
+            "Alerts",
+            {
+                "fields": ["alerts_in_effect", "precision", *ALERT_FIELDS],
+                "description": "Left empty, a setting is the server's. What is changed here holds"
+                " for alerts that open, and runs that begin, from then on.",
+            },
+        ),
     ]
     readonly_fields = [
+        *("alerts_in_effect", "precision"),
         *("users", "keys", "in_effect", "public_id", "created_at"),
         *("llm_in_effect", "llm_spent", "structure_in_effect"),
     ]
@@ -180,6 +210,25 @@ class WorkspaceAdmin(MemoryAdmin[Workspace]):
     def structure_in_effect(self, workspace: Workspace) -> str:
         """Say when work begins."""
         return f"Work begins {scheduling.in_words(_stored(workspace).chosen_schedule)}."
+
+    @admin.display(description="in effect")
+    def alerts_in_effect(self, workspace: Workspace) -> str:
+        """Say when alerts are escalated and constraints paused."""
+        return lines(alert_settings.in_words(_stored(workspace).chosen_alert_settings))
+
+    @admin.display(description="useful alerts by constraint")
+    def precision(self, workspace: Workspace) -> str:
+        """Show how far each constraint is trusted that somebody has judged."""
+        if workspace._state.adding:
+            return NOTHING
+        judged = feedback.by_constraint(
+            AlertFeedback.objects.filter(alert__user__workspace=workspace)
+        )
+        worst_first = sorted(judged.items(), key=lambda item: item[1].precision or 0)
+        return lines(
+            format_html("{}: {}", inline(path), feedback.in_words(found))
+            for path, found in worst_first[:MAX_JUDGED]
+        )
 
     @admin.display(description="spent")
     def llm_spent(self, workspace: Workspace) -> str:

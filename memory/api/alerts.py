@@ -17,14 +17,15 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import alert_events, alerts
+from memory import alert_events, alerts, feedback
 from memory.api import idempotency, waiting
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict
 from memory.api.filters import PAGING
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
-from memory.models import Alert, AlertEvent
+from memory.models import Alert, AlertEvent, AlertFeedback
+from memory.models.alerts import Judge, Verdict
 from memory.models.runs import warning_of
 
 
@@ -60,6 +61,9 @@ class AlertSerializer(serializers.ModelSerializer[Alert]):
             "opened_at",
             "changed_at",
             "resolved_at",
+            "open_since",
+            "snoozed_until",
+            "escalated_at",
             "last_run",
             "warning",
         ]
@@ -69,13 +73,22 @@ class AlertSerializer(serializers.ModelSerializer[Alert]):
         return warning_of(alert.last_run.runner) if alert.last_run else None
 
 
+class FeedbackSerializer(serializers.ModelSerializer[AlertFeedback]):
+    """What one side thinks of an alert now."""
+
+    class Meta:
+        model = AlertFeedback
+        fields = ["judge", "verdict", "note", "actor", "at"]
+
+
 class AlertDetailSerializer(AlertSerializer):
     """An alert with its history."""
 
     events = AlertEventSerializer(many=True)
+    feedback = FeedbackSerializer(many=True)
 
     class Meta(AlertSerializer.Meta):
-        fields = [*AlertSerializer.Meta.fields, "events"]
+        fields = [*AlertSerializer.Meta.fields, "events", "feedback"]
 
 
 class AlertNewsSerializer(AlertSerializer):
@@ -189,17 +202,33 @@ class OneAlert(generics.RetrieveAPIView[Alert]):
 
     def get_queryset(self) -> QuerySet[Alert]:
         """Return the alerts of the caller's workspace."""
-        return _visible(self).prefetch_related("events")
+        return _visible(self).prefetch_related("events", "feedback")
 
 
-class AcknowledgeSerializer(StrictSerializer):
-    """Why the alert is acknowledged."""
+class NoteSerializer(StrictSerializer):
+    """What is to be remembered with it."""
 
     note = serializers.CharField(required=False, default="", max_length=2000, allow_blank=True)
 
 
-class ResolveSerializer(StrictSerializer):
-    """Why the alert is closed."""
+class SnoozeSerializer(NoteSerializer):
+    """Until when the alert is put off."""
+
+    until = serializers.DateTimeField(
+        required=False,
+        help_text="A moment within a year; without it, until the severity changes, or the records"
+        " that the alert rests on.",
+    )
+
+
+class GiveFeedbackSerializer(NoteSerializer):
+    """What the product thinks of the alert; it replaces what it said before."""
+
+    verdict = serializers.ChoiceField(choices=Verdict.choices)
+
+
+class ReasonSerializer(StrictSerializer):
+    """Why it is done."""
 
     reason = serializers.CharField(max_length=2000)
 
@@ -216,8 +245,10 @@ class ChangedAlert(OneAlert):
             alert = self.get_object()
             try:
                 step(alert, str(principal_of(self.request)))
-            except alerts.AlertNotOpen as error:
+            except (alerts.AlertNotOpen, feedback.FeedbackRefused) as error:
                 raise Conflict(str(error)) from None
+            except alerts.SnoozeRefused as error:
+                raise serializers.ValidationError({"until": [str(error)]}) from None
             return alert
 
         written = idempotency.once(
@@ -234,29 +265,93 @@ class Acknowledge(ChangedAlert):
     """Mark an alert as seen."""
 
     @extend_schema(
-        request=AcknowledgeSerializer,
+        request=NoteSerializer,
         responses={200: AlertDetailSerializer, **idempotency.RESPONSES},
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Acknowledge the alert; 409 if it is resolved."""
-        body = AcknowledgeSerializer(data=request.data)
+        body = NoteSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         note = body.validated_data["note"]
         return self.change(lambda alert, actor: alerts.acknowledge(alert, actor=actor, note=note))
+
+
+class Snooze(ChangedAlert):
+    """Put an alert off."""
+
+    @extend_schema(
+        request=SnoozeSerializer,
+        responses={200: AlertDetailSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
+    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Snooze the alert until a moment, or until it changes; 409 if it is resolved."""
+        body = SnoozeSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        until, note = body.validated_data.get("until"), body.validated_data["note"]
+        return self.change(
+            lambda alert, actor: alerts.snooze(alert, actor=actor, until=until, note=note)
+        )
+
+
+class Reopen(ChangedAlert):
+    """Take back what was done by hand."""
+
+    @extend_schema(
+        request=NoteSerializer,
+        responses={200: AlertDetailSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
+    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Take back an acknowledgement, a snooze, or a resolution by hand that still holds.
+
+        409 if the alert is open, or what it told of is no longer found.
+        """
+        body = NoteSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        note = body.validated_data["note"]
+        return self.change(lambda alert, actor: alerts.reopen(alert, actor=actor, note=note))
+
+
+class Feedback(ChangedAlert):
+    """Say whether an alert was useful."""
+
+    @extend_schema(
+        request=GiveFeedbackSerializer,
+        responses={200: AlertDetailSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
+    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Say that the alert was useful, or wrong, whether it is live or resolved.
+
+        The product has one verdict, which may be changed. 409 for an alert about a constraint.
+        """
+        body = GiveFeedbackSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        verdict, note = Verdict(body.validated_data["verdict"]), body.validated_data["note"]
+        return self.change(
+            lambda alert, actor: feedback.give(
+                alert, judge=Judge.PRODUCT, verdict=verdict, actor=actor, note=note
+            )
+        )
 
 
 class Resolve(ChangedAlert):
     """Close an alert by hand."""
 
     @extend_schema(
-        request=ResolveSerializer,
+        request=ReasonSerializer,
         responses={200: AlertDetailSerializer, **idempotency.RESPONSES},
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Resolve the alert; 409 if it is resolved. It opens anew if it is found again."""
-        body = ResolveSerializer(data=request.data)
+        """Resolve the alert; 409 if it is resolved.
+
+        While the constraint finds the same unchanged, it opens no new one. An alert that tells of a
+        paused constraint is resolved by resuming it.
+        """
+        body = ReasonSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         reason = body.validated_data["reason"]
         return self.change(lambda alert, actor: alerts.resolve(alert, actor=actor, reason=reason))

@@ -68,7 +68,7 @@ class HasScope(BasePermission):
 
     message = (
         "This API key has not the scope that is needed here: read to look, write to change, manage"
-        " for webhooks."
+        " for webhooks and to approve and enable workspace constraints."
     )
 
     def has_permission(self, request: Request, view: APIView) -> bool:
@@ -79,9 +79,11 @@ class HasScope(BasePermission):
 
 
 def scope_of(request: Request, view: APIView) -> Scope:
-    """Return the scope that a request needs. A view may name one, or say that its POST reads."""
-    if scope := getattr(view, "scope", None):
-        return Scope(scope)
+    """Return the scope that a request needs. A view may say that its POST only reads, or name
+    the scope of a method in `scopes`."""
+    named: Scope | None = getattr(view, "scopes", {}).get(request.method)
+    if named is not None:
+        return named
     reads = request.method in SAFE_METHODS or getattr(view, "reads_only", False)
     return Scope.READ if reads else Scope.WRITE
 

@@ -1,5 +1,6 @@
 """`/v1/users/{user_id}/constraints/`: the rules of one user's project."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.http import Http404
@@ -8,11 +9,13 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import checkpoints
+from memory import checkpoints, feedback, workspace_constraints
 from memory.api import idempotency, waiting
 from memory.api.checkpoints import DECISIONS, PROPOSAL_WAIT_SECONDS, propose
 from memory.api.moments import AS_OF, KnownView
+from memory.api.paused import JudgedSerializer, PausedConstraintSerializer, as_json
 from memory.api.serializers import StrictSerializer
+from memory.models import AlertFeedback, MemoryUser, PausedConstraint
 from memory.project import EditError, Outline
 from memory.project.names import check_lower_name
 from memory.retrieval import outline
@@ -21,11 +24,22 @@ MAX_SOURCE = 64 * 1024
 
 
 class ConstraintSerializer(serializers.Serializer[Any]):
-    """A constraint of the newest version."""
+    """A constraint of the newest version, or of the workspace."""
 
     name = serializers.CharField()
-    path = serializers.CharField()
-    summary = serializers.CharField(help_text="First line of its docstring.")
+    path = serializers.CharField(help_text="Those of the workspace begin with `workspace/`.")
+    summary = serializers.CharField(help_text="What it watches over, in a line.")
+    applies = serializers.BooleanField(help_text="Whether it runs for this user.")
+    reasons = serializers.ListField(
+        child=serializers.CharField(), help_text="Why it does not, if it does not."
+    )
+    notes = serializers.ListField(
+        child=serializers.CharField(), help_text="Which of the user's records it leaves out."
+    )
+    feedback = JudgedSerializer(help_text="What was thought of its alerts to this user.")
+    paused = PausedConstraintSerializer(
+        allow_null=True, help_text="Since when it is paused and why, if it is."
+    )
 
 
 class ConstraintDetailSerializer(ConstraintSerializer):
@@ -50,15 +64,21 @@ class NewConstraintSerializer(StrictSerializer):
 
 
 class Constraints(KnownView):
-    """The constraints of the newest version, or of an earlier one."""
+    """The constraints of the newest version and of the workspace, or of an earlier version."""
 
     parameters = {"GET": ["as_of"]}
 
     @extend_schema(responses=ConstraintSerializer(many=True), parameters=[AS_OF])
     def get(self, request: Request, user_id: str) -> Response:
-        """List the constraints."""
-        known = outline(self.known().checkpoint)
-        return Response({"results": [_summary(known, name) for name in known.constraints]})
+        """List the constraints of the user's project, then, as of now, those of the workspace."""
+        then = self.known()
+        known = outline(then.checkpoint)
+        judged = _judged(then.user)
+        found = [_summary(known, name, judged) for name in known.constraints]
+        if then.is_now:
+            standings = workspace_constraints.standings(then.user, known)
+            found += [_of_workspace(standing, judged) for standing in standings]
+        return Response({"results": found})
 
 
 class Constraint(KnownView):
@@ -69,14 +89,18 @@ class Constraint(KnownView):
     @extend_schema(responses=ConstraintDetailSerializer, parameters=[AS_OF])
     def get(self, request: Request, user_id: str, name: str) -> Response:
         """Return the constraint with its source and tests."""
-        checkpoint = self.known().checkpoint
-        known = outline(checkpoint)
+        then = self.known()
+        checkpoint, known = then.checkpoint, outline(then.checkpoint)
         if checkpoint is None or name not in known.constraints:
             raise Http404(f"This user has no constraint {name!r}.")
         path, tests = f"constraints/{name}.py", f"tests/test_{name}.py"
         files = checkpoints.read_files(checkpoint, [path, tests])
         return Response(
-            {**_summary(known, name), "source": files[path], "tests": files.get(tests, "")}
+            {
+                **_summary(known, name, _judged(then.user)),
+                "source": files[path],
+                "tests": files.get(tests, ""),
+            }
         )
 
     @extend_schema(
@@ -119,9 +143,48 @@ class Constraint(KnownView):
         return propose(request, user, edits, limit)
 
 
-def _summary(known: Outline, name: str) -> dict[str, str]:
+Judged = tuple[Mapping[str, feedback.Precision], Mapping[str, PausedConstraint]]
+
+
+def _judged(user: MemoryUser) -> Judged:
+    """Return what was thought of the user's constraints, and which are paused, by path."""
+    paused = PausedConstraint.objects.filter(user=user, resumed_at=None).select_related("user")
+    return (
+        feedback.by_constraint(AlertFeedback.objects.filter(alert__user=user)),
+        {row.constraint: row for row in paused},
+    )
+
+
+def _summary(known: Outline, name: str, judged: Judged) -> dict[str, Any]:
+    path = f"constraints/{name}.py"
     return {
         "name": name,
-        "path": f"constraints/{name}.py",
+        "path": path,
         "summary": known.constraints[name],
+        "applies": True,
+        "reasons": [],
+        "notes": [],
+        **_life(path, judged),
+    }
+
+
+def _of_workspace(standing: workspace_constraints.Standing, judged: Judged) -> dict[str, Any]:
+    path = standing.constraint.path
+    return {
+        "name": standing.constraint.name,
+        "path": path,
+        "summary": standing.constraint.description,
+        "applies": standing.applies,
+        "reasons": list(standing.reasons),
+        "notes": list(standing.match.notes),
+        **_life(path, judged),
+    }
+
+
+def _life(path: str, judged: Judged) -> dict[str, Any]:
+    verdicts, paused = judged
+    pause = paused.get(path)
+    return {
+        "feedback": as_json(verdicts.get(path, feedback.UNJUDGED)),
+        "paused": PausedConstraintSerializer(pause).data if pause else None,
     }

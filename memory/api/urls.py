@@ -10,15 +10,18 @@ from memory.api import (
     entries,
     history,
     imports,
+    paused,
     projects,
     runs,
     unknown,
     users,
     webhooks,
+    workspace_constraints,
 )
 
 USER = "users/<str:user_id>/"
 WEBHOOK = "webhooks/<uuid:endpoint_id>/"
+CONSTRAINT = "constraints/<str:name>/"
 
 urlpatterns = [
     path("openapi.json", SpectacularJSONAPIView.as_view(), name="openapi"),
@@ -60,6 +63,52 @@ urlpatterns = [
     path("alerts/<uuid:alert_id>/", alerts.OneAlert.as_view(), name="alert"),
     path("alerts/<uuid:alert_id>/acknowledge/", alerts.Acknowledge.as_view(), name="acknowledge"),
     path("alerts/<uuid:alert_id>/resolve/", alerts.Resolve.as_view(), name="resolve"),
+    path("alerts/<uuid:alert_id>/snooze/", alerts.Snooze.as_view(), name="snooze"),
+    path("alerts/<uuid:alert_id>/reopen/", alerts.Reopen.as_view(), name="reopen"),
+    path("alerts/<uuid:alert_id>/feedback/", alerts.Feedback.as_view(), name="feedback"),
+    path("paused-constraints/", paused.PausedConstraints.as_view(), name="paused-constraints"),
+    path("paused-constraints/<uuid:paused_id>/resume/", paused.Resume.as_view(), name="resume"),
+    path("constraint-precision/", paused.Precisions.as_view(), name="constraint-precision"),
+    path(
+        "constraints/",
+        workspace_constraints.WorkspaceConstraints.as_view(),
+        name="workspace-constraints",
+    ),
+    path(
+        CONSTRAINT,
+        workspace_constraints.OneWorkspaceConstraint.as_view(),
+        name="workspace-constraint",
+    ),
+    path(
+        f"{CONSTRAINT}coverage/",
+        workspace_constraints.ConstraintCoverage.as_view(),
+        name="workspace-constraint-coverage",
+    ),
+    path(
+        f"{CONSTRAINT}versions/",
+        workspace_constraints.ConstraintVersions.as_view(),
+        name="workspace-constraint-versions",
+    ),
+    path(
+        f"{CONSTRAINT}versions/<int:number>/",
+        workspace_constraints.ConstraintVersion.as_view(),
+        name="workspace-constraint-version",
+    ),
+    path(
+        f"{CONSTRAINT}versions/<int:number>/approve/",
+        workspace_constraints.ApproveVersion.as_view(),
+        name="approve-version",
+    ),
+    path(
+        "constraint-library/",
+        workspace_constraints.ConstraintLibrary.as_view(),
+        name="constraint-library",
+    ),
+    path(
+        "constraint-library/<str:name>/",
+        workspace_constraints.OneLibraryConstraint.as_view(),
+        name="library-constraint",
+    ),
     path("runs/<uuid:run_id>/", runs.OneRun.as_view(), name="run"),
     path("webhooks/", webhooks.Endpoints.as_view(), name="webhooks"),
     path(WEBHOOK, webhooks.Endpoint.as_view(), name="webhook"),

@@ -20,7 +20,8 @@ from memory.api.errors import Conflict
 from memory.api.filters import refuse_unknown
 from memory.api.serializers import ObjectField, StrictSerializer
 from memory.models import MemoryUser
-from memory.models.users import USER_ID_PATTERN, USER_ID_RULE, validate_time_zone
+from memory.models.fields import validate_time_zone
+from memory.models.users import USER_ID_PATTERN, USER_ID_RULE
 from memory.users import UserExists, change_user, create_user, with_head
 
 
@@ -65,7 +66,9 @@ class NewUserSerializer(StrictSerializer):
         help_text="The workspace's own id: 1 to 128 of A-Z a-z 0-9 . _ : @ | + -",
     )
     time_zone = serializers.CharField(
-        default="UTC", max_length=64, help_text="IANA name, e.g. Europe/Berlin."
+        required=False,
+        max_length=64,
+        help_text="IANA name, e.g. Europe/Berlin. Left out, it is the workspace's, else UTC.",
     )
     metadata = ObjectField(default=dict)
 

@@ -25,6 +25,7 @@ from memory.encryption import EncryptionError
 from memory.models import Delivery, DeliveryAttempt, WebhookEndpoint
 from memory.models.alerts import AlertEventKind, AlertKind, Severity
 from memory.models.webhooks import DeliveryStanding, DeliveryState, validate_printable
+from memory.models.workspaces import Scope
 
 CONFLICT = {409: ProblemSerializer}
 
@@ -210,7 +211,7 @@ class DeliveryFilter(django_filters.FilterSet):
 class Managed(APIView):
     """A view of what the workspace's staff arrange."""
 
-    scope = "manage"
+    scopes = dict.fromkeys(("GET", "POST", "PATCH", "DELETE"), Scope.MANAGE)
 
     def endpoints(self) -> QuerySet[WebhookEndpoint]:
         """Return the endpoints of the caller's workspace."""

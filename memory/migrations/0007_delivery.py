@@ -30,7 +30,7 @@ SELECT workspace_id, max(seq) FROM memory_alertevent GROUP BY workspace_id;
 class Migration(migrations.Migration):
     """Numbers for the events that there are, their counters, and the models of webhooks."""
 
-    dependencies = [("memory", "0005_structure")]
+    dependencies = [("memory", "0006_alert_life")]
 
     operations = [
         migrations.CreateModel(

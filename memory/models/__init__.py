@@ -1,19 +1,28 @@
 """The data: one module per aggregate."""
 
-from memory.models.alerts import Alert, AlertEvent, EventCounter
+from memory.models.alerts import (
+    Alert,
+    AlertEvent,
+    AlertFeedback,
+    EventCounter,
+    PausedConstraint,
+)
 from memory.models.checkpoints import Blob, Bytecode, Checkpoint, RecordLocation
 from memory.models.hosts import SandboxHost
 from memory.models.idempotency import IdempotencyKey
 from memory.models.llm import LlmCall, LlmSpending
 from memory.models.log import EntryOutcome, LogEntry
 from memory.models.runs import Run
+from memory.models.staff_mail import MailCursor, StaffSubscription
 from memory.models.users import Lane, MemoryUser
 from memory.models.webhooks import Delivery, DeliveryAttempt, WebhookEndpoint
+from memory.models.workspace_constraints import WorkspaceConstraint, WorkspaceConstraintVersion
 from memory.models.workspaces import ApiKey, Workspace
 
 __all__ = [
     "Alert",
     "AlertEvent",
+    "AlertFeedback",
     "ApiKey",
     "Blob",
     "Bytecode",
@@ -27,10 +36,15 @@ __all__ = [
     "LlmCall",
     "LlmSpending",
     "LogEntry",
+    "MailCursor",
     "MemoryUser",
+    "PausedConstraint",
     "RecordLocation",
     "Run",
     "SandboxHost",
+    "StaffSubscription",
     "WebhookEndpoint",
     "Workspace",
+    "WorkspaceConstraint",
+    "WorkspaceConstraintVersion",
 ]

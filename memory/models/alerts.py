@@ -4,6 +4,7 @@ import uuid
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.utils import timezone
 
 from memory.models.runs import Run
 from memory.models.users import MemoryUser
@@ -15,6 +16,7 @@ class AlertKind(models.TextChoices):
 
     FINDING = "finding", "finding"
     CONSTRAINT_ERROR = "constraint_error", "constraint failed"
+    CONSTRAINT_PAUSED = "constraint_paused", "constraint paused"
 
 
 class Severity(models.TextChoices):
@@ -35,7 +37,11 @@ class AlertState(models.TextChoices):
 
     OPEN = "open", "open"
     ACKNOWLEDGED = "acknowledged", "acknowledged"
+    SNOOZED = "snoozed", "snoozed"
     RESOLVED = "resolved", "resolved"
+
+
+LIVE_STATES = [AlertState.OPEN, AlertState.ACKNOWLEDGED, AlertState.SNOOZED]
 
 
 class Alert(models.Model):
@@ -56,6 +62,18 @@ class Alert(models.Model):
     opened_at = models.DateTimeField()
     changed_at = models.DateTimeField()
     resolved_at = models.DateTimeField(null=True)
+    snoozed_until = models.DateTimeField(
+        null=True, help_text="Empty for one that is snoozed until it changes, or not at all."
+    )
+    # Resolved by hand, and found unchanged ever since: that opens no new alert.
+    holds_back = models.BooleanField(default=False)
+    open_since = models.DateTimeField(
+        default=timezone.now, help_text="When it opened, or was reopened last."
+    )
+    escalate_at = models.DateTimeField(
+        null=True, help_text="When somebody else is told, unless it is acknowledged before."
+    )
+    escalated_at = models.DateTimeField(null=True)
     last_run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="alerts")
 
     class Meta:
@@ -67,7 +85,20 @@ class Alert(models.Model):
                 name="one_live_alert_per_fingerprint",
             ),
         ]
-        indexes = [models.Index(fields=["user", "state"], name="alert_of_user")]
+        indexes = [
+            models.Index(fields=["user", "state"], name="alert_of_user"),
+            models.Index(fields=["user", "-opened_at"], name="alert_openings"),
+            models.Index(
+                fields=["snoozed_until"],
+                name="alert_to_wake",
+                condition=models.Q(snoozed_until__isnull=False),
+            ),
+            models.Index(
+                fields=["escalate_at"],
+                name="alert_to_escalate",
+                condition=models.Q(escalate_at__isnull=False),
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.severity}: {self.message}"
@@ -124,3 +155,70 @@ class AlertEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.at:%Y-%m-%d %H:%M}"
+
+
+class Verdict(models.TextChoices):
+    """What somebody thinks of a finding."""
+
+    USEFUL = "useful", "useful"
+    WRONG = "wrong", "wrong"
+
+
+class Judge(models.TextChoices):
+    """Who thinks so: each has one current verdict of an alert."""
+
+    PRODUCT = "product", "product"
+    STAFF = "staff", "staff"
+
+
+class AlertFeedback(models.Model):
+    """Whether an alert was useful, as the product's side or the staff see it now."""
+
+    alert = models.ForeignKey(Alert, on_delete=models.CASCADE, related_name="feedback")
+    judge = models.CharField(max_length=16, choices=Judge.choices)
+    verdict = models.CharField(max_length=16, choices=Verdict.choices)
+    note = models.TextField(blank=True, default="")
+    actor = models.CharField(max_length=200, help_text="The API key, or the person.")
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["alert", "judge"]
+        verbose_name_plural = "feedback"
+        constraints = [
+            models.UniqueConstraint(fields=["alert", "judge"], name="one_verdict_per_judge"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.judge}: {self.verdict}"
+
+
+class PausedConstraint(models.Model):
+    """A constraint of a user that said too much: until it is resumed, it changes no alert."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    user = models.ForeignKey(
+        MemoryUser, on_delete=models.CASCADE, related_name="paused_constraints"
+    )
+    constraint = models.CharField(max_length=300, help_text="Path of the constraint's source.")
+    source_hash = models.CharField(
+        max_length=64, blank=True, default="", help_text="Another source resumes it by itself."
+    )
+    reason = models.TextField()
+    paused_at = models.DateTimeField()
+    paused_by = models.CharField(max_length=200)
+    resumed_at = models.DateTimeField(null=True)
+    resumed_by = models.CharField(max_length=200, blank=True, default="")
+    resumed_because = models.TextField(blank=True, default="")
+
+    class Meta:
+        ordering = ["-paused_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "constraint"],
+                condition=models.Q(resumed_at__isnull=True),
+                name="paused_once",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.constraint} paused {self.paused_at:%Y-%m-%d %H:%M}"

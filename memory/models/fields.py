@@ -1,12 +1,23 @@
-"""Database fields of our own."""
+"""Database fields of our own, and what they refuse."""
 
+import zoneinfo
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.types.json import Json
 
 from memory.canonical import exact_json
+
+
+def validate_time_zone(name: str) -> None:
+    """Raise ValidationError unless `name` is an IANA time zone such as Europe/Berlin."""
+    if name not in zoneinfo.available_timezones():
+        raise ValidationError(
+            "%(name)r is not an IANA time zone; use a name such as Europe/Berlin.",
+            params={"name": name},
+        )
 
 
 class ExactJSONField(models.JSONField):

@@ -25,8 +25,11 @@ class RunTrigger(models.TextChoices):
     API = "api", "API request"
     CHECKPOINT = "checkpoint", "new checkpoint"
     DAILY = "daily", "daily"
+    INSTANT = "instant", "some minutes later"
+    WORKSPACE = "workspace", "workspace constraints changed"
     COMMAND = "command", "command line"
     MODEL = "model", "language model"
+    RESUMED = "resumed", "constraint resumed"
 
 
 class RunStatus(models.TextChoices):
@@ -48,6 +51,7 @@ class RunOutcome(models.TextChoices):
     OUT_OF_MEMORY = "out_of_memory", "memory limit"
     OUTPUT_LIMIT = "output_limit", "output limit"
     RESULT_LIMIT = "result_limit", "result limit"
+    ALERT_LIMIT = "alert_limit", "too many alerts at once"
     KILLED = "killed", "killed"
     INPUT_LIMIT = "input_limit", "project too large"
     PROTOCOL_ERROR = "protocol_error", "invalid answer of the sandbox"

@@ -2,26 +2,16 @@
 
 import re
 import uuid
-import zoneinfo
 
-from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 from django.db import models
 
+from memory.models.fields import validate_time_zone
 from memory.models.leased import LeasedWork
 from memory.models.workspaces import Workspace
 
 USER_ID_PATTERN = re.compile(r"[A-Za-z0-9._:@|+-]{1,128}")
 USER_ID_RULE = "Use 1 to 128 characters out of A-Z a-z 0-9 . _ : @ | + -"
-
-
-def validate_time_zone(name: str) -> None:
-    """Raise ValidationError unless `name` is an IANA time zone such as Europe/Berlin."""
-    if name not in zoneinfo.available_timezones():
-        raise ValidationError(
-            "%(name)r is not an IANA time zone; use a name such as Europe/Berlin.",
-            params={"name": name},
-        )
 
 
 class MemoryUser(models.Model):
@@ -59,7 +49,12 @@ class MemoryUser(models.Model):
     alerts_version = models.IntegerField(default=0, editable=False)
     alerts_instant = models.DateTimeField(null=True, editable=False)
     constraints_due_at = models.DateTimeField(
-        null=True, editable=False, help_text="When the daily run of the constraints is due."
+        null=True, editable=False, help_text="When the constraints run next by the clock."
+    )
+    constraints_changed_at = models.DateTimeField(
+        null=True,
+        editable=False,
+        help_text="When constraints of the workspace changed, until they have run again.",
     )
 
     class Meta:
@@ -73,6 +68,11 @@ class MemoryUser(models.Model):
                 fields=["constraints_due_at"],
                 name="user_constraints_due",
                 condition=models.Q(constraints_due_at__isnull=False),
+            ),
+            models.Index(
+                fields=["constraints_changed_at"],
+                name="user_constraints_changed",
+                condition=models.Q(constraints_changed_at__isnull=False),
             ),
         ]
 

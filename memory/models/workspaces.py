@@ -5,16 +5,24 @@ import uuid
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from memory.models.alert_settings import AlertSettings
+from memory.models.fields import validate_time_zone
 from memory.models.limits import SandboxSettings
 from memory.models.llm_settings import LlmSettings
 from memory.models.structure_settings import StructureSettings
 
 
-class Workspace(SandboxSettings, LlmSettings, StructureSettings):
+class Workspace(SandboxSettings, LlmSettings, StructureSettings, AlertSettings):
     """A tenant: owns API keys, users, limits and the settings of its language model."""
 
     public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
     name = models.CharField(max_length=100, unique=True)
+    time_zone = models.CharField(
+        max_length=64,
+        default="UTC",
+        validators=[validate_time_zone],
+        help_text="Of users who are created without one, such as Europe/Berlin.",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -29,7 +37,8 @@ class Scope(models.TextChoices):
 
     READ = "read", "read"
     WRITE = "write", "write"
-    MANAGE = "manage", "manage webhooks"
+    # Of what concerns all users at once.
+    MANAGE = "manage", "manage webhooks and workspace constraints"
 
 
 class ApiKey(models.Model):

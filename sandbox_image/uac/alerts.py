@@ -1,7 +1,8 @@
 """Alerts: what a constraint yields."""
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .records import Record
@@ -38,6 +39,50 @@ class Alert:
                 "an alert needs evidence=[…], the records it rests on, or key='…', a name that"
                 " tells it from the other alerts of its constraint"
             )
+        if _room is not None:
+            _room.take(self)
+
+
+class TooManyAlertsError(Exception):
+    """A check makes more alerts than it may; `alerts` are the first of them."""
+
+    def __init__(self, alerts: Sequence[Alert]) -> None:
+        super().__init__(
+            f"more than {len(alerts)} alerts at once: tell of what they have in common in one"
+        )
+        self.alerts = alerts
+
+
+class _Room:
+    """Room for the alerts of one check, so that none fills the memory before it has yielded."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.left = most * MADE_FOR_EACH
+        self.first: list[Alert] = []
+
+    def take(self, alert: Alert) -> None:
+        if len(self.first) < self.most:
+            self.first.append(alert)
+        self.left -= 1
+        if self.left < 0:
+            raise TooManyAlertsError(self.first)
+
+
+# Of those that a check makes it may throw some away.
+MADE_FOR_EACH = 10
+_room: _Room | None = None
+
+
+@contextmanager
+def room_for(most: int) -> Iterator[None]:
+    """Have TooManyAlertsError raised where many more alerts than these are made."""
+    global _room
+    _room = _Room(most)
+    try:
+        yield
+    finally:
+        _room = None
 
 
 def info(message: str, *, evidence: Sequence[Record] = (), key: str | None = None) -> Alert:

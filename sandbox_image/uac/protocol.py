@@ -24,6 +24,7 @@ OUTCOMES = (
     "out_of_memory",
     "output_limit",  # printed too much
     "result_limit",  # the result is too large or too deep
+    "alert_limit",  # a constraint found too much; the result has a few of its alerts
     "input_limit",  # the project is larger than a frame
     "killed",  # the process ended without an answer
     "protocol_error",  # an answer, or a request, that makes no sense

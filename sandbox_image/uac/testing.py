@@ -3,12 +3,12 @@
 import datetime
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import ModuleType
-from typing import NoReturn
+from types import MappingProxyType, ModuleType
+from typing import NoReturn, get_args
 
-from .alerts import Alert
+from .alerts import Alert, TooManyAlertsError, room_for
 from .records import Record, resolve_references_with
 
 
@@ -24,17 +24,58 @@ def run_check(
     `run_check(expiring_passport, today=date(2026, 1, 1), trips=[Trip(…)])`: what the constraint
     imports from the state of a domain is replaced by the name it has there; collections not given
     are empty and single records not given may not be used. The module is as before afterwards.
-    TypeError for a name that the constraint does not import, a missing `today` or `now`, or when
-    the constraint yields something else than alerts.
+    A workspace constraint imports no state: what its check takes besides the time is given by the
+    names of its parameters, and is empty where it is not.
+    TypeError for a name that the constraint neither imports nor takes, a missing `today` or `now`,
+    or when the constraint yields something else than alerts.
     """
-    with _replaced(module, state):
-        return call_check(module, today=today, now=now)
+    taken = {name: state.get(name, ()) for name in shapes_taken(module)}
+    imported = {name: value for name, value in state.items() if name not in taken}
+    with _replaced(module, imported, taken):
+        return call_check(module, today=today, now=now, records=taken)
+
+
+def shapes_taken(module: ModuleType) -> list[str]:
+    """The parameters by which a workspace constraint takes records: `name: Sequence[Shape]`."""
+    check = getattr(module, "check", None)
+    if not inspect.isfunction(check):
+        return []
+    return [
+        name
+        for name, parameter in inspect.signature(check).parameters.items()
+        if any(
+            isinstance(shape, type) and issubclass(shape, Record)
+            for shape in get_args(parameter.annotation)
+        )
+    ]
 
 
 def call_check(
-    module: ModuleType, *, today: datetime.date | None, now: datetime.datetime | None
+    module: ModuleType,
+    *,
+    today: datetime.date | None,
+    now: datetime.datetime | None,
+    most: int | None = None,
+    records: Mapping[str, object] = MappingProxyType({}),
 ) -> list[Alert]:
-    """Call the `check` of a constraint with what its parameters ask for; return its alerts."""
+    """Call the `check` of a constraint with what its parameters ask for; return its alerts.
+
+    `records` are what a workspace constraint takes besides the time, by parameter.
+    TooManyAlertsError for more than `most` alerts, as soon as that is known.
+    """
+    if most is None:
+        return _call_check(module, today, now, None, records)
+    with room_for(most):
+        return _call_check(module, today, now, most, records)
+
+
+def _call_check(
+    module: ModuleType,
+    today: datetime.date | None,
+    now: datetime.datetime | None,
+    most: int | None,
+    records: Mapping[str, object],
+) -> list[Alert]:
     check = getattr(module, "check", None)
     if not inspect.isfunction(check):
         raise TypeError(
@@ -45,9 +86,14 @@ def call_check(
         today = now.date()
     arguments: dict[str, object] = {}
     for name in inspect.signature(check).parameters:
-        value = {"today": today, "now": now}.get(name)
         if name not in ("today", "now"):
-            raise TypeError(f"check has a parameter {name!r}: it may have today, now or neither")
+            if name not in records:
+                raise TypeError(
+                    f"check has a parameter {name!r}: it may have today, now or neither"
+                )
+            arguments[name] = records[name]
+            continue
+        value = today if name == "today" else now
         if value is None:
             raise TypeError(f"check asks for {name}: give {name}=…")
         arguments[name] = value
@@ -56,23 +102,28 @@ def call_check(
         raise TypeError(
             f"check returned {type(found).__name__}: yield alerts, or return a list of them"
         )
-    alerts = []
+    alerts: list[Alert] = []
     for alert in found:
         if not isinstance(alert, Alert):
             raise TypeError(
                 f"check yielded {type(alert).__name__}: yield info(…), warning(…) or critical(…)"
             )
+        if len(alerts) == most:
+            raise TooManyAlertsError(alerts)
         alerts.append(alert)
     return alerts
 
 
 @contextmanager
-def _replaced(module: ModuleType, state: dict[str, object]) -> Iterator[None]:
+def _replaced(
+    module: ModuleType, state: Mapping[str, object], taken: Mapping[str, object]
+) -> Iterator[None]:
     imported = _imported_state(module)
     if unknown := sorted(state.keys() - imported.keys()):
+        known = sorted({*imported, *shapes_taken(module)})
         raise TypeError(
-            f"{module.__name__} imports no state named {', '.join(unknown)}; it imports"
-            f" {', '.join(sorted(imported)) or 'none'}. Name the state as the constraint does"
+            f"{module.__name__} neither imports nor takes {', '.join(unknown)}, but"
+            f" {', '.join(known) or 'nothing'}. Name the state as the constraint does"
         )
     for name, value in imported.items():
         if name in state:
@@ -81,7 +132,7 @@ def _replaced(module: ModuleType, state: dict[str, object]) -> Iterator[None]:
             replacement = [] if isinstance(value, list) else _NotGiven(name)
         setattr(module, name, replacement)
     records: dict[str, list[Record]] = {}
-    for value in state.values():
+    for value in [*state.values(), *taken.values()]:
         for record in value if isinstance(value, (list, tuple)) else [value]:
             if isinstance(record, Record):
                 records.setdefault(record.key, []).append(record)

@@ -75,7 +75,7 @@ def system() -> Iterator[System]:
 
 @pytest.fixture
 def manager(system: System) -> Client:
-    scopes = [word for scope in ("read", "write", "manage") for word in ("--scope", scope)]
+    scopes = [f"--scope={scope}" for scope in ("read", "write", "manage")]
     made = json.loads(system.manage("create_workspace", "webhooks", *scopes))
     return Client(system.base_url, made["api_key"])
 

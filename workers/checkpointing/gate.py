@@ -17,6 +17,15 @@ from memory.models import Checkpoint, LogEntry, MemoryUser
 from memory.project import Change, Record, RecordId
 from memory.project.legacy import is_legacy
 from memory.project.typed import encode
+from workers.checkpointing.execution import (
+    OTHER_HASH_SEED,
+    failed_tests,
+    faults,
+    not_deterministic,
+    of_error,
+    of_request,
+    policy_findings,
+)
 from workers.checkpointing.findings import Check, Finding, Verdict
 from workers.checkpointing.grounding import Claim, Source, claims_of, ungrounded
 from workers.checkpointing.mutants import surviving_mutants
@@ -24,7 +33,6 @@ from workers.checkpointing.no_loss import domain_of, lost_records
 from workers.checkpointing.policy import check_policy
 from workers.checkpointing.retirements import Retirement, ungrounded_retirements
 from workers.checkpointing.type_check import type_errors, wants_type_check
-from workers.errors import error_json, outcome_of, user_error_json
 from workers.projects import allowance_of, bytecode_of, load, loaded
 from workers.sandbox import runner
 from workers.sandbox.interface import (
@@ -33,11 +41,7 @@ from workers.sandbox.interface import (
     Limits,
     Sandbox,
     SandboxError,
-    UserError,
 )
-
-# An interpreter that orders its sets and hashes its strings differently must find the same.
-OTHER_HASH_SEED = 1
 
 
 class GateUnavailable(Exception):
@@ -98,14 +102,13 @@ def judge(
         # Without anybody's code to judge, slowness is the machine's.
         if error.infrastructure or (error.outcome == "timeout" and not judge_code):
             raise GateUnavailable(str(error)) from error
-        verdict.checks.append(Check("execution", [_of_request(error)]))
+        verdict.checks.append(Check("execution", [of_request(error)]))
     return verdict
 
 
 def _policy(sources: Mapping[str, str]) -> Iterator[Finding]:
     for path, source in sources.items():
-        for found in check_policy(path, source):
-            yield Finding(code=found.code, path=found.path, line=found.line, message=found.message)
+        yield from policy_findings(check_policy(path, source))
 
 
 def _grounding(user: MemoryUser, change: Change) -> Iterator[Finding]:
@@ -161,7 +164,7 @@ def _execute(
     What passes stays resident for a while: its constraints run next.
     """
     started = time.monotonic()
-    allowance = allowance_of(user)
+    allowance = allowance_of(user.workspace)
     with runner.lease(user.pk, allowance, fresh=True) as lease, ExitStack() as stack:
         # It has executed nothing of anybody's yet, so its bytecode can be trusted.
         sandbox = lease.sandbox
@@ -256,9 +259,7 @@ def _tests(sandbox: Sandbox, change: Change, limits: Limits) -> Iterator[Finding
                 message="has no test",
                 fix="add functions named test_… that show the constraint speak and be silent",
             )
-    for result in results:
-        if result.error is not None:
-            yield _of_error("test_failed", result.error, change.files, test=result.name)
+    yield from failed_tests(results, change.files)
 
 
 def _constraints(
@@ -282,20 +283,15 @@ def _constraints(
         for result in ran[0].results
         for alert in result.alerts
     ]
-    failed, differing = _faults(ran)
+    failed, differing = faults(ran)
     old = {path for path in (*failed, *differing) if path not in change.files}
     before = _faulty_before(parent, old, user, now, allowance) if old and parent else set()
     for path, error in failed.items():
         if path not in before:
-            yield _of_error("constraint_failed", error, change.files, path=path)
+            yield of_error("constraint_failed", error, change.files, path=path)
     for path in differing:
         if path not in before:
-            yield Finding(
-                code="not_deterministic",
-                path=path,
-                message="finds other alerts when sets are ordered otherwise",
-                fix="sort what you iterate",
-            )
+            yield not_deterministic(path)
 
 
 def _faulty_before(
@@ -312,7 +308,7 @@ def _faulty_before(
     ):
         load(other, parent, bytecode_of(parent, other.image_digest, allowance.shape))
         known = sorted(path for path in paths if path in parent.tree)
-        failed, differing = _faults(_run([sandbox, other], known, user, now, allowance))
+        failed, differing = faults(_run([sandbox, other], known, user, now, allowance))
     return {*failed, *differing}
 
 
@@ -327,49 +323,3 @@ def _run(
         sandbox.run_constraints(paths, now=now, time_zone=user.time_zone, limits=allowance.limits)
         for sandbox in sandboxes
     ]
-
-
-def _faults(ran: Sequence[ConstraintRun]) -> tuple[dict[str, UserError], list[str]]:
-    """The constraints that fail in one of the sandboxes, and those that say different things."""
-    failed = {
-        result.path: result.error
-        for run in ran
-        for result in run.results
-        if result.error is not None
-    }
-    return failed, [path for path in _paths_that_differ(ran) if path not in failed]
-
-
-def _paths_that_differ(ran: Sequence[ConstraintRun]) -> list[str]:
-    first, *others = [{result.path: result.alerts for result in run.results} for run in ran]
-    return sorted(path for path in first if any(first[path] != other[path] for other in others))
-
-
-def _of_error(
-    code: str, error: UserError, sources: Mapping[str, str | None] | None = None, **where: str
-) -> Finding:
-    """The finding of an error in the user's code; a limit that it exceeded is the code instead.
-
-    One without words, such as an assertion's, is told by its line in the sources.
-    """
-    outcome = outcome_of(error)
-    return Finding.of_error(
-        code if outcome == "user_error" else outcome,
-        error,
-        str(user_error_json(error)["message"]) or _line(error, sources or {}),
-        **where,
-    )
-
-
-def _line(error: UserError, sources: Mapping[str, str | None]) -> str:
-    lines = (sources.get(error.path or "") or "").splitlines()
-    return lines[error.line - 1].strip() if error.line and error.line <= len(lines) else ""
-
-
-def _of_request(error: SandboxError) -> Finding:
-    if error.error is not None:
-        return _of_error("does_not_run", error.error)
-    told = error_json(error)
-    return Finding(
-        code=error.outcome, type=told["type"], message=f"{told['type']}: {told['message']}"
-    )

@@ -87,7 +87,7 @@ def execute(run: Run) -> None:
         files = _repaired(run.input["files"], report)
         found = layout(files)
         report.modules = dict(found.modules)
-        allowance = allowance_of(run.user)
+        allowance = allowance_of(run.user.workspace)
         with runner.open_sandbox(shape=allowance.shape) as sandbox:
             data = _read(sandbox, run, files, found)
             for attempt in range(1, MAX_REBUILDS + 1):

@@ -58,20 +58,20 @@ MUTANTS = (
 
 
 def surviving_mutants(
-    sandbox: Sandbox, constraints: Mapping[str, str], limits: Limits
+    sandbox: Sandbox, constraints: Mapping[str, str], limits: Limits, *, folder: str = ""
 ) -> Iterator[Finding]:
     """Yield a finding for each constraint whose tests pass, too, when it does something else.
 
-    `constraints` are sources by name, resident in the sandbox with their tests, which pass. What is
-    resident afterwards is of no use. Raises SandboxError.
+    `constraints` are sources by name, resident in the sandbox with their tests, which pass: in this
+    folder, as `constraints/x.py` and `tests/test_x.py`. What is resident afterwards is of no use.
+    Raises SandboxError.
     """
     if not constraints:
         return
-    tests = {name: f"tests/test_{name}.py" for name in constraints}
+    paths = {name: f"{folder}constraints/{name}.py" for name in constraints}
+    tests = {name: f"{folder}tests/test_{name}.py" for name in constraints}
     for mutant in MUTANTS:
-        sandbox.load(
-            {f"constraints/{name}.py": mutant.of(source) for name, source in constraints.items()}
-        )
+        sandbox.load({paths[name]: mutant.of(source) for name, source in constraints.items()})
         results = sandbox.run_tests(sorted(tests.values()), limits=limits).results
         failed = {result.name.partition("::")[0] for result in results if result.error is not None}
         for name, path in tests.items():
@@ -79,6 +79,6 @@ def surviving_mutants(
                 yield Finding(
                     code=mutant.code,
                     path=path,
-                    message=f"its tests also pass if constraints/{name}.py {mutant.does}",
+                    message=f"its tests also pass if {paths[name]} {mutant.does}",
                     fix=mutant.fix,
                 )

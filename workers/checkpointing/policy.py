@@ -47,6 +47,7 @@ _SCHEMA = re.compile(r"domains\.\w+\.schema")
 _STATE_OR_SCHEMA = re.compile(r"domains\.\w+\.(?:schema|state)")
 _DOMAIN_MODULE = re.compile(r"domains\.\w+\.\w+")
 _CONSTRAINT = re.compile(r"constraints\.\w+")
+_WORKSPACE_CONSTRAINT = re.compile(r"workspace\.constraints\.\w+")
 
 _KINDS = (
     ("package", re.compile(r"(?:(?:domains/(?:\w+/)?)|constraints/|tests/)__init__\.py")),
@@ -56,6 +57,13 @@ _KINDS = (
     ("constraint", re.compile(r"constraints/\w+\.py")),
     ("test", re.compile(r"tests/test_\w+\.py")),
 )
+# Of a workspace's constraints, which belong to no project.
+_WORKSPACE_KINDS = (
+    ("workspace constraint", re.compile(r"workspace/constraints/\w+\.py")),
+    ("workspace test", re.compile(r"workspace/tests/test_\w+\.py")),
+)
+_CONSTRAINTS = ("constraint", "workspace constraint")
+_TESTS = ("test", "workspace test")
 
 
 def check_policy(path: str, source: str) -> list[Finding]:
@@ -68,6 +76,18 @@ def check_policy(path: str, source: str) -> list[Finding]:
         )
         return [Finding(path, 1, "path", message)]
     return _check(path, source, kind)
+
+
+def check_workspace_policy(path: str, source: str) -> list[Finding]:
+    """The violations in a workspace constraint or its tests, by line; KeyError for another path.
+
+    They import nothing of a project: a constraint declares as classes what it needs of one. Whether
+    it does so as it should is the business of `memory.project.shapes`.
+    """
+    kinds = {name for name, pattern in _WORKSPACE_KINDS if pattern.fullmatch(path)}
+    if not kinds:
+        raise KeyError(path)
+    return _check(path, source, kinds.pop())
 
 
 def check_query(code: str) -> list[Finding]:
@@ -167,7 +187,7 @@ class _Policy:
                 owner = self.origin(node.value)
                 if owner is not None and owner in LIBRARY and f"{owner}.{name}" not in LIBRARY:
                     yield from self.check_member(owner, name)
-                if self.kind == "constraint" and not isinstance(node.ctx, ast.Load):
+                if self.kind in _CONSTRAINTS and not isinstance(node.ctx, ast.Load):
                     message = f".{name} is assigned: a constraint reads the state, and changes none"
                     yield "mutation", message
             case ast.MatchClass(kwd_attrs=names):
@@ -195,8 +215,10 @@ class _Policy:
         elif self.kind in ("schema", "state") and _DOMAIN_MODULE.fullmatch(module):
             if self.kind == "state" or _SCHEMA.fullmatch(module):
                 return
-        elif (self.kind == "test" and _CONSTRAINT.fullmatch(module)) or (
-            self.kind == "query" and _DOMAIN_MODULE.fullmatch(module)
+        elif (
+            (self.kind == "test" and _CONSTRAINT.fullmatch(module))
+            or (self.kind == "workspace test" and _WORKSPACE_CONSTRAINT.fullmatch(module))
+            or (self.kind == "query" and _DOMAIN_MODULE.fullmatch(module))
         ):
             return
         elif _DOMAIN_MODULE.fullmatch(module):
@@ -224,7 +246,9 @@ class _Policy:
                 yield from self.check_attribute(name)
                 if name in LIBRARY:
                     yield "import", f"{name} of {module}: write import {name}"
-        elif not (self.kind == "test" and module == "constraints"):
+        elif module != {"test": "constraints", "workspace test": "workspace.constraints"}.get(
+            self.kind
+        ):
             message = f"from {module} import … is not allowed here: use {self.allowed_imports()}"
             yield "import", message
 
@@ -235,6 +259,7 @@ class _Policy:
             "state": (_DOMAIN_MODULE,),
             "constraint": (_STATE_OR_SCHEMA,),
             "test": (_STATE_OR_SCHEMA, _CONSTRAINT),
+            "workspace test": (_WORKSPACE_CONSTRAINT,),
             "query": (_DOMAIN_MODULE,),
         }
         return any(pattern.fullmatch(module) for pattern in allowed.get(self.kind, ()))
@@ -242,12 +267,13 @@ class _Policy:
     def may_use(self, module: str) -> bool:
         """Whether code of this kind may use this module of the library."""
         if module == "uac.testing":
-            return self.kind == "test"
-        return module != "builtins" or self.kind in ("schema", "state")
+            return self.kind in _TESTS
+        return module != "builtins" or self.kind in ("schema", "state", "workspace constraint")
 
     def allowed_imports(self) -> str:
         names = sorted(name for name in LIBRARY if self.may_use(name))
-        return ", ".join([*names, "domains.<domain>.…"])
+        own = {"workspace constraint": "", "workspace test": "workspace.constraints"}
+        return ", ".join(filter(None, [*names, own.get(self.kind, "domains.<domain>.…")]))
 
     def check_member(self, module: str, name: str) -> Iterator[tuple[str, str]]:
         if name not in LIBRARY[module]:
@@ -322,9 +348,9 @@ class _Policy:
                 pass
             case _ if self.is_type_checking(statement):
                 pass
-            case ast.ClassDef() if self.kind == "schema":
+            case ast.ClassDef() if self.kind in ("schema", "workspace constraint"):
                 yield from self.check_class(statement)
-            case ast.FunctionDef() if self.kind in ("constraint", "test"):
+            case ast.FunctionDef() if self.kind in (*_CONSTRAINTS, *_TESTS):
                 yield from self.check_signature(statement)
             case ast.Assign() | ast.AnnAssign() if self.kind != "schema":
                 yield from self.check_assignment(statement)
@@ -332,6 +358,7 @@ class _Policy:
                 what = {
                     "schema": "imports and classes",
                     "state": "imports, and collections or records assigned to names",
+                    "workspace constraint": "imports, constants, classes and functions",
                 }.get(self.kind, "imports, constants and functions")
                 text = ast.unparse(statement).split("\n")[0][:60]
                 yield statement, f"{text!r} runs on import: this file holds only {what}"
@@ -431,13 +458,13 @@ class _Policy:
         functions = {
             node.name: node for node in self.tree.body if isinstance(node, ast.FunctionDef)
         }
-        if self.kind == "constraint":
+        if self.kind in _CONSTRAINTS:
             if "check" in functions:
                 yield from self.check_check(functions["check"])
             else:
                 message = "no check: define def check(today: datetime.date) -> Iterator[Alert]"
                 yield 1, "check", message
-        if self.kind == "test":
+        if self.kind in _TESTS:
             tests = [node for name, node in functions.items() if name.startswith("test_")]
             if not tests:
                 yield 1, "test", "no test: define functions named test_…"
@@ -446,6 +473,14 @@ class _Policy:
                     yield node.lineno, "test", f"{node.name} has parameters: a test takes none"
 
     def check_check(self, node: ast.FunctionDef) -> Iterator[Found]:
+        if self.kind == "constraint":
+            yield from self.check_instant(node)
+        returns = "" if node.returns is None else ast.unparse(node.returns)
+        if not re.fullmatch(r"(?:[\w.]*\.)?(?:Iterator|Iterable|list)\[(?:\w+\.)?Alert\]", returns):
+            yield node.lineno, "check", "check returns Iterator[Alert]: write -> Iterator[Alert]"
+
+    def check_instant(self, node: ast.FunctionDef) -> Iterator[Found]:
+        """The check of a project takes the day or the moment, and nothing else."""
         parameters = _parameters(node)
         annotations = {"today": "datetime.date", "now": "datetime.datetime"}
         plain = [argument.arg for argument in node.args.args] if not node.args.defaults else []
@@ -461,9 +496,6 @@ class _Policy:
                     "check",
                     f"check's parameter is written {parameter.arg}: {wanted}",
                 )
-        returns = "" if node.returns is None else ast.unparse(node.returns)
-        if not re.fullmatch(r"(?:[\w.]*\.)?(?:Iterator|Iterable|list)\[(?:\w+\.)?Alert\]", returns):
-            yield node.lineno, "check", "check returns Iterator[Alert]: write -> Iterator[Alert]"
 
 
 def _parameters(node: ast.FunctionDef) -> list[ast.arg]:

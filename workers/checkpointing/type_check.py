@@ -1,6 +1,7 @@
 """Types: what the type checker is shown of a project, and which of its errors count."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePosixPath
 
 from memory import checkpoints
 from memory.models import Checkpoint
@@ -26,18 +27,39 @@ def type_errors(parent: Checkpoint | None, change: Change) -> Iterator[Finding]:
     SandboxError where the type checker could not be had.
     """
     code = {path: text for path, text in change.files.items() if text is not None}
+    yield from _findings(lambda: _new_faults(parent, change, code))
+
+
+def type_errors_of_files(files: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield a finding for each error of types in these files, which need no others.
+
+    Raises SandboxError where the type checker could not be had.
+    """
+    folders = {parent for path in files for parent in PurePosixPath(path).parents}
+    packages = {f"{folder}/__init__.py": "" for folder in folders if folder.name}
+    yield from _findings(lambda: check_types({**packages, **files}))
+
+
+def _new_faults(
+    parent: Checkpoint | None, change: Change, code: Mapping[str, str]
+) -> list[TypeFault]:
+    found = check_types(_shown(change.outline, parent, code))
+    if parent and any(fault.path not in change.files for fault in found):
+        known = set(check_types(_shown(Outline.from_json(parent.outline), parent, {})))
+        found = [fault for fault in found if fault.path in change.files or fault not in known]
+    return found
+
+
+def _findings(check: Callable[[], list[TypeFault]]) -> Iterator[Finding]:
     try:
-        found = check_types(_shown(change.outline, parent, code))
-        if parent and any(fault.path not in change.files for fault in found):
-            known = set(check_types(_shown(Outline.from_json(parent.outline), parent, {})))
-            found = [fault for fault in found if fault.path in change.files or fault not in known]
+        found = check()
     except SandboxError as error:
         if error.infrastructure:
             raise
         yield Finding(code=error.outcome, message=error.message)
         return
     for fault in found:
-        yield _finding(fault)
+        yield Finding(code=fault.code, path=fault.path, line=fault.line, message=fault.message)
 
 
 def _shown(
@@ -61,7 +83,3 @@ def _is_code(path: str) -> bool:
         return False
     schema = path.startswith("domains/") and path.endswith("/schema.py")
     return schema or path.startswith(("constraints/", "tests/"))
-
-
-def _finding(fault: TypeFault) -> Finding:
-    return Finding(code=fault.code, path=fault.path, line=fault.line, message=fault.message)

@@ -22,6 +22,7 @@ from workers.sandbox.interface import (
     DUMP_LIMITS,
     FOREIGN_LIMITS,
     LOAD_LIMITS,
+    Bindings,
     ConstraintResult,
     ConstraintRun,
     Dump,
@@ -215,6 +216,7 @@ class ChannelSandbox:
         *,
         now: datetime.datetime,
         time_zone: str,
+        bindings: Bindings | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> ConstraintRun:
         """See Sandbox."""
@@ -223,6 +225,7 @@ class ChannelSandbox:
             limits,
             limits.total_seconds + GRACE_SECONDS,
             paths=None if paths is None else list(paths),
+            bindings=dict(bindings or {}),
             **_instant(now, time_zone),
         )
         with self._checking():
@@ -480,6 +483,8 @@ def _constraint_result(value: dict[str, Any]) -> ConstraintResult:
         alerts=tuple(_alert(alert) for alert in _take_objects(value, "alerts")),
         error=_error(value.get("error")),
         seconds=_number(value, "seconds"),
+        left_out=_integer(value, "left_out"),
+        takes_now=_take(value, "takes_now", bool),
     )
 
 

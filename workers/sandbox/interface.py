@@ -16,6 +16,10 @@ from memory.limits import SandboxLimits, process_memory_most
 KIBIBYTE = 1024
 MEBIBYTE = 1024 * KIBIBYTE
 
+# Path of a workspace constraint → parameter → the collections whose records it gets, as
+# `memory.project.shapes.match` returns them.
+Bindings = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
+
 JsonValue = dict[str, Any] | list[Any] | str | int | float | bool | None
 
 
@@ -31,9 +35,10 @@ class Limits:
     stdout_produced_bytes: int = MEBIBYTE
     result_bytes: int = MEBIBYTE
     result_depth: int = 32
+    alerts: int = 100  # of each constraint
 
     @classmethod
-    def of(cls, limits: SandboxLimits) -> "Limits":
+    def of(cls, limits: SandboxLimits, *, alerts: int) -> "Limits":
         """Return what a request may use where these limits hold."""
         return cls(
             wall_seconds=limits.wall_seconds,
@@ -43,6 +48,7 @@ class Limits:
             stdout_produced_bytes=limits.output_kib * KIBIBYTE,
             result_bytes=limits.result_kib * KIBIBYTE,
             result_depth=limits.result_depth,
+            alerts=alerts,
         )
 
 
@@ -162,12 +168,19 @@ class FoundAlert(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintResult:
-    """What one constraint found. With an error, its alerts are none: a part is no answer."""
+    """What one constraint found. With an error, its alerts are none: a part is no answer.
+
+    Only of one that found too much (alert_limit) they are a few, the gravest first, to be quoted.
+    A workspace's was not given the records that lack a value which it needs: `left_out` of them.
+    One that ran and takes the moment, not the day, may find another thing some minutes later.
+    """
 
     path: str
     alerts: tuple[FoundAlert, ...]
     error: UserError | None
     seconds: float
+    left_out: int = 0
+    takes_now: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,10 +338,13 @@ class Sandbox(Protocol):
         *,
         now: datetime.datetime,
         time_zone: str,
+        bindings: Bindings | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> ConstraintRun:
         """Run the constraints (all of them by default), each on the project as it was loaded.
 
+        All are those of the project and, after them, those of the workspace for which there are
+        bindings: which records each of their parameters gets.
         A constraint that fails, even one that is killed or takes too long, has its error in its
         own result and does not stop the others.
         """

@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from memory import alerts, hosts, llm_calls, log
+from memory import alerts, hosts, llm_calls, log, staff_mail, workspace_constraints
 from memory.alerts import Finding
 from memory.canonical import sha256
 from memory.language_models import Usage
@@ -22,6 +22,7 @@ from memory.log import Draft
 from memory.models import (
     Alert,
     AlertEvent,
+    AlertFeedback,
     ApiKey,
     Blob,
     Bytecode,
@@ -35,19 +36,25 @@ from memory.models import (
     LlmCall,
     LlmSpending,
     LogEntry,
+    MailCursor,
     MemoryUser,
+    PausedConstraint,
     RecordLocation,
     Run,
     SandboxHost,
+    StaffSubscription,
     WebhookEndpoint,
     Workspace,
+    WorkspaceConstraint,
+    WorkspaceConstraintVersion,
 )
-from memory.models.alerts import Severity
+from memory.models.alerts import Judge, Severity, Verdict
 from memory.models.checkpoints import Origin
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.log import EntryKind, Outcome
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.models.users import LaneName
+from memory.models.workspace_constraints import VersionState
 from memory.users import create_user
 from memory.workspaces import create_key
 
@@ -60,6 +67,7 @@ CONSTRAINT = "constraints/allergy.py"
 IMMUTABLE: list[type[Model]] = [
     Alert,
     AlertEvent,
+    AlertFeedback,
     Blob,
     Bytecode,
     Checkpoint,
@@ -72,11 +80,22 @@ IMMUTABLE: list[type[Model]] = [
     LlmCall,
     LlmSpending,
     LogEntry,
+    MailCursor,
+    PausedConstraint,
     RecordLocation,
     Run,
     SandboxHost,
+    WorkspaceConstraintVersion,
 ]
-MODELS: list[type[Model]] = [*IMMUTABLE, ApiKey, MemoryUser, WebhookEndpoint, Workspace]
+MODELS: list[type[Model]] = [
+    *IMMUTABLE,
+    ApiKey,
+    MemoryUser,
+    StaffSubscription,
+    WebhookEndpoint,
+    Workspace,
+    WorkspaceConstraint,
+]
 
 
 def name_of(model: type[Model]) -> str:
@@ -186,6 +205,22 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         existing=[CONSTRAINT],
     )
     alert = Alert.objects.get(user=user)
+    judged = AlertFeedback.objects.create(
+        alert=alert,
+        judge=Judge.STAFF,
+        verdict=Verdict.USEFUL,
+        note=text,
+        actor=text[:200],
+        at=timezone.now(),
+    )
+    paused = PausedConstraint.objects.create(
+        user=user,
+        constraint="constraints/other.py",
+        reason=text,
+        paused_at=timezone.now(),
+        paused_by="constraints",
+    )
+    subscription = _subscription(workspace, user_id)
     MemoryUser.objects.filter(pk=user.pk).update(head=checkpoint, constraints_due_at=timezone.now())
     Lane.objects.filter(user=user, name=LaneName.RECORDS).update(
         due_at=timezone.now(), attempts=3, last_error=text
@@ -205,7 +240,10 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         threads=2,
         report={"runner": "docker", "image": text, "virgins": 3, "leases": 1},
     )
+    constraint = _workspace_constraint(workspace, text, user_id)
     return {
+        WorkspaceConstraint: constraint,
+        WorkspaceConstraintVersion: constraint.versions.get(),
         Workspace: workspace,
         ApiKey: key,
         MemoryUser: user,
@@ -222,10 +260,23 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         LlmSpending: LlmSpending.objects.get(workspace=workspace, model=call.model),
         SandboxHost: SandboxHost.objects.get(name=f"host of {user_id}"),
         Alert: alert,
+        AlertFeedback: judged,
+        PausedConstraint: paused,
+        StaffSubscription: subscription,
+        MailCursor: subscription.cursors.get(),
         AlertEvent: alert.events.get(),
         EventCounter: EventCounter.objects.get(workspace=workspace),
         **_webhook(workspace, alert, text, user_id),
     }
+
+
+def _subscription(workspace: Workspace, name: str) -> StaffSubscription:
+    staff = User.objects.create(
+        username=f"staff-{name}", email="eve@example.org", is_staff=True, is_superuser=True
+    )
+    subscription = StaffSubscription(staff=staff, workspace=workspace)
+    staff_mail.start(subscription, timezone.now())
+    return subscription
 
 
 def _webhook(workspace: Workspace, alert: Alert, text: str, user_id: str) -> dict[Any, Any]:
@@ -396,6 +447,30 @@ def _call(user: MemoryUser, run: Run, text: str) -> LlmCall:
     llm_calls.credit(work, run.checkpoint)
     call.refresh_from_db()
     return call
+
+
+def _workspace_constraint(workspace: Workspace, text: str, user_id: str) -> WorkspaceConstraint:
+    constraint = workspace_constraints.create(
+        workspace,
+        f"of_{user_id}".replace("-", "_"),
+        source=_source(text),
+        tests=_source(text),
+        description=text,
+        by=text,
+    )
+    finding = {"path": text, "line": 3, "message": text, "fix": text}
+    constraint.versions.update(
+        state=VersionState.REFUSED,
+        verdict={
+            "accepted": False,
+            "reason": text,
+            "checks": [{"name": "policy", "passed": False, "findings": [finding]}],
+            "runner": "process",
+            "timings": {"total": 0.25},
+        },
+        last_error=text,
+    )
+    return constraint
 
 
 def _evidence(text: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import time_machine
 from django.contrib.admin.models import LogEntry as StaffAction
+from django.contrib.auth.models import User
 from django.db.models import Model
 from django.test import Client
 from django.utils import timezone
@@ -22,6 +23,8 @@ from memory.models import (
     EntryOutcome,
     Lane,
     MemoryUser,
+    PausedConstraint,
+    StaffSubscription,
     Workspace,
 )
 from memory.models.alerts import AlertState
@@ -35,6 +38,7 @@ from tests.integration.admin.conftest import (
     list_url,
     messages_of,
     page_url,
+    shown,
 )
 from workers import tasks
 
@@ -114,11 +118,119 @@ def test_the_page_offers_what_makes_sense(admin_client: Client, rows: Rows) -> N
         context = admin_client.get(page_url(rows[Alert])).context
         return [name for name, _ in context["row_actions"]]
 
-    assert offered() == ["acknowledge", "resolve"]
+    snoozes = ["snooze_for_a_day", "snooze_for_a_week", "snooze_until_it_changes"]
+    verdicts = ["useful", "wrong"]
+    assert offered() == ["acknowledge", *snoozes, "resolve", *verdicts]
     act(admin_client, "acknowledge", rows[Alert])
-    assert offered() == ["resolve"]
+    assert offered() == [*snoozes, "reopen", "resolve", *verdicts]
+    act(admin_client, "snooze_for_a_day", rows[Alert])
+    assert offered() == ["acknowledge", "reopen", "resolve", *verdicts]
     act(admin_client, "resolve", rows[Alert])
-    assert offered() == []
+    assert offered() == ["reopen", *verdicts]
+    Alert.objects.update(holds_back=False)
+    assert offered() == verdicts
+
+
+@pytest.mark.parametrize(
+    ("action", "days"),
+    [("snooze_for_a_day", 1), ("snooze_for_a_week", 7), ("snooze_until_it_changes", None)],
+)
+def test_snoozing_says_until_when_and_why(
+    admin_client: Client, rows: Rows, action: str, days: int | None
+) -> None:
+    response = act(admin_client, action, rows[Alert], note="  on holiday ")
+
+    assert messages_of(response) == ["1 alert snoozed."]
+    alert = Alert.objects.get()
+    assert alert.state == AlertState.SNOOZED
+    if days is None:
+        assert alert.snoozed_until is None
+    else:
+        assert alert.snoozed_until is not None
+        left = alert.snoozed_until - timezone.now()
+        assert days - 0.01 < left / datetime.timedelta(days=1) <= days
+    assert alert.events.latest("seq").detail["note"] == "on holiday"
+    assert history(alert)[-1] == ("snoozed", "staff:admin")
+
+    assert messages_of(act(admin_client, "reopen", alert)) == ["1 alert reopened."]
+    assert messages_of(act(admin_client, "reopen", alert)) == [
+        "1 alert left: open already, or no longer found."
+    ]
+
+
+def test_a_reason_is_kept_and_one_is_given_where_nobody_gives_one(
+    admin_client: Client, populate: Populate
+) -> None:
+    first, second = populate(user_id="ada")[Alert], populate(user_id="bob")[Alert]
+
+    act(admin_client, "resolve", first, note="told the person", from_page="1")
+    act(admin_client, "resolve", second)
+
+    assert first.events.latest("seq").detail == {"reason": "told the person"}
+    assert second.events.latest("seq").detail == {"reason": "resolved by staff"}
+
+
+def test_a_verdict_of_the_staff_shows_as_precision(
+    admin_client: Client, populate: Populate
+) -> None:
+    first, second = populate(user_id="ada"), populate(user_id="bob")
+
+    response = act(admin_client, "wrong", first[Alert], note="no such allergy")
+
+    assert messages_of(response) == ["1 alert marked as wrong."]
+    assert first[Alert].feedback.get().actor == "staff:admin"
+    page = shown(admin_client.get(page_url(second[Alert])))
+    assert "50% (1 of 2)" in page
+    assert "50% (1 of 2)" in shown(admin_client.get(list_url(Alert)))
+    assert "50% (1 of 2)" in shown(admin_client.get(page_url(first[Workspace])))
+    assert "no such allergy" in shown(admin_client.get(page_url(first[Alert])))
+    assert "paused" in shown(admin_client.get(page_url(first[MemoryUser])))
+
+
+def test_resuming_a_constraint_says_who_and_why(admin_client: Client, rows: Rows) -> None:
+    response = act(admin_client, "resume", rows[PausedConstraint], note="looked into it")
+
+    assert messages_of(response) == ["1 constraint resumed."]
+    paused = PausedConstraint.objects.get()
+    assert (paused.resumed_by, paused.resumed_because) == ("staff:admin", "looked into it")
+    assert messages_of(act(admin_client, "resume", paused)) == [
+        "1 constraint left: resumed already."
+    ]
+
+
+def test_who_may_only_view_resumes_nothing(staff: Staff, rows: Rows) -> None:
+    act(staff("view_pausedconstraint"), "resume", rows[PausedConstraint])
+
+    assert PausedConstraint.objects.get().resumed_at is None
+
+
+def test_a_subscription_needs_an_address_and_begins_with_what_comes(
+    admin_client: Client, rows: Rows
+) -> None:
+    fields = {
+        "enabled": "on",
+        "least_severity": "warning",
+        "mode": "daily",
+        "hour": "7",
+        "time_zone": "Europe/Berlin",
+    }
+    nobody = User.objects.create(username="nobody", is_staff=True)
+    refused = admin_client.post(add_url(StaffSubscription), {**fields, "staff": nobody.pk})
+    assert "no e-mail address" in shown(refused)
+
+    staff = rows[StaffSubscription].staff
+    admin_client.post(add_url(StaffSubscription), {**fields, "staff": staff.pk})
+
+    added = StaffSubscription.objects.get(mode="daily")
+    assert added.workspace is None
+    assert added.digest_due_at is not None
+    assert added.digest_due_at > timezone.now()
+    assert added.cursors.get().seq == 1
+    for field, value, words in (("hour", "24", "23"), ("time_zone", "Mars/Base", "IANA")):
+        wrong = admin_client.post(
+            add_url(StaffSubscription), {**fields, "staff": staff.pk, field: value}
+        )
+        assert words in shown(wrong)
 
 
 def test_who_may_only_view_alerts_cannot_act(staff: Staff, rows: Rows) -> None:

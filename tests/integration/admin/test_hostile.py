@@ -9,6 +9,7 @@ from django.test import Client
 from memory.models import (
     Alert,
     AlertEvent,
+    AlertFeedback,
     ApiKey,
     Blob,
     Checkpoint,
@@ -20,6 +21,7 @@ from memory.models import (
     LlmCall,
     LogEntry,
     MemoryUser,
+    PausedConstraint,
     RecordLocation,
     Run,
     Workspace,
@@ -64,6 +66,7 @@ def test_what_people_wrote_is_inert(
     [
         Alert,
         AlertEvent,
+        AlertFeedback,
         Blob,
         Checkpoint,
         Delivery,
@@ -73,6 +76,7 @@ def test_what_people_wrote_is_inert(
         Lane,
         LlmCall,
         LogEntry,
+        PausedConstraint,
         RecordLocation,
         Run,
     ],

@@ -15,6 +15,7 @@ from pytest_django import DjangoAssertNumQueries
 from memory.models import (
     Alert,
     AlertEvent,
+    AlertFeedback,
     ApiKey,
     Blob,
     Bytecode,
@@ -28,10 +29,13 @@ from memory.models import (
     LlmCall,
     LlmSpending,
     LogEntry,
+    MailCursor,
     MemoryUser,
+    PausedConstraint,
     RecordLocation,
     Run,
     SandboxHost,
+    StaffSubscription,
     WebhookEndpoint,
     Workspace,
 )
@@ -263,7 +267,7 @@ def test_a_user_leads_to_exactly_the_pending_and_the_rejected_entries(
     assert [outcome.seq for outcome in follow(EntryOutcome, "outcome__exact=rejected")] == [2]
     assert [outcome.seq for outcome in follow(EntryOutcome, "outcome__exact=covered")] == [1]
     assert follow(RecordLocation, "retired=no") == [rows[RecordLocation]]
-    assert follow(Alert, "state__in=open%2Cacknowledged") == [rows[Alert]]
+    assert follow(Alert, "state__in=open%2Cacknowledged%2Csnoozed") == [rows[Alert]]
 
 
 @pytest.mark.parametrize(
@@ -275,6 +279,8 @@ def test_a_user_leads_to_exactly_the_pending_and_the_rejected_entries(
         (LogEntry, "outcome=dismissed", 0),
         (Lane, "due=yes", 2),
         (Lane, "due=no", 0),
+        (PausedConstraint, "resumed=yes", 0),
+        (PausedConstraint, "resumed=no", 1),
         (ApiKey, "revoked=no", 1),
         (ApiKey, "revoked=yes", 0),
         (RecordLocation, "retired=yes", 0),
@@ -294,6 +300,7 @@ def test_the_filters_keep_what_they_say(
     [
         (Alert, ["ada", "Aspirin", "allergy"]),
         (AlertEvent, ["ada", "constraints"]),
+        (AlertFeedback, ["ada", "Aspirin", "allergy"]),
         (ApiKey, ["Aspirin"]),
         (Blob, ["ada"]),
         (Bytecode, ["ada", "allergy"]),
@@ -306,11 +313,14 @@ def test_the_filters_keep_what_they_say(
         (LlmCall, ["ada"]),
         (LlmSpending, ["model-of-ada"]),
         (LogEntry, ["ada", "Aspirin"]),
+        (MailCursor, ["staff-ada", "workspace"]),
         (MemoryUser, ["ada"]),
+        (PausedConstraint, ["ada", "other"]),
         (RecordLocation, ["ada", "Aspirin", "drugs"]),
         (IdempotencyKey, ["ada", "ada:Aspirin"]),
         (Run, ["ada"]),
         (SandboxHost, ["host of ada"]),
+        (StaffSubscription, ["staff-ada", "eve@example.org"]),
         (WebhookEndpoint, ["hooks-of-ada", "workspace"]),
         (Workspace, ["workspace"]),
     ],

@@ -89,6 +89,15 @@ def test_a_reworded_finding_is_the_same_alert(user: MemoryUser) -> None:
     assert history(user) == ["opened", "changed"]
 
 
+def test_wording_alone_is_shown_and_told_to_nobody(user: MemoryUser) -> None:
+    """A countdown that is worded anew every day must not be news every day."""
+    for days in (3, 2, 1):
+        run_finds(user, finding(record("m-1", 1), message=f"{days} days left"))
+
+    assert Alert.objects.get(user=user).message == "1 days left"
+    assert history(user) == ["opened"]
+
+
 def test_evidence_in_another_order_is_the_same_alert(user: MemoryUser) -> None:
     run_finds(user, finding(record("m-1"), record("m-2")))
     run_finds(user, finding(record("m-2"), record("m-1")))

@@ -1,9 +1,16 @@
 """`/v1/alerts/`: what was found, with its evidence and its history."""
 
+import datetime
+
 import pytest
+from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory.models import Alert, MemoryUser
+from memory import alerts, feedback
+from memory.models import Alert, MemoryUser, PausedConstraint
+from memory.models.alerts import Judge, Verdict
+from memory.project import Outline
+from tests.factories import make_checkpoint
 from tests.integration.alerts.test_life import finding, record, run_finds
 
 pytestmark = pytest.mark.django_db
@@ -65,3 +72,156 @@ def test_an_alert_of_another_workspace_is_not_there(alert: Alert) -> None:
     assert stranger.get("/v1/alerts/").data["results"] == []
     alert.refresh_from_db()
     assert alert.state == "open"
+
+
+# -- Snooze, reopen, feedback ------------------------------------------------------------------
+
+
+def test_snoozed_until_a_moment_or_until_it_changes(api: APIClient, alert: Alert) -> None:
+    until = timezone.now() + datetime.timedelta(days=3)
+    address = f"/v1/alerts/{alert.pk}/snooze/"
+
+    dated = api.post(address, {"until": until.isoformat(), "note": "holiday"})
+    assert (dated.status_code, dated.data["state"]) == (200, "snoozed")
+    assert datetime.datetime.fromisoformat(dated.data["snoozed_until"]) == until
+    assert [row["id"] for row in api.get("/v1/alerts/?state=snoozed").data["results"]] == [
+        str(alert.pk)
+    ]
+    assert api.get("/v1/alerts/?state=open").data["results"] == []
+
+    undated = api.post(address, {})
+    assert (undated.data["state"], undated.data["snoozed_until"]) == ("snoozed", None)
+    assert undated.data["events"][-1]["detail"] == {"until": "it changes", "note": ""}
+
+    back = api.post(f"/v1/alerts/{alert.pk}/reopen/", {"note": "too early"})
+    assert (back.status_code, back.data["state"]) == (200, "open")
+    assert [event["kind"] for event in back.data["events"]] == [
+        "opened",
+        "snoozed",
+        "snoozed",
+        "reopened",
+    ]
+    assert api.post(f"/v1/alerts/{alert.pk}/reopen/", {}).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "words"),
+    [
+        ({"until": "2020-01-01T00:00:00Z"}, "until", "has passed"),
+        ({"until": "2999-01-01T00:00:00Z"}, "until", "366 days"),
+        ({"until": "tomorrow"}, "until", "wrong format"),
+        ({"until": 5}, "until", "a string"),
+        ({"untill": "2027-01-01T00:00:00Z"}, "untill", "Unknown field"),
+        ({"note": "x" * 2001}, "note", "2000"),
+    ],
+)
+def test_a_snooze_that_makes_no_sense_is_refused(
+    api: APIClient, alert: Alert, body: dict[str, object], field: str, words: str
+) -> None:
+    refused = api.post(f"/v1/alerts/{alert.pk}/snooze/", body)
+
+    assert refused.status_code == 400
+    assert words in str(refused.data["errors"][field])
+    assert alert.events.count() == 1
+
+
+def test_what_is_resolved_cannot_be_snoozed_and_what_holds_can_be_taken_back(
+    api: APIClient, user: MemoryUser, alert: Alert
+) -> None:
+    api.post(f"/v1/alerts/{alert.pk}/resolve/", {"reason": "done"})
+
+    assert api.post(f"/v1/alerts/{alert.pk}/snooze/", {}).status_code == 409
+    assert api.post(f"/v1/alerts/{alert.pk}/reopen/", {}).data["state"] == "open"
+    run_finds(user)
+    assert api.post(f"/v1/alerts/{alert.pk}/reopen/", {}).status_code == 409
+
+
+def test_feedback_may_be_changed_and_counts_once(
+    api: APIClient, user: MemoryUser, alert: Alert
+) -> None:
+    address = f"/v1/alerts/{alert.pk}/feedback/"
+
+    api.post(address, {"verdict": "wrong", "note": "no allergy at all"})
+    api.post(address, {"verdict": "wrong", "note": "no allergy at all"})
+    given = api.post(address, {"verdict": "useful"})
+    feedback.give(alert, judge=Judge.STAFF, verdict=Verdict.WRONG, actor="staff:eve")
+
+    assert [(row["judge"], row["verdict"]) for row in given.data["feedback"]] == [
+        ("product", "useful")
+    ]
+    assert [event.kind for event in alert.events.order_by("seq")] == [
+        "opened",
+        "feedback",
+        "feedback",
+        "feedback",
+    ]
+    assert api.get("/v1/constraint-precision/").data["results"] == [
+        {"constraint": alert.constraint, "useful": 1, "wrong": 1, "precision": 0.5}
+    ]
+    run_finds(user)
+    assert api.post(address, {"verdict": "wrong"}).status_code == 200
+    assert api.get("/v1/constraint-precision/").data["results"][0]["precision"] == 0.0
+
+
+def test_feedback_is_one_of_two_words_and_about_findings(api: APIClient, user: MemoryUser) -> None:
+    error = {"type": "ZeroDivisionError", "message": "division by zero", "line": 7}
+    run_finds(user, alerts.failure("constraints/allergy.py", error), spoke=[])
+    address = f"/v1/alerts/{Alert.objects.get(user=user).pk}/feedback/"
+
+    assert "useful" not in api.post(address, {"verdict": "perhaps"}).data["errors"]
+    assert api.post(address, {}).status_code == 400
+    assert api.post(address, {"verdict": "useful"}).status_code == 409
+    assert api.get("/v1/constraint-precision/?x=1").status_code == 400
+
+
+def test_a_paused_constraint_is_listed_and_resumed(api: APIClient, user: MemoryUser) -> None:
+    outline = Outline().with_constraint("allergy", "No allergy.").to_json()
+    user.head = make_checkpoint(user, outline=outline)
+    user.save()
+    user.workspace.alerts_per_constraint = 2
+    user.workspace.save()
+    run_finds(user, *(finding(record(f"m-{number}")) for number in range(3)))
+
+    (listed,) = api.get("/v1/paused-constraints/?resumed=false&user_id=ada").data["results"]
+    assert (listed["constraint"], listed["user_id"]) == ("constraints/allergy.py", "ada")
+    assert "more than 2, at once" in listed["reason"]
+    (constraint,) = api.get("/v1/users/ada/constraints/").data["results"]
+    assert constraint["paused"]["id"] == listed["id"]
+    assert constraint["feedback"] == {"useful": 0, "wrong": 0, "precision": None}
+
+    address = f"/v1/paused-constraints/{listed['id']}/resume/"
+    assert api.post(address, {}).status_code == 400
+    resumed = api.post(address, {"reason": "the data were wrong"})
+    assert (resumed.status_code, resumed.data["resumed_because"]) == (200, "the data were wrong")
+    assert resumed.data["resumed_by"].startswith("key:")
+    assert api.post(address, {"reason": "again"}).status_code == 409
+    assert api.get("/v1/paused-constraints/?resumed=false").data["results"] == []
+    assert api.get("/v1/users/ada/constraints/").data["results"][0]["paused"] is None
+
+
+def test_another_workspace_sees_and_resumes_nothing(user: MemoryUser, alert: Alert) -> None:
+    from memory.models import Workspace
+    from memory.workspaces import create_key
+
+    _, text = create_key(Workspace.objects.create(name="other"), "a")
+    stranger = APIClient()
+    stranger.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+    feedback.give(alert, judge=Judge.STAFF, verdict=Verdict.USEFUL, actor="staff:eve")
+    user.workspace.alerts_per_constraint = 2
+    user.workspace.save()
+    run_finds(user, *(finding(record(f"m-{number}")) for number in range(3)))
+    paused = PausedConstraint.objects.get()
+
+    assert stranger.get("/v1/paused-constraints/").data["results"] == []
+    assert stranger.get("/v1/constraint-precision/").data["results"] == []
+    for address in (
+        f"/v1/paused-constraints/{paused.pk}/resume/",
+        f"/v1/alerts/{alert.pk}/snooze/",
+        f"/v1/alerts/{alert.pk}/reopen/",
+        f"/v1/alerts/{alert.pk}/feedback/",
+    ):
+        body = {"reason": "x"} if "resume" in address else {"verdict": "wrong"}
+        body = {} if address.endswith(("snooze/", "reopen/")) else body
+        assert stranger.post(address, body).status_code == 404
+    paused.refresh_from_db()
+    assert paused.resumed_at is None

@@ -160,6 +160,16 @@ REFUSED = {
         "constraints",
         "timeout",
     ),
+    "a flood on the state": (
+        constraint(
+            with_lines(
+                "    for number in range(101 if len(trips) == 2 else 0):",
+                "        yield warning('again', key=str(number))",
+            )
+        ),
+        "constraints",
+        "more than 100 alerts at once",
+    ),
     "depending on the order of a set": (
         constraint(BUDGET.replace('f"{trip.to} costs', "f\"{list(set('abcdefgh'))} {trip.to}")),
         "constraints",
@@ -562,6 +572,11 @@ def test_the_api_answers_202_with_the_run_and_then_its_verdict(
             "name": "budget",
             "path": "constraints/budget.py",
             "summary": "A trip must not cost more than 1000.",
+            "applies": True,
+            "reasons": [],
+            "notes": [],
+            "feedback": {"useful": 0, "wrong": 0, "precision": None},
+            "paused": None,
         }
     ]
     assert api.get("/v1/users/ada/constraints/budget/").data["tests"] == BUDGET_TESTS

@@ -9,11 +9,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.checks import run_checks
 from django.core.management.base import SystemCheckError
 from django.db import connection
 from pytest_django.fixtures import Settings
 
+from memory.models import StaffSubscription
 from tests.services import SERVICES
 from uac_site import checks
 
@@ -69,6 +71,11 @@ def test_a_safe_production_is_accepted(settings: Settings) -> None:
         ({"UAC_WEBHOOK_RETRY_SECONDS": []}, "uac.E008"),
         ({"UAC_WEBHOOK_RETRY_SECONDS": [5, 1e9]}, "uac.E008"),
         ({"UAC_WEBHOOK_CONCURRENCY": 0}, "uac.E008"),
+        ({"UAC_ALERTS_PER_CONSTRAINT": 0}, "uac.E009"),
+        ({"UAC_ALERTS_PER_CONSTRAINT": 1001}, "uac.E009"),
+        ({"UAC_ESCALATE_CRITICAL_MINUTES": -1}, "uac.E009"),
+        ({"UAC_DAILY_RUN_HOUR": 24}, "uac.E014"),
+        ({"UAC_INSTANT_MINUTES": 0}, "uac.E014"),
         ({"DEBUG": True}, "uac.E010"),
         ({"SECRET_KEY": "short"}, "uac.E011"),
         ({"SECRET_KEY": "x" * 60}, "uac.E011"),
@@ -84,6 +91,27 @@ def test_an_unsafe_production_is_named(
     settings: Settings, changes: dict[str, Any], check: str
 ) -> None:
     assert found(settings, **changes) == [check]
+
+
+@pytest.mark.django_db
+def test_mails_that_nobody_can_send_are_told_at_the_start(settings: Settings) -> None:
+    def told(**changes: Any) -> list[str]:
+        found(settings, **changes)
+        return [str(one.id) for one in checks.check_mail(app_configs=None, databases=["default"])]
+
+    nothing = {"EMAIL_BACKEND": checks.NO_MAIL[1], "UAC_BASE_URL": ""}
+    assert told(**nothing) == []
+
+    eve = User.objects.create(username="eve", email="eve@example.org", is_staff=True)
+    subscription = StaffSubscription.objects.create(staff=eve)
+    assert told(**nothing) == ["uac.W022", "uac.W023"]
+    assert told(**nothing, DEVELOPMENT=True) == []
+    smtp = "django.core.mail.backends.smtp.EmailBackend"
+    assert told(EMAIL_BACKEND=smtp, UAC_BASE_URL="https://uac.example.org") == []
+
+    subscription.enabled = False
+    subscription.save()
+    assert told(**nothing) == []
 
 
 def test_development_may_do_what_production_may_not(settings: Settings) -> None:

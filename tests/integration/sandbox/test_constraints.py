@@ -1,5 +1,6 @@
 """Running constraints and tests: each for itself, whatever the others do."""
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -100,6 +101,7 @@ def test_the_parameters_are_the_users_moment(
     )
     messages = [results[name].alerts[0].message for name in ("a", "b", "c")]
     assert messages == [*expected, "no time"]
+    assert [results[name].takes_now for name in ("a", "b", "c")] == [False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def test_the_parameters_are_the_users_moment(
             "larger",
         ),
         (
-            "def check(today):\n    while True: yield info('x', key='k')",
+            "def check(today):\n    while True: yield from ()",
             "timeout",
             None,
             "longer",
@@ -175,6 +177,53 @@ def test_results_that_are_too_large_together_lose_the_last(sandbox: Sandbox) -> 
     assert errors == [None, None, None, "result_limit", "result_limit", "result_limit"]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "n = 0\n    while True:\n        yield warning(f'alert {n}', key=f'{n}')\n        n += 1",
+        "return [warning(f'alert {n}' + 'x' * 10**4, key=f'{n}') for n in range(10**6)]",
+        "while True:\n        yield warning('alert 0', evidence=trips[:1])",
+    ],
+    ids=["endless", "a list of a million", "one again and again"],
+)
+def test_a_flood_is_stopped_early_and_quoted(sandbox: Sandbox, body: str) -> None:
+    quiet = "def check():\n    yield critical('x', key='k')\n"
+    flood = f"def check():\n    {body}\n"
+    limits = Limits(alerts=50, wall_seconds=4, result_bytes=20_000)
+
+    started = time.monotonic()
+    results = run(sandbox, {"a": flood, "z": quiet}, limits=limits)
+
+    assert time.monotonic() - started < 2
+    error = results["a"].error
+    assert error is not None
+    assert (error.type, error.path) == ("alert_limit", "constraints/a.py")
+    assert "more than 50 alerts at once" in error.message
+    assert [alert.severity for alert in results["a"].alerts] == ["warning"] * 3
+    assert all(alert.message.startswith("alert ") for alert in results["a"].alerts)
+    assert all(len(alert.message) <= 500 for alert in results["a"].alerts)
+    assert [alert.message for alert in results["z"].alerts] == ["x"]
+    assert sandbox.alive
+
+
+def test_of_a_flood_the_gravest_are_quoted_and_the_limit_itself_is_no_flood(
+    sandbox: Sandbox,
+) -> None:
+    def yields(infos: int) -> str:
+        return (
+            f"def check():\n    for n in range({infos}):\n        yield info('i', key=str(n))\n"
+            "    yield critical('grave', key='k')\n"
+        )
+
+    results = run(sandbox, {"a": yields(48), "b": yields(49)}, limits=Limits(alerts=50))
+    assert [results[name].error for name in "ab"] == [None, None]
+    assert (len(results["a"].alerts), len(results["b"].alerts)) == (49, 50)
+
+    flood = yields(20) + "    for n in range(99):\n        yield warning('w', key=f'w{n}')\n"
+    results = run(sandbox, {"a": flood, "b": yields(1)}, limits=Limits(alerts=50))
+    assert [alert.severity for alert in results["a"].alerts] == ["critical", "warning", "warning"]
+
+
 def test_a_message_that_cannot_be_stored_is_mended(sandbox: Sandbox) -> None:
     results = run(sandbox, {"a": "def check():\n    yield info('a\\0\\ud800b', key='k\\0')\n"})
     (alert,) = results["a"].alerts
@@ -191,6 +240,8 @@ def test_a_forged_answer_is_the_fault_of_the_one_that_forged_it(sandbox: Sandbox
 
 
 END = b"\n"
+# What else a result holds.
+USED = b'"left_out":0,"takes_now":false,"seconds":0.0'
 ALERT = (
     b'{"severity":"info","message":"x","key":"k","evidence":[{"class":"T","domain":"d",'
     b'"collection":"c","key":"k","sources":[1]}]}'
@@ -202,11 +253,13 @@ ALERT = (
     [
         b'{"outcome":"ok"}',
         b'{"outcome":"ok","result":5}',
-        b'{"outcome":"ok","result":{"alerts":[],"seconds":-1.0}}',
-        b'{"outcome":"ok","result":{"alerts":[5],"seconds":0.0}}',
-        b'{"outcome":"ok","result":{"alerts":[],"seconds":0.0,"path":"constraints/today.py"}}',
+        b'{"outcome":"ok","result":{"alerts":[],"left_out":0,"takes_now":false,"seconds":-1.0}}',
+        b'{"outcome":"ok","result":{"alerts":[5],%b}}' % USED,
+        b'{"outcome":"ok","result":{"alerts":[],"takes_now":1,"left_out":0,"seconds":0.0}}',
+        b'{"outcome":"ok","result":{"alerts":[],"left_out":0,"seconds":0.0}}',
+        b'{"outcome":"ok","result":{"alerts":[],%b,"path":"constraints/today.py"}}' % USED,
         *(
-            b'{"outcome":"ok","result":{"alerts":[%b],"seconds":0.0}}' % ALERT.replace(*change)
+            b'{"outcome":"ok","result":{"alerts":[%b],%b}}' % (ALERT.replace(*change), USED)
             for change in (
                 (b'"info"', b'"fatal"'),
                 (b'"key":"k","evidence"', b'"key":5,"evidence"'),
@@ -252,7 +305,7 @@ def test_nobody_says_that_a_request_took_more_time_than_there_was(sandbox: Sandb
 
 
 def test_a_forged_answer_in_order_is_an_answer(sandbox: Sandbox) -> None:
-    forged = b'{"outcome":"ok","result":{"alerts":[%b],"seconds":0.0}}\n' % ALERT
+    forged = b'{"outcome":"ok","result":{"alerts":[%b],%b}}\n' % (ALERT, USED)
     source = f"import os\ndef check():\n    os.write(3, {forged!r})\n    os._exit(0)\n"
     result = run(sandbox, {"a": source})["a"]  # it speaks for itself, as it may
     assert (result.error, [alert.message for alert in result.alerts]) == (None, ["x"])

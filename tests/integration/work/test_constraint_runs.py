@@ -1,11 +1,13 @@
 """A run of the constraints that the machine fails is tried again; it resolves nothing."""
 
+import time
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
-from memory.models import Alert, Checkpoint, MemoryUser, Run
+from memory.canonical import sha256
+from memory.models import Alert, Blob, Checkpoint, MemoryUser, PausedConstraint, Run
 from memory.models.alerts import AlertKind, AlertState
 from memory.models.runs import RunOutcome, RunStatus
 from memory.project import Outline
@@ -18,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 
 def sandbox_that(error: SandboxError) -> Any:
-    def loaded(checkpoint: Checkpoint, allowance: Allowance) -> None:
+    def loaded(checkpoint: Checkpoint, allowance: Allowance, constraints: list[Any]) -> None:
         raise error
 
     return loaded
@@ -78,3 +80,50 @@ def test_a_project_that_does_not_load_resolves_nothing_and_is_not_tried_again(
     run.refresh_from_db()
     assert (run.status, run.outcome, run.attempts) == ("done", "out_of_memory", 1)
     assert Alert.objects.get(user=user, kind=AlertKind.FINDING).state == AlertState.OPEN
+
+
+FLOOD = """\
+from collections.abc import Iterator
+from uac import Alert, info
+
+def check() -> Iterator[Alert]:
+    number = 0
+    while True:
+        yield info(f"alert {number}", key=str(number))
+        number += 1
+"""
+QUIET = """\
+from collections.abc import Iterator
+from uac import Alert, warning
+
+def check() -> Iterator[Alert]:
+    yield warning("one", key="one")
+"""
+
+
+def test_a_constraint_without_end_is_paused_at_once_and_the_others_speak(
+    user: MemoryUser,
+) -> None:
+    sources = {"constraints/flood.py": FLOOD, "constraints/quiet.py": QUIET}
+    for text in sources.values():
+        Blob.objects.create(user=user, hash=sha256(text), content=text)
+    outline = Outline().with_constraint("flood", "").with_constraint("quiet", "").to_json()
+    tree = {path: sha256(text) for path, text in sources.items()}
+    version = make_checkpoint(user, outline=outline, tree=tree)
+    user.workspace.alerts_per_constraint = 7
+    user.workspace.save()
+    run = make_run(version)
+
+    began = time.monotonic()
+    attempt(run)
+
+    assert time.monotonic() - began < 3
+    run.refresh_from_db()
+    assert (run.status, run.outcome) == (RunStatus.DONE, RunOutcome.ALERT_LIMIT)
+    told = {alert.kind: alert for alert in Alert.objects.filter(user=user)}
+    assert sorted(told) == [AlertKind.CONSTRAINT_PAUSED, AlertKind.FINDING]
+    assert told[AlertKind.FINDING].message == "one"
+    assert "more than 7, at once" in told[AlertKind.CONSTRAINT_PAUSED].message
+    assert "info: alert 0; info: alert 1; info: alert 2" in told["constraint_paused"].message
+    paused = PausedConstraint.objects.get()
+    assert (paused.constraint, paused.source_hash) == ("constraints/flood.py", sha256(FLOOD))

@@ -212,11 +212,16 @@ def test_the_dispatcher_finds_work_whose_hint_was_lost(user: MemoryUser) -> None
 
     assert dispatching.dispatch() == {
         "daily": 0,
+        "changed": 0,
+        "woken": 0,
+        "escalated": 0,
         "abandoned": 0,
         "runs": 1,
         "lanes": 1,
         "structure": 0,
+        "mails": 0,
         "deliveries": 0,
+        "judged": 0,
         "interrupted": 0,
         "forgotten": 0,
     }

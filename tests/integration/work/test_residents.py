@@ -6,12 +6,22 @@ from typing import Any
 import pytest
 
 from memory import runs
+from memory import workspace_constraints as service
 from memory.models import MemoryUser, Run
 from memory.models.runs import RunKind, RunTrigger
 from tests.integration.checkpointing.conftest import Append, append, checkpoint, trip
+from tests.integration.work.test_workspace_constraints import (
+    PATH,
+    SOURCE,
+    TESTS,
+    judged,
+    live,
+    rental,
+)
 from workers import tasks
 from workers.sandbox import runner
 from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.interface import SandboxError
 from workers.sandbox.pool import Pool, PoolLimits
 
 __all__ = ["append", "checkpoint"]  # fixtures
@@ -33,7 +43,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
         def watched(
             self: ChannelSandbox, *arguments: Any, removed: Sequence[str] = (), **options: Any
         ) -> Any:
-            seen.append((sorted(options["bytecode"]), list(removed)))
+            seen.append((sorted(options.get("bytecode", ())), list(removed)))
             return method(self, *arguments, removed=removed, **options)
 
         monkeypatch.setattr(ChannelSandbox, name, watched)
@@ -145,3 +155,66 @@ def test_a_version_that_the_gate_refuses_is_not_what_the_next_question_sees(
     (lease,) = pool._leases.values()
     assert not [path for path in lease.tree if "broken" in path]
     assert value(ask(user, "len(trips)")) == 1
+
+
+def run_constraints(user: MemoryUser) -> None:
+    user.refresh_from_db()
+    run = runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.DAILY, checkpoint=user.head)
+    tasks.execute_run(str(run.pk))
+    run.refresh_from_db()
+    assert run.outcome == "ok", run.error
+
+
+def test_of_a_changed_set_of_workspace_constraints_only_what_differs_is_sent(
+    user: MemoryUser, checkpoint: Append, pool: Pool, loads: Loads
+) -> None:
+    constraint = live(user.workspace)
+    loads.clear()
+    checkpoint(rental())
+    run_constraints(user)
+    run_constraints(user)
+    assert value(ask(user, "len(rentals)")) == 1  # which neither needs it nor sends it away
+    run_constraints(user)
+    assert [paths for paths, _ in loads[1:]] == [[PATH]]
+
+    loads.clear()
+    service.propose(constraint, source=SOURCE + "# more\n", tests=TESTS, by="x")
+    service.approve(judged(constraint), by="x")
+    loads.clear()
+    run_constraints(user)
+    service.change(constraint, by="x", enabled=False)
+    run_constraints(user)
+    run_constraints(user)
+    assert loads == [([PATH], []), ([], [PATH])]
+
+
+def test_what_another_image_has_compiled_is_compiled_anew_once_for_all_users(
+    user: MemoryUser, checkpoint: Append, loads: Loads
+) -> None:
+    constraint = live(user.workspace)
+    version = constraint.versions.get()
+    compiled = version.bytecode
+    constraint.versions.update(bytecode="nonsense", image_digest="another")
+    checkpoint(rental())
+
+    run_constraints(user)
+
+    version.refresh_from_db()
+    assert version.bytecode == compiled
+
+
+def test_bytecode_that_makes_no_sense_is_forgotten_and_the_next_run_works(
+    user: MemoryUser, checkpoint: Append
+) -> None:
+    constraint = live(user.workspace)
+    constraint.versions.update(bytecode="nonsense")
+    checkpoint(rental())
+    user.refresh_from_db()
+    run = runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.DAILY, checkpoint=user.head)
+
+    with pytest.raises(SandboxError, match="damaged"):
+        tasks.execute_run(str(run.pk))
+    assert constraint.versions.get().bytecode == ""
+
+    run_constraints(user)
+    assert constraint.versions.get().bytecode not in ("", "nonsense")

@@ -4,7 +4,12 @@ import textwrap
 
 import pytest
 
-from workers.checkpointing.policy import Finding, check_policy, check_query
+from workers.checkpointing.policy import (
+    Finding,
+    check_policy,
+    check_query,
+    check_workspace_policy,
+)
 
 SCHEMA = "domains/travel/schema.py"
 STATE = "domains/travel/state.py"
@@ -557,3 +562,75 @@ def test_finds_in_queries(code: str, found: str) -> None:
     findings = check_query(code)
     assert found in codes(findings)
     assert {finding.path for finding in findings} == {"<query>"}
+
+
+# -- Constraints of a workspace -----------------------------------------------------------------
+
+WORKSPACE = "workspace/constraints/lease_end.py"
+WORKSPACE_TEST = "workspace/tests/test_lease_end.py"
+OF_WORKSPACE = """\
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from uac import Alert, Record, info
+
+ALSO = {"Lease": ("Rental",)}
+
+@dataclass(kw_only=True)
+class Lease(Record):
+    flat: str
+    ends_on: datetime.date
+
+def check(today: datetime.date, leases: Sequence[Lease]) -> Iterator[Alert]:
+    yield from ()
+"""
+
+
+def test_a_workspace_constraint_declares_classes_and_takes_records() -> None:
+    assert check_workspace_policy(WORKSPACE, OF_WORKSPACE) == []
+    tests = (
+        "from uac.testing import run_check\nfrom workspace.constraints import lease_end\n"
+        "def test_it() -> None:\n    assert run_check(lease_end) == []\n"
+    )
+    assert check_workspace_policy(WORKSPACE_TEST, tests) == []
+    # And a project's constraint may do neither
+    assert set(codes(check_policy(CONSTRAINT, OF_WORKSPACE))) == {"top_level", "check"}
+
+
+@pytest.mark.parametrize(
+    ("path", "statement", "code"),
+    [
+        (WORKSPACE, "from domains.home.state import leases", "import"),
+        (WORKSPACE, "from domains.home.schema import Lease", "import"),
+        (WORKSPACE, "from workspace.constraints import other", "import"),
+        (WORKSPACE, "from constraints import other", "import"),
+        (WORKSPACE, "from uac.testing import run_check", "import"),
+        (WORKSPACE, "import os", "import"),
+        (WORKSPACE, "print('x')", "top_level"),
+        (WORKSPACE, "def f(lease: Lease) -> None:\n    lease.flat = 'x'", "mutation"),
+        (WORKSPACE, "def f() -> None:\n    datetime.date.today()", "clock"),
+        (WORKSPACE_TEST, "from domains.home.state import leases", "import"),
+        (WORKSPACE_TEST, "from constraints import other", "import"),
+        (WORKSPACE_TEST, "x = 1", "test"),
+    ],
+)
+def test_a_workspace_constraint_knows_no_project(path: str, statement: str, code: str) -> None:
+    source = statement if path == WORKSPACE_TEST else f"{OF_WORKSPACE}\n{statement}\n"
+
+    assert code in codes(check_workspace_policy(path, source))
+
+
+@pytest.mark.parametrize("path", [CONSTRAINT, "tests/test_expiring.py"])
+@pytest.mark.parametrize(
+    "statement", ["import workspace.constraints.x", "from workspace.constraints import x"]
+)
+def test_no_project_knows_a_workspace_constraint(path: str, statement: str) -> None:
+    assert "import" in codes(check_policy(path, statement))
+    assert "import" in codes(check_query(statement))
+
+
+def test_a_path_that_is_none_of_a_workspace_constraint_is_refused() -> None:
+    for path in (CONSTRAINT, "workspace/x.py", "workspace/constraints/a/b.py"):
+        with pytest.raises(KeyError):
+            check_workspace_policy(path, OF_WORKSPACE)
+    assert codes(check_policy(WORKSPACE, OF_WORKSPACE)) == ["path"]

@@ -217,7 +217,14 @@ def test_a_forged_answer_breaks_the_sandbox(answer: dict[str, Any] | bytes) -> N
 
 EVIDENCE = {"class": "T", "domain": "d", "collection": "c", "key": "k", "sources": [1]}
 ALERT = {"severity": "info", "message": "x", "key": None, "evidence": [EVIDENCE]}
-RESULT = {"path": "constraints/a.py", "alerts": [ALERT], "error": None, "seconds": 0.1}
+RESULT = {
+    "path": "constraints/a.py",
+    "alerts": [ALERT],
+    "error": None,
+    "seconds": 0.1,
+    "left_out": 0,
+    "takes_now": False,
+}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import datetime
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -86,7 +86,7 @@ def test_references_resolve_among_the_state_given(constraint: ModuleType) -> Non
 
 
 def test_a_name_that_the_constraint_does_not_import_gets_a_hint(constraint: ModuleType) -> None:
-    with pytest.raises(TypeError, match=r"imports no state named flights; it imports home, plans"):
+    with pytest.raises(TypeError, match=r"neither imports nor takes flights, but home, plans"):
         run_check(constraint, today=TODAY, flights=[])
     with pytest.raises(TypeError, match="LIMITS"):  # its own list is no state
         run_check(constraint, today=TODAY, LIMITS=[])
@@ -119,3 +119,43 @@ def test_a_check_that_is_none_is_refused(
     constraint.__dict__["check"] = check
     with pytest.raises(TypeError, match=message):
         run_check(constraint, today=TODAY)
+
+
+@pytest.fixture
+def workspace_constraint() -> ModuleType:
+    """A constraint of a workspace, which takes two shapes instead of importing state."""
+
+    def check(
+        today: datetime.date, trips: Sequence[Trip], plans: Sequence[Trip] = ()
+    ) -> Iterator[Alert]:
+        for trip in [*trips, *plans]:
+            yield critical(f"{trip.name} on {today}", evidence=[trip])
+
+    module = ModuleType("workspace.constraints.away")
+    vars(module).update(check=check, Trip=Trip)
+    return module
+
+
+def test_a_workspace_constraint_is_handed_its_shapes(workspace_constraint: ModuleType) -> None:
+    oslo, rome = Trip(key="t", name="Oslo"), Trip(key="u", name="Rome")
+    found = run_check(workspace_constraint, today=TODAY, trips=[oslo], plans=[rome])
+    assert [alert.message for alert in found] == ["Oslo on 2026-01-31", "Rome on 2026-01-31"]
+    assert [alert.evidence for alert in found] == [(oslo,), (rome,)]
+
+
+def test_a_shape_that_was_not_given_has_no_records(workspace_constraint: ModuleType) -> None:
+    assert run_check(workspace_constraint, today=TODAY) == []
+
+
+def test_a_name_that_the_check_does_not_take_gets_a_hint(workspace_constraint: ModuleType) -> None:
+    with pytest.raises(TypeError, match=r"neither imports nor takes flights, but plans, trips"):
+        run_check(workspace_constraint, today=TODAY, flights=[])
+
+
+def test_a_parameter_that_is_no_shape_is_refused(workspace_constraint: ModuleType) -> None:
+    def check(today: datetime.date, limit: int) -> Iterator[Alert]:
+        yield from ()
+
+    vars(workspace_constraint)["check"] = check
+    with pytest.raises(TypeError, match="check has a parameter 'limit'"):
+        run_check(workspace_constraint, today=TODAY)

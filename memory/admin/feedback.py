@@ -1,0 +1,132 @@
+"""How far constraints are trusted: verdicts on their alerts, and those that are paused."""
+
+from collections.abc import Collection
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from memory import alerts
+from memory.admin.base import (
+    NotedActionForm,
+    PresenceFilter,
+    ReadOnlyAdmin,
+    link,
+    note_of,
+    staff_of,
+)
+from memory.admin.display import NOTHING, badge, counted, inline, preformatted, shortened
+from memory.models import AlertFeedback, PausedConstraint
+
+
+class ResumedFilter(PresenceFilter):
+    """Constraints that are paused, or were."""
+
+    title = "whether it is paused"
+    parameter_name = "resumed"
+    field, filled, empty = "resumed_at", "resumed", "paused"
+
+
+@admin.register(PausedConstraint)
+class PausedConstraintAdmin(ReadOnlyAdmin[PausedConstraint]):
+    """Constraints that said too much: why they are paused, and who resumed them."""
+
+    list_display = ["name", "standing", "user_link", "why", "paused_at", "resumed_at"]
+    list_display_links = ["name"]
+    list_filter = [ResumedFilter, "user__workspace"]
+    list_select_related = ["user"]
+    search_fields = ["user__user_id", "constraint"]
+    search_help_text = "By user id or constraint."
+    actions = ["resume"]
+    action_form = NotedActionForm
+    action_note = "Why (kept in the history)"
+    when_empty = "No constraint has said too much yet."
+    fieldsets = [
+        (None, {"fields": ["name", "standing", "user_link", "reason"]}),
+        (
+            "Times",
+            {"fields": [("paused_at", "paused_by"), ("resumed_at", "resumed_by"), "because"]},
+        ),
+        ("Identity", {"classes": ["collapse"], "fields": ["id", "source_hash"]}),
+    ]
+
+    def actions_for(self, row: PausedConstraint) -> Collection[str]:
+        """Resumed once is resumed."""
+        return [] if row.resumed_at else ["resume"]
+
+    @admin.display(description="constraint", ordering="constraint")
+    def name(self, paused: PausedConstraint) -> str:
+        """Name the constraint."""
+        return inline(paused.constraint.removeprefix("constraints/").removesuffix(".py"))
+
+    @admin.display(description="state", ordering="resumed_at")
+    def standing(self, paused: PausedConstraint) -> str:
+        """Say whether it is paused still."""
+        return badge("resolved", "resumed") if paused.resumed_at else badge("paused")
+
+    @admin.display(description="user", ordering="user__user_id")
+    def user_link(self, paused: PausedConstraint) -> str:
+        """Lead to the user."""
+        return link(paused.user)
+
+    @admin.display(description="why", ordering="reason")
+    def why(self, paused: PausedConstraint) -> str:
+        """Show why it was paused."""
+        return inline(shortened(paused.reason))
+
+    @admin.display(description="resumed because")
+    def because(self, paused: PausedConstraint) -> str:
+        """Show why it was resumed."""
+        return preformatted(paused.resumed_because)
+
+    @admin.action(description="Resume the selected constraints", permissions=["operate"])
+    def resume(self, request: HttpRequest, queryset: QuerySet[PausedConstraint]) -> None:
+        """Let them speak again, and run them."""
+        chosen, done = list(queryset), 0
+        for paused in chosen:
+            try:
+                alerts.resume(
+                    paused, actor=staff_of(request), reason=note_of(request, "resumed by staff")
+                )
+            except alerts.NotPaused:
+                continue
+            done += 1
+        if done:
+            messages.success(request, f"{counted(done, 'constraint')} resumed.")
+        if done < len(chosen):
+            left = counted(len(chosen) - done, "constraint")
+            messages.warning(request, f"{left} left: resumed already.")
+
+
+@admin.register(AlertFeedback)
+class AlertFeedbackAdmin(ReadOnlyAdmin[AlertFeedback]):
+    """What was thought of alerts."""
+
+    list_display = ["at", "verdict_badge", "judge", "alert_link", "actor_name", "remark"]
+    list_filter = ["verdict", "judge", "alert__user__workspace"]
+    list_select_related = ["alert"]
+    search_fields = ["alert__user__user_id", "alert__constraint", "actor"]
+    search_help_text = "By user id, constraint or actor."
+    ordering = ["-at", "id"]
+    when_empty = "Nobody has judged an alert yet."
+    fields = ["alert_link", "verdict_badge", "judge", "actor_name", "at", "remark"]
+
+    @admin.display(description="verdict", ordering="verdict")
+    def verdict_badge(self, given: AlertFeedback) -> str:
+        """Show the verdict."""
+        return badge(given.verdict, given.get_verdict_display())
+
+    @admin.display(description="alert")
+    def alert_link(self, given: AlertFeedback) -> str:
+        """Lead to the alert."""
+        return link(given.alert, shortened(str(given.alert)))
+
+    @admin.display(description="by", ordering="actor")
+    def actor_name(self, given: AlertFeedback) -> str:
+        """Name who judged."""
+        return inline(given.actor)
+
+    @admin.display(description="note")
+    def remark(self, given: AlertFeedback) -> str:
+        """Show the note."""
+        return inline(shortened(given.note)) if given.note else NOTHING

@@ -1,0 +1,91 @@
+"""Who of the staff is told of alerts by e-mail."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.http import HttpRequest
+from django.utils import timezone
+
+from memory import staff_mail
+from memory.admin.base import MemoryAdmin, ReadOnlyAdmin, link
+from memory.admin.display import NOTHING, badge, inline, shortened
+from memory.models import MailCursor, StaffSubscription
+
+
+@admin.register(StaffSubscription)
+class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
+    """Subscriptions: to what, how, and whether the mails go out."""
+
+    list_display = [
+        *("staff", "workspace_name", "standing", "least_severity", "mode", "escalations"),
+        *("sent_at", "trouble"),
+    ]
+    list_filter = ["enabled", "mode", "workspace"]
+    list_select_related = ["staff", "workspace"]
+    search_fields = ["staff__username", "staff__email", "workspace__name"]
+    search_help_text = "By user name, address or workspace."
+    when_empty = "Nobody is told of alerts by e-mail yet."
+    fieldsets = [
+        (None, {"fields": ["staff", "workspace", "enabled"]}),
+        ("What", {"fields": ["least_severity", "escalations"]}),
+        ("When", {"fields": ["mode", ("hour", "time_zone")]}),
+        ("Mails", {"fields": ["standing", "sent_at", "digest_due_at", "trouble"]}),
+    ]
+    readonly_fields = ["standing", "sent_at", "digest_due_at", "trouble"]
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """A subscription is switched off, so that nobody wonders where it went."""
+        return False
+
+    def save_model(
+        self,
+        request: HttpRequest,
+        obj: StaffSubscription,
+        form: forms.ModelForm[StaffSubscription],
+        change: bool,
+    ) -> None:
+        """Store it. One that is new, moved or switched on begins with what happens from now on."""
+        if not change or {"staff", "workspace", "enabled"} & set(form.changed_data):
+            staff_mail.start(obj, timezone.now())
+        else:
+            staff_mail.change(obj, form.changed_data, timezone.now())
+
+    @admin.display(description="workspace", ordering="workspace__name")
+    def workspace_name(self, subscription: StaffSubscription) -> str:
+        """Name the workspace."""
+        return inline(subscription.workspace.name) if subscription.workspace else "all"
+
+    @admin.display(description="state")
+    def standing(self, subscription: StaffSubscription) -> str:
+        """Say whether mails go out."""
+        if not subscription.enabled:
+            return badge("stopped", "off")
+        return badge("failing") if subscription.last_error else badge("valid", "on")
+
+    @admin.display(description="last error")
+    def trouble(self, subscription: StaffSubscription) -> str:
+        """Show why the last mail could not be sent."""
+        return inline(shortened(subscription.last_error)) if subscription.last_error else NOTHING
+
+
+@admin.register(MailCursor)
+class MailCursorAdmin(ReadOnlyAdmin[MailCursor]):
+    """Up to which event each subscription has been told."""
+
+    list_display = ["name", "workspace_name", "seq", "escalations_seq"]
+    list_select_related = ["subscription__staff", "subscription__workspace", "workspace"]
+    search_fields = ["subscription__staff__username", "workspace__name"]
+    search_help_text = "By user name or workspace."
+    when_empty = "Nobody has been told of anything yet."
+    fields = ["name", "workspace_name", "seq", "escalations_seq"]
+
+    @admin.display(description="subscription")
+    def name(self, cursor: MailCursor) -> str:
+        """Lead to the subscription."""
+        return link(cursor.subscription)
+
+    @admin.display(description="workspace", ordering="workspace__name")
+    def workspace_name(self, cursor: MailCursor) -> Any:
+        """Lead to the workspace."""
+        return link(cursor.workspace)

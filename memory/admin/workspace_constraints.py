@@ -1,0 +1,494 @@
+"""Workspace constraints: written here or over the API, approved, given to users, taken back."""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import Count, F, IntegerField, OuterRef, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce, Concat
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from memory import constraint_library
+from memory import workspace_constraints as service
+from memory.admin.base import MemoryAdmin, ReadOnlyAdmin, link, link_to_list
+from memory.admin.display import (
+    NOTHING,
+    badge,
+    counted,
+    durations,
+    gate,
+    inline,
+    lines,
+    sandbox,
+    shortened,
+    source,
+    visible,
+)
+from memory.models import Alert, WorkspaceConstraint, WorkspaceConstraintVersion
+from memory.models.alerts import AlertState
+from memory.models.workspace_constraints import VersionState
+from memory.project.shapes import ShapeError
+
+_LIVE = [state for state in AlertState.values if state != AlertState.RESOLVED]
+_MOST_VERSIONS = 50
+# So many users are held against a constraint while its page is made; the API goes through all.
+_MOST_USERS = 200
+
+
+def _editor(rows: int) -> forms.Textarea:
+    return forms.Textarea(attrs={"class": "code", "rows": rows, "cols": 100, "spellcheck": "false"})
+
+
+class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
+    """The text of a constraint. What is written becomes its next version."""
+
+    start_from = forms.ChoiceField(
+        required=False,
+        help_text="Its text is taken where none is written below. It keeps its name.",
+    )
+    source = forms.CharField(required=False, strip=False, widget=_editor(40))
+    tests = forms.CharField(required=False, strip=False, widget=_editor(30))
+
+    class Meta:
+        model = WorkspaceConstraint
+        fields = ["workspace", "name", "description", "percentage"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance._state.adding:
+            names = constraint_library.names()
+            choices = [("", "an empty text"), *((name, name) for name in names)]
+            self.fields["start_from"].choices = choices  # type: ignore[attr-defined]
+            self.fields["name"].required = False
+        else:
+            del self.fields["start_from"]
+            newest = _newest(self.instance)
+            # In a text of Python an escape means the same, and cannot steer the page.
+            self.initial["source"] = visible(newest.source)
+            self.initial["tests"] = visible(newest.tests)
+            self.initial["description"] = visible(self.instance.description)
+
+    def clean(self) -> dict[str, Any]:
+        """Take the text from the library, if one of it is chosen, and have it checked."""
+        cleaned = super().clean() or {}
+        for name in ("source", "tests"):
+            cleaned[name] = (cleaned.get(name) or "").replace("\r\n", "\n")
+        if chosen := cleaned.get("start_from"):
+            known = constraint_library.read(chosen)
+            if cleaned.get("name") not in ("", known.name):
+                self.add_error("name", f"Leave it empty: its tests import it as {known.name}.")
+            cleaned["name"] = known.name
+            for name in ("source", "tests"):
+                cleaned[name] = cleaned[name] if cleaned[name].strip() else getattr(known, name)
+            cleaned["description"] = cleaned.get("description") or known.summary
+        self.instance.name = cleaned.get("name") or self.instance.name
+        try:
+            if self.instance._state.adding:
+                service.check_name(self.instance.name)
+                workspace = cleaned.get("workspace")
+                if workspace and workspace.constraints.filter(name=self.instance.name).exists():
+                    self.add_error("name", "This workspace has one of this name.")
+            service.check_text(cleaned["source"], cleaned["tests"])
+        except service.BadConstraint as error:
+            self.add_error(error.field if error.field in self.fields else None, str(error))
+        return cleaned
+
+
+class EnabledFilter(admin.SimpleListFilter):
+    """Constraints by whether they run."""
+
+    title = "whether it runs"
+    parameter_name = "runs"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the choices."""
+        return [("yes", "runs"), ("disabled", "disabled"), ("no", "has no approved version")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        """Keep the rows that are so."""
+        match self.value():
+            case "yes":
+                return queryset.filter(enabled=True, live__isnull=False, percentage__gt=0)
+            case "disabled":
+                return queryset.filter(enabled=False)
+            case "no":
+                return queryset.filter(live__isnull=True)
+        return None
+
+
+@admin.register(WorkspaceConstraint)
+class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
+    """Rules for all users of a workspace: their text, what was found of it, and whom they fit."""
+
+    form = ConstraintForm
+    list_display = ["name", "workspace", "standing", "percentage", "version", "newest", "alerts"]
+    list_filter = [EnabledFilter, "workspace"]
+    list_select_related = ["workspace", "live"]
+    search_fields = ["name", "description"]
+    search_help_text = "By name or description."
+    ordering = ["workspace", "name"]
+    actions = ["approve_newest_version", "enable", "disable"]
+    when_empty = "There is no constraint of a workspace yet: add one, perhaps from the library."
+
+    def get_fieldsets(self, request: HttpRequest, obj: WorkspaceConstraint | None = None) -> Any:
+        """Ask for what a new one needs; show of an old one what became of it, too."""
+        text = ("Text", {"fields": ["source", "tests"], "description": _HELP})
+        if obj is None:
+            asked = ["workspace", "start_from", "name", "description"]
+            return [(None, {"fields": asked}), text]
+        head = ["name", "workspace", "standing", "percentage", "version", "alerts"]
+        return [
+            (None, {"fields": [*head, "description"]}),
+            ("Versions", {"fields": ["found", "versions"]}),
+            ("Whom it fits", {"fields": ["fits"]}),
+            text,
+            ("More", {"fields": ["created_at", "creator", "changed_at", "changer"]}),
+        ]
+
+    def get_readonly_fields(
+        self, request: HttpRequest, obj: WorkspaceConstraint | None = None
+    ) -> list[str]:
+        """Whose it is, and its name, stay. Whom it reaches is for those who may approve."""
+        if obj is None:
+            return []
+        shown = ["name", "workspace", "standing", "version", "alerts", "found", "versions", "fits"]
+        shown += ["created_at", "creator", "changed_at", "changer"]
+        return shown if self.has_approve_permission(request) else [*shown, "percentage"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[WorkspaceConstraint]:
+        """Count the live alerts along, and tell of the newest version."""
+        versions = WorkspaceConstraintVersion.objects.filter(constraint=OuterRef("pk"))
+        newest = versions.order_by("-number")
+        alerts = (
+            Alert.objects.filter(
+                user__workspace=OuterRef("workspace"), constraint=OuterRef("of_path")
+            )
+            .filter(state__in=_LIVE)
+            .order_by()
+            .values("constraint")
+            .annotate(number=Count("*"))
+            .values("number")
+        )
+        path = Concat(Value("workspace/constraints/"), F("name"), Value(".py"))
+        return (
+            super()
+            .get_queryset(request)
+            .defer("live__source", "live__tests", "live__verdict", "live__bytecode")
+            .annotate(of_path=path)
+            .annotate(
+                live_alerts=Coalesce(Subquery(alerts), 0, output_field=IntegerField()),
+                newest_number=Subquery(newest.values("number")[:1]),
+                newest_state=Subquery(newest.values("state")[:1]),
+            )
+        )
+
+    def actions_for(self, row: WorkspaceConstraint) -> Collection[str]:
+        """Offer what would change something."""
+        newest = _newest(row)
+        waits = newest.state == VersionState.PASSED
+        return [
+            *(["approve_newest_version"] if waits else []),
+            "disable" if row.enabled else "enable",
+        ]
+
+    def has_approve_permission(self, request: HttpRequest) -> bool:
+        """Who may approve constraints, and say whom they reach."""
+        return request.user.has_perm("memory.approve_workspaceconstraint")
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """A constraint is disabled: its alerts name it."""
+        return False
+
+    def save_model(
+        self,
+        request: HttpRequest,
+        obj: WorkspaceConstraint,
+        form: forms.ModelForm[WorkspaceConstraint],
+        change: bool,
+    ) -> None:
+        """Write the next version, if the text is another one, and what else was changed."""
+        text = {name: form.cleaned_data[name] for name in ("source", "tests")}
+        by = _staff(request)
+        if not change:
+            made = service.create(
+                obj.workspace, obj.name, description=obj.description, by=by, **text
+            )
+            obj.pk, obj._state.adding = made.pk, False
+            messages.info(request, "Its first version is being checked.")
+            return
+        named = ("description", "percentage")
+        given = {name: form.cleaned_data[name] for name in named if name in form.changed_data}
+        service.change(obj, by=by, **given)
+        newest = _newest(obj)
+        if text != {"source": visible(newest.source), "tests": visible(newest.tests)}:
+            version = service.propose(obj, by=by, **text)
+            messages.info(request, f"Version {version.number} is being checked.")
+
+    @admin.display(description="source")
+    def source(self, constraint: WorkspaceConstraint) -> str:
+        """Show the newest source to who may not change it."""
+        return source(_newest(constraint).source)
+
+    @admin.display(description="tests")
+    def tests(self, constraint: WorkspaceConstraint) -> str:
+        """Show the newest tests to who may not change them."""
+        return source(_newest(constraint).tests)
+
+    @admin.display(description="state")
+    def standing(self, constraint: WorkspaceConstraint) -> str:
+        """Say whether it runs, and if not, why."""
+        if not constraint.enabled:
+            return badge("stopped", "disabled")
+        if constraint.live is None:
+            return badge("waiting", "no approved version")
+        if not constraint.percentage:
+            return badge("waiting", "for no user")
+        return badge("valid", "runs")
+
+    @admin.display(description="live version")
+    def version(self, constraint: WorkspaceConstraint) -> str:
+        """Lead to the version that runs."""
+        live = constraint.live
+        return link(live, f"v{live.number}") if live else NOTHING
+
+    @admin.display(description="newest version")
+    def newest(self, constraint: WorkspaceConstraint) -> str:
+        """Say how far the newest version got."""
+        state = VersionState(getattr(constraint, "newest_state", VersionState.CHECKING))
+        number = getattr(constraint, "newest_number", 1)
+        return format_html("v{} {}", number, badge(state, state.label))
+
+    @admin.display(description="live alerts", ordering="live_alerts")
+    def alerts(self, constraint: WorkspaceConstraint) -> str:
+        """Lead to its alerts that are not resolved."""
+        number = getattr(constraint, "live_alerts", 0)
+        if not number:
+            return "none"
+        return link_to_list(
+            Alert,
+            counted(number, "alert"),
+            user__workspace__id__exact=constraint.workspace_id,
+            state__in=",".join(_LIVE),
+            q=constraint.path,
+        )
+
+    @admin.display(description="newest version")
+    def found(self, constraint: WorkspaceConstraint) -> str:
+        """Show what each check found of the newest version."""
+        newest = _newest(constraint)
+        return format_html(
+            "{} {}{}", link(newest, f"v{newest.number}"), _state(newest), _found(newest)
+        )
+
+    @admin.display(description="all versions")
+    def versions(self, constraint: WorkspaceConstraint) -> str:
+        """Lead to every version, the newest first."""
+        found = constraint.versions.order_by("-number").defer("source", "tests", "bytecode")
+        return lines(
+            format_html(
+                "{} {} {}",
+                link(version, f"v{version.number}"),
+                _state(version),
+                inline(_told(version)),
+            )
+            for version in found[:_MOST_VERSIONS]
+        )
+
+    @admin.display(description="created by")
+    def creator(self, constraint: WorkspaceConstraint) -> str:
+        """Name who created it."""
+        return inline(constraint.created_by)
+
+    @admin.display(description="changed by")
+    def changer(self, constraint: WorkspaceConstraint) -> str:
+        """Name who last changed what runs, or for whom."""
+        return inline(constraint.changed_by) if constraint.changed_by else NOTHING
+
+    @admin.display(description="users")
+    def fits(self, constraint: WorkspaceConstraint) -> str:
+        """Count the users whom it fits, and say why it does not fit the others."""
+        version = constraint.live or _newest(constraint)
+        try:
+            found = service.coverage(version, most=_MOST_USERS)
+        except ShapeError as error:
+            return inline(str(error))
+        beginning = " looked at, the first" if found.after else ""
+        return lines(
+            [
+                f"v{version.number}, of {counted(found.users, 'user')} with a project{beginning}:",
+                f"fits {counted(found.applies, 'user')}, of whom {found.within} are within the"
+                f" {constraint.percentage} %",
+                *(
+                    format_html("{}: {}", inline(reason), counted(number, "user"))
+                    for reason, number in found.reasons.items()
+                ),
+            ]
+        )
+
+    @admin.action(description="Approve the newest version", permissions=["approve"])
+    def approve_newest_version(
+        self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraint]
+    ) -> None:
+        """Make the newest version of each the live one, if it passed."""
+        _approve(request, [_newest(constraint) for constraint in queryset])
+
+    @admin.action(description="Enable the selected constraints", permissions=["approve"])
+    def enable(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraint]) -> None:
+        """Have them run again."""
+        self._switch(request, queryset, enabled=True)
+
+    @admin.action(description="Disable the selected constraints", permissions=["approve"])
+    def disable(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraint]) -> None:
+        """Stop them for all users: their alerts are resolved."""
+        self._switch(request, queryset, enabled=False)
+
+    def _switch(
+        self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraint], *, enabled: bool
+    ) -> None:
+        chosen = [one for one in queryset if one.enabled is not enabled]
+        done = "enabled" if enabled else "disabled"
+        for constraint in chosen:
+            service.change(constraint, by=_staff(request), enabled=enabled)
+            self.log_change(request, constraint, f"{done.capitalize()}.")
+        messages.success(request, f"{counted(len(chosen), 'constraint')} {done}.")
+
+
+@admin.register(WorkspaceConstraintVersion)
+class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion]):
+    """Versions of workspace constraints: their text, and what each check found."""
+
+    list_display = ["name", "workspace", "standing", "told", "creator", "created_at"]
+    list_filter = ["state", "constraint__workspace"]
+    list_select_related = ["constraint__workspace"]
+    search_fields = ["constraint__name"]
+    search_help_text = "By name."
+    ordering = ["-created_at"]
+    actions = ["approve"]
+    when_empty = "No constraint of a workspace has been written yet."
+    fieldsets = [
+        (None, {"fields": ["constraint_link", "workspace", "standing", "found", "ran_in"]}),
+        ("Text", {"fields": ["shown_source", "shown_tests"]}),
+        (
+            "Who and when",
+            {"fields": ["created_by", "created_at", "judged_at", "approved_by", "approved_at"]},
+        ),
+        (
+            "Work on it",
+            {"classes": ["collapse"], "fields": ["durations", "attempts", "last_error"]},
+        ),
+    ]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[WorkspaceConstraintVersion]:
+        """Leave in the database what is not shown."""
+        return super().get_queryset(request).defer("source", "tests", "bytecode")
+
+    def actions_for(self, row: WorkspaceConstraintVersion) -> Collection[str]:
+        """What passed can be approved; what was approved before, again."""
+        able = row.state in (VersionState.PASSED, VersionState.APPROVED)
+        return ["approve"] if able and row.constraint.live_id != row.pk else []
+
+    def has_approve_permission(self, request: HttpRequest) -> bool:
+        """Who may approve constraints."""
+        return request.user.has_perm("memory.approve_workspaceconstraint")
+
+    @admin.display(description="version", ordering="constraint__name")
+    def name(self, version: WorkspaceConstraintVersion) -> str:
+        """Name the constraint and the number."""
+        return str(version)
+
+    @admin.display(description="workspace", ordering="constraint__workspace__name")
+    def workspace(self, version: WorkspaceConstraintVersion) -> str:
+        """Lead to the workspace."""
+        return link(version.constraint.workspace)
+
+    @admin.display(description="constraint")
+    def constraint_link(self, version: WorkspaceConstraintVersion) -> str:
+        """Lead to the constraint."""
+        return format_html("{} v{}", link(version.constraint), version.number)
+
+    @admin.display(description="state", ordering="state")
+    def standing(self, version: WorkspaceConstraintVersion) -> str:
+        """Say how far it got, and whether it is the one that runs."""
+        live = version.constraint.live_id == version.pk
+        return format_html("{} {}", _state(version), badge("valid", "live") if live else "")
+
+    @admin.display(description="what was found")
+    def told(self, version: WorkspaceConstraintVersion) -> str:
+        """Say what failed first."""
+        return inline(_told(version)) or NOTHING
+
+    @admin.display(description="checks")
+    def found(self, version: WorkspaceConstraintVersion) -> str:
+        """Show what each check found."""
+        return _found(version) or NOTHING
+
+    @admin.display(description="ran in")
+    def ran_in(self, version: WorkspaceConstraintVersion) -> str:
+        """Name the kind of sandbox, and warn of the one for development."""
+        return sandbox((version.verdict or {}).get("runner", ""))
+
+    @admin.display(description="created by", ordering="created_by")
+    def creator(self, version: WorkspaceConstraintVersion) -> str:
+        """Name who wrote it."""
+        return inline(version.created_by)
+
+    @admin.display(description="source")
+    def shown_source(self, version: WorkspaceConstraintVersion) -> str:
+        """Show the source."""
+        return source(version.source)
+
+    @admin.display(description="tests")
+    def shown_tests(self, version: WorkspaceConstraintVersion) -> str:
+        """Show the tests."""
+        return source(version.tests)
+
+    @admin.display(description="seconds by stage")
+    def durations(self, version: WorkspaceConstraintVersion) -> str:
+        """Show where the time went."""
+        return durations((version.verdict or {}).get("timings", {}))
+
+    @admin.action(description="Approve the selected versions", permissions=["approve"])
+    def approve(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]) -> None:
+        """Make them the live ones of their constraints."""
+        _approve(request, queryset.order_by("number"))
+
+
+_HELP = (
+    "See docs/workspace-constraints.md. What is written is checked in a sandbox, without any"
+    " user's data, and runs for nobody before it is approved."
+)
+
+
+def _newest(constraint: WorkspaceConstraint) -> WorkspaceConstraintVersion:
+    return constraint.versions.order_by("-number")[0]
+
+
+def _state(version: WorkspaceConstraintVersion) -> SafeString:
+    return badge(version.state, version.get_state_display())
+
+
+def _told(version: WorkspaceConstraintVersion) -> str:
+    if version.state == VersionState.CHECKING:
+        return shortened(version.last_error, 300)
+    return shortened(str((version.verdict or {}).get("reason", "")), 300)
+
+
+def _found(version: WorkspaceConstraintVersion) -> SafeString | str:
+    return gate(version.verdict) if version.verdict else inline(_told(version))
+
+
+def _staff(request: HttpRequest) -> str:
+    return f"staff:{request.user.get_username()}"
+
+
+def _approve(request: HttpRequest, versions: Iterable[WorkspaceConstraintVersion]) -> None:
+    for version in versions:
+        try:
+            service.approve(version, by=_staff(request))
+        except service.NotApprovable as error:
+            messages.warning(request, f"{version.constraint.name}: {error}")
+        else:
+            messages.success(request, f"{version} is live.")

@@ -1,0 +1,158 @@
+"""`/v1/paused-constraints/` and `/v1/constraint-precision/`: how far constraints are trusted."""
+
+from typing import Any
+
+import django_filters
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics, serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from memory import alerts, feedback
+from memory.api import idempotency
+from memory.api.alerts import ReasonSerializer
+from memory.api.authentication import principal_of
+from memory.api.errors import Conflict
+from memory.api.filters import refuse_unknown
+from memory.models import AlertFeedback, PausedConstraint
+
+
+class PausedConstraintSerializer(serializers.ModelSerializer[PausedConstraint]):
+    """A constraint of a user that is paused, or was."""
+
+    user_id = serializers.CharField(source="user.user_id")
+
+    class Meta:
+        model = PausedConstraint
+        fields = [
+            "id",
+            "user_id",
+            "constraint",
+            "reason",
+            "paused_at",
+            "paused_by",
+            "resumed_at",
+            "resumed_by",
+            "resumed_because",
+        ]
+
+
+class PausedConstraintFilter(django_filters.FilterSet):
+    """How paused constraints can be narrowed."""
+
+    user_id = django_filters.CharFilter(field_name="user__user_id")
+    resumed = django_filters.BooleanFilter(
+        field_name="resumed_at",
+        lookup_expr="isnull",
+        exclude=True,
+        help_text="true for those that were resumed, false for those that are paused.",
+    )
+
+    class Meta:
+        model = PausedConstraint
+        fields = ["user_id", "constraint", "resumed"]
+
+
+def _visible(view: generics.GenericAPIView[PausedConstraint]) -> QuerySet[PausedConstraint]:
+    if getattr(view, "swagger_fake_view", False):
+        return PausedConstraint.objects.none()
+    workspace = principal_of(view.request).workspace
+    return PausedConstraint.objects.filter(user__workspace=workspace).select_related("user")
+
+
+class PausedConstraints(generics.ListAPIView[PausedConstraint]):
+    """The constraints that were paused because they said too much, newest first."""
+
+    serializer_class = PausedConstraintSerializer
+    filterset_class = PausedConstraintFilter
+    ordering = ["-paused_at", "id"]
+
+    def get_queryset(self) -> QuerySet[PausedConstraint]:
+        """Return those of the caller's workspace."""
+        return _visible(self)
+
+
+class Resume(generics.GenericAPIView[PausedConstraint]):
+    """Let a paused constraint speak again."""
+
+    serializer_class = PausedConstraintSerializer
+    lookup_url_kwarg = "paused_id"
+
+    def get_queryset(self) -> QuerySet[PausedConstraint]:
+        """Return those of the caller's workspace."""
+        return _visible(self)
+
+    @extend_schema(
+        request=ReasonSerializer,
+        responses={200: PausedConstraintSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
+    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Resume the constraint and run it; 409 if it is not paused any more."""
+        body = ReasonSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        reason = body.validated_data["reason"]
+
+        def do() -> PausedConstraint:
+            actor = str(principal_of(request))
+            try:
+                return alerts.resume(self.get_object(), actor=actor, reason=reason)
+            except alerts.NotPaused as error:
+                raise Conflict(str(error)) from None
+
+        written = idempotency.once(
+            request,
+            do,
+            user_of=lambda paused: paused.user,
+            refer=lambda paused: str(paused.pk),
+            recall=lambda known: PausedConstraint.objects.get(pk=known.reference),
+        )
+        return Response(self.get_serializer(self.get_object()).data, headers=written.headers)
+
+
+class JudgedSerializer(serializers.Serializer[Any]):
+    """What the verdicts on a constraint's alerts come to."""
+
+    useful = serializers.IntegerField(help_text="Verdicts that an alert was useful.")
+    wrong = serializers.IntegerField(help_text="Verdicts that an alert was wrong.")
+    precision = serializers.FloatField(
+        allow_null=True, help_text="useful / (useful + wrong); null where nobody has judged."
+    )
+
+
+class PrecisionSerializer(JudgedSerializer):
+    """The precision of a constraint."""
+
+    constraint = serializers.CharField(help_text="Its path.")
+
+
+class PrecisionsSerializer(serializers.Serializer[Any]):
+    """The precision of each constraint that somebody has judged."""
+
+    results = PrecisionSerializer(many=True)
+
+
+class Precisions(APIView):
+    """How many alerts of each constraint were useful, over all users of the workspace."""
+
+    @extend_schema(responses=PrecisionsSerializer)
+    def get(self, request: Request) -> Response:
+        """List the constraints that somebody has judged, the least precise first.
+
+        Users may have constraints of their own at the same path: they are counted together.
+        """
+        refuse_unknown(request.query_params, ())
+        workspace = principal_of(request).workspace
+        judged = feedback.by_constraint(
+            AlertFeedback.objects.filter(alert__user__workspace=workspace)
+        )
+        rows = [{"constraint": path, **as_json(precision)} for path, precision in judged.items()]
+        rows.sort(key=lambda row: (row["precision"], row["constraint"]))
+        return Response({"results": rows})
+
+
+def as_json(precision: feedback.Precision) -> dict[str, Any]:
+    """Return a precision with the counts that it is of."""
+    return dict(JudgedSerializer(precision).data)

@@ -1,0 +1,472 @@
+"""`/v1/constraints/`: the rules that a product writes for all its users, and the library of them.
+
+Nothing here needs an `Idempotency-Key`: each write says what is to be, and to repeat it changes
+nothing.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from django.db.models import Count, OuterRef, Prefetch, QuerySet, Subquery
+from django.http import Http404
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import generics, serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from memory import constraint_library
+from memory import workspace_constraints as service
+from memory.api import waiting
+from memory.api.authentication import principal_of
+from memory.api.errors import CONTENT_TYPE, Conflict, ProblemSerializer
+from memory.api.filters import refuse_unknown
+from memory.api.serializers import StrictSerializer
+from memory.constraint_library import LibraryConstraint
+from memory.models import Alert, WorkspaceConstraint, WorkspaceConstraintVersion
+from memory.models.alerts import AlertState
+from memory.models.workspace_constraints import VersionState
+from memory.models.workspaces import Scope
+from memory.project.shapes import ShapeError
+
+# A check of types and two sandboxes take a few seconds.
+JUDGING_WAIT_SECONDS = 20.0
+MAX_DESCRIPTION = 1000
+
+CONFLICT: Mapping[Any, OpenApiResponse] = {
+    (409, CONTENT_TYPE): OpenApiResponse(ProblemSerializer, "It contradicts what is there.")
+}
+
+
+class VersionSerializer(serializers.ModelSerializer[WorkspaceConstraintVersion]):
+    """A version of a constraint: written once, judged once, approved or not."""
+
+    reason = serializers.SerializerMethodField(
+        help_text="What failed first, if it was refused; else empty."
+    )
+
+    class Meta:
+        model = WorkspaceConstraintVersion
+        fields = [
+            *("number", "state", "reason", "created_at", "created_by"),
+            *("judged_at", "approved_at", "approved_by"),
+        ]
+
+    def get_reason(self, version: WorkspaceConstraintVersion) -> str:
+        """Say in one line what the checks found."""
+        return str((version.verdict or {}).get("reason", ""))
+
+
+class VersionDetailSerializer(VersionSerializer):
+    """A version with its text, and what each check found."""
+
+    tests = serializers.CharField()
+    verdict = serializers.JSONField(
+        allow_null=True, help_text="Every check with what it found; null while it is checked."
+    )
+
+    class Meta(VersionSerializer.Meta):
+        fields = [*VersionSerializer.Meta.fields, "source", "tests", "verdict"]
+
+
+class WorkspaceConstraintSerializer(serializers.ModelSerializer[WorkspaceConstraint]):
+    """A constraint for all users of the workspace whose projects have what it needs."""
+
+    path = serializers.CharField(help_text="What alerts and runs call it.")
+    live = serializers.IntegerField(
+        source="live.number",
+        default=None,
+        allow_null=True,
+        help_text="The approved version that runs.",
+    )
+    newest = serializers.IntegerField(help_text="The number of the newest version.")
+    alerts = serializers.IntegerField(help_text="Alerts of it that are not resolved.")
+
+    class Meta:
+        model = WorkspaceConstraint
+        fields = [
+            *("name", "path", "description", "enabled", "percentage", "live", "newest"),
+            *("alerts", "created_at", "created_by", "changed_at", "changed_by"),
+        ]
+
+
+class WorkspaceConstraintDetailSerializer(WorkspaceConstraintSerializer):
+    """A constraint with its versions, the newest first."""
+
+    versions = VersionSerializer(many=True)
+
+    class Meta(WorkspaceConstraintSerializer.Meta):
+        fields = [*WorkspaceConstraintSerializer.Meta.fields, "versions"]
+
+
+def _text(**options: Any) -> serializers.CharField:
+    return serializers.CharField(max_length=service.MAX_SOURCE, **options)
+
+
+class NewVersionSerializer(StrictSerializer):
+    """The source of a constraint, and the tests that show it speak and be silent."""
+
+    source = _text(help_text="See docs/workspace-constraints.md.")  # type: ignore[assignment]
+    tests = _text()
+
+
+class NewWorkspaceConstraintSerializer(StrictSerializer):
+    """A constraint to be created: from its text, or from the library."""
+
+    name = serializers.CharField(
+        required=False, max_length=100, help_text="As a Python name; of the library's, the same."
+    )
+    description = serializers.CharField(
+        required=False, default="", allow_blank=True, max_length=MAX_DESCRIPTION
+    )
+    library = serializers.CharField(
+        required=False, max_length=100, help_text="Begin with this one of the library."
+    )
+    source = _text(required=False)  # type: ignore[assignment]
+    tests = _text(required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Take the text from the library, if one of it is named."""
+        if "library" in attrs:
+            if extra := sorted({"source", "tests"} & set(attrs)):
+                raise serializers.ValidationError(
+                    {name: ["Give a text, or one of the library."] for name in extra}
+                )
+            try:
+                known = constraint_library.read(attrs.pop("library"))
+            except KeyError:
+                raise serializers.ValidationError({"library": [_of_library()]}) from None
+            if attrs.setdefault("name", known.name) != known.name:
+                raise serializers.ValidationError(
+                    {"name": ["One of the library keeps its name, by which its tests import it."]}
+                )
+            return {
+                **attrs,
+                "source": known.source,
+                "tests": known.tests,
+                "description": attrs["description"] or known.summary,
+            }
+        if missing := [name for name in ("name", "source", "tests") if name not in attrs]:
+            raise serializers.ValidationError({name: ["Give it."] for name in missing})
+        return attrs
+
+
+class ConstraintChangeSerializer(StrictSerializer):
+    """What of a constraint can be changed."""
+
+    enabled = serializers.BooleanField(required=False, help_text="If not, it runs for nobody.")
+    percentage = serializers.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=100,
+        help_text="Of the users, so many in a hundred have it. More only adds users.",
+    )
+    description = serializers.CharField(
+        required=False, allow_blank=True, max_length=MAX_DESCRIPTION
+    )
+
+
+class ConstraintCoverageSerializer(serializers.Serializer[service.Coverage]):
+    """Whom a version fits: of the users with a project, up to a thousand at a time."""
+
+    users = serializers.IntegerField(help_text="Users that were looked at.")
+    applies = serializers.IntegerField(help_text="Of these, it fits so many.")
+    within = serializers.IntegerField(help_text="Of these, so many are within the percentage.")
+    reasons = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Why it does not fit → how many users."
+    )
+    after = serializers.IntegerField(
+        allow_null=True, help_text="?after= to look at the next ones; null at the end."
+    )
+
+
+class LibraryConstraintSerializer(serializers.Serializer[LibraryConstraint]):
+    """A constraint of the library."""
+
+    name = serializers.CharField()
+    summary = serializers.CharField()
+    doc = serializers.CharField(help_text="What it alerts on, needs, and does not see.")
+
+
+class LibraryConstraintDetailSerializer(LibraryConstraintSerializer):
+    """A constraint of the library with its text."""
+
+    source = serializers.CharField()  # type: ignore[assignment]
+    tests = serializers.CharField()
+
+
+class WorkspaceView(APIView):
+    """A view of what the caller's workspace has."""
+
+    # Method → the query parameters that it reads, and the scope that it needs if not the usual one.
+    parameters: Mapping[str, Collection[str]] = {}
+    scopes: Mapping[str, Scope] = {}
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Refuse parameters that nobody reads."""
+        super().initial(request, *args, **kwargs)
+        method = str(request.method)
+        refuse_unknown(request.query_params, self.parameters.get(method, ()))
+
+    def constraint(self) -> WorkspaceConstraint:
+        """Return the addressed constraint; raises Http404."""
+        name = self.kwargs["name"]
+        found = next(iter(constraints_of(self.request).filter(name=name)), None)
+        if found is None:
+            raise Http404(f"This workspace has no constraint {name!r}.")
+        return found
+
+    def version(self, number: int) -> WorkspaceConstraintVersion:
+        """Return a version of the addressed constraint; raises Http404."""
+        constraint = self.constraint()
+        found = constraint.versions.filter(number=number).first()
+        if found is None:
+            raise Http404(f"{constraint.name} has no version {number}.")
+        return found
+
+
+def constraints_of(request: Request) -> QuerySet[WorkspaceConstraint]:
+    """Return the constraints of the caller's workspace, with what a list shows of them."""
+    newest = WorkspaceConstraintVersion.objects.filter(constraint=OuterRef("pk"))
+    workspace = principal_of(request).workspace
+    return (
+        WorkspaceConstraint.objects.filter(workspace=workspace)
+        .select_related("live")
+        .defer("live__source", "live__tests", "live__verdict", "live__bytecode")
+        .annotate(newest=Subquery(newest.order_by("-number").values("number")[:1]))
+    )
+
+
+def with_alerts(request: Request, found: Collection[WorkspaceConstraint]) -> None:
+    """Count the live alerts of these constraints."""
+    counts = dict(
+        Alert.objects.filter(
+            user__workspace=principal_of(request).workspace,
+            constraint__in=[constraint.path for constraint in found],
+        )
+        .exclude(state=AlertState.RESOLVED)
+        .order_by()
+        .values_list("constraint")
+        .annotate(number=Count("*"))
+    )
+    for constraint in found:
+        constraint.alerts = counts.get(constraint.path, 0)  # type: ignore[attr-defined]
+
+
+class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
+    """The constraints of the workspace."""
+
+    serializer_class = WorkspaceConstraintSerializer
+    ordering = ["name"]
+
+    def get_queryset(self) -> QuerySet[WorkspaceConstraint]:
+        """Return the constraints of the caller's workspace."""
+        if getattr(self, "swagger_fake_view", False):
+            return WorkspaceConstraint.objects.none()
+        return constraints_of(self.request)
+
+    def paginate_queryset(self, queryset: Any) -> Any:
+        """Return a page, with the alerts of each."""
+        page = super().paginate_queryset(queryset)
+        with_alerts(self.request, page or [])
+        return page
+
+    @extend_schema(
+        request=NewWorkspaceConstraintSerializer,
+        responses={201: WorkspaceConstraintDetailSerializer, **CONFLICT},
+        parameters=[waiting.WAIT],
+    )
+    def post(self, request: Request) -> Response:
+        """Create a constraint with its first version, which is checked; nobody has it yet.
+
+        409 if the workspace has another one of this name; the very same again is that one.
+        """
+        refuse_unknown(request.query_params, ["wait"])
+        limit = waiting.seconds(request, default=JUDGING_WAIT_SECONDS)
+        body = NewWorkspaceConstraintSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        given = body.validated_data
+        principal = principal_of(request)
+        try:
+            constraint = service.create(principal.workspace, **given, by=str(principal))
+        except service.BadConstraint as error:
+            raise _refused(error) from None
+        except service.ConstraintExists:
+            constraint = constraints_of(request).get(name=given["name"])
+            first = constraint.versions.order_by("number")[0]
+            if (first.source, first.tests) != (given["source"], given["tests"]):
+                raise Conflict(
+                    f"This workspace has a constraint {given['name']!r} already;"
+                    " write a new version of it."
+                ) from None
+        _await(constraint.versions.order_by("number")[0], limit)
+        return Response(_detail(request, constraint.name), status=status.HTTP_201_CREATED)
+
+
+class OneWorkspaceConstraint(WorkspaceView):
+    """One constraint."""
+
+    scopes = {"PATCH": Scope.MANAGE}
+
+    @extend_schema(
+        operation_id="constraint_retrieve", responses=WorkspaceConstraintDetailSerializer
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """Return the constraint with its versions."""
+        self.constraint()
+        return Response(_detail(request, name))
+
+    @extend_schema(
+        request=ConstraintChangeSerializer, responses=WorkspaceConstraintDetailSerializer
+    )
+    def patch(self, request: Request, name: str) -> Response:
+        """Enable or disable it, or say how many users have it: with a key of the scope `manage`.
+
+        The users concerned are looked at again soon, a few at a time.
+        """
+        body = ConstraintChangeSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        service.change(self.constraint(), by=str(principal_of(request)), **body.validated_data)
+        return Response(_detail(request, name))
+
+
+class ConstraintVersions(WorkspaceView):
+    """The versions of a constraint."""
+
+    parameters = {"POST": ["wait"]}
+
+    @extend_schema(
+        request=NewVersionSerializer,
+        responses={201: VersionDetailSerializer},
+        parameters=[waiting.WAIT],
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """Write the next version, which is checked. The text of the newest is that one again."""
+        limit = waiting.seconds(request, default=JUDGING_WAIT_SECONDS)
+        body = NewVersionSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        by = str(principal_of(request))
+        try:
+            version = service.propose(self.constraint(), by=by, **body.validated_data)
+        except service.BadConstraint as error:
+            raise _refused(error) from None
+        _await(version, limit)
+        return Response(VersionDetailSerializer(version).data, status=status.HTTP_201_CREATED)
+
+
+class ConstraintVersion(WorkspaceView):
+    """One version of a constraint."""
+
+    @extend_schema(responses=VersionDetailSerializer)
+    def get(self, request: Request, name: str, number: int) -> Response:
+        """Return the version with its text, and what each check found."""
+        return Response(VersionDetailSerializer(self.version(number)).data)
+
+
+class ApproveVersion(WorkspaceView):
+    """The approval of a version."""
+
+    scopes = {"POST": Scope.MANAGE}
+
+    @extend_schema(request=None, responses={200: WorkspaceConstraintDetailSerializer, **CONFLICT})
+    def post(self, request: Request, name: str, number: int) -> Response:
+        """Make a version that passed the live one, or an earlier one again; with `manage`.
+
+        409 if it has not passed.
+        """
+        try:
+            service.approve(self.version(number), by=str(principal_of(request)))
+        except service.NotApprovable as error:
+            raise Conflict(str(error)) from None
+        return Response(_detail(request, name))
+
+
+class ConstraintCoverage(WorkspaceView):
+    """Whom a constraint fits."""
+
+    parameters = {"GET": ["version", "after"]}
+
+    @extend_schema(
+        responses={200: ConstraintCoverageSerializer, **CONFLICT},
+        parameters=[
+            OpenApiParameter("version", int, description="Default: the live one, or the newest."),
+            OpenApiParameter("after", int, description="Go on after the users looked at before."),
+        ],
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """Count the users whom it fits, and why it does not fit the others.
+
+        409 if the version declares nothing that could be held against a project.
+        """
+        constraint = self.constraint()
+        newest: int = constraint.newest  # type: ignore[attr-defined]
+        default = constraint.live.number if constraint.live else newest
+        version = self.version(_number(request, "version", default))
+        try:
+            found = service.coverage(version, after=_number(request, "after", 0))
+        except ShapeError as error:
+            raise Conflict(f"Version {version.number}: {error}.") from None
+        return Response(ConstraintCoverageSerializer(found).data)
+
+
+class ConstraintLibrary(WorkspaceView):
+    """The constraints that come with the server."""
+
+    @extend_schema(
+        operation_id="constraint_library_list", responses=LibraryConstraintSerializer(many=True)
+    )
+    def get(self, request: Request) -> Response:
+        """List the library."""
+        found = map(constraint_library.read, constraint_library.names())
+        return Response({"results": [LibraryConstraintSerializer(one).data for one in found]})
+
+
+class OneLibraryConstraint(WorkspaceView):
+    """One constraint of the library."""
+
+    @extend_schema(responses=LibraryConstraintDetailSerializer)
+    def get(self, request: Request, name: str) -> Response:
+        """Return it with its text."""
+        try:
+            found = constraint_library.read(name)
+        except KeyError:
+            raise Http404(_of_library()) from None
+        return Response(LibraryConstraintDetailSerializer(found).data)
+
+
+def _of_library() -> str:
+    return f"The library has {', '.join(constraint_library.names())}."
+
+
+def _detail(request: Request, name: str) -> dict[str, Any]:
+    versions = WorkspaceConstraintVersion.objects.defer("source", "tests", "bytecode")
+    found = constraints_of(request).prefetch_related(
+        Prefetch("versions", versions.order_by("-number"))
+    )
+    constraint = found.get(name=name)
+    with_alerts(request, [constraint])
+    return dict(WorkspaceConstraintDetailSerializer(constraint).data)
+
+
+def _await(version: WorkspaceConstraintVersion, limit: float) -> None:
+    """Wait until the version is judged, for `limit` seconds at most, and read it anew."""
+
+    def is_judged() -> bool:
+        version.refresh_from_db(fields=["state", "verdict", "judged_at"])
+        return version.state != VersionState.CHECKING
+
+    if limit and not is_judged():
+        waiting.until(is_judged, limit)
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise serializers.ValidationError({name: [f"Give a number, not {text[:100]!r}."]})
+    return int(text)
+
+
+def _refused(error: service.BadConstraint) -> serializers.ValidationError:
+    return serializers.ValidationError({error.field: [str(error)]})

@@ -1,0 +1,44 @@
+"""Constraints that a workspace may start from, as text: nothing here is imported by the server.
+
+Each is `<name>.py` with its tests beside it in `test_<name>.py`.
+"""
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class LibraryConstraint:
+    """A constraint with its tests, as they are given to the gate."""
+
+    name: str
+    source: str
+    tests: str
+
+    @property
+    def doc(self) -> str:
+        """What it alerts on, what it needs, and what it does not see."""
+        return ast.get_docstring(ast.parse(self.source)) or ""
+
+    @property
+    def summary(self) -> str:
+        """The first line of that."""
+        return self.doc.partition("\n")[0]
+
+
+def names() -> list[str]:
+    """Return the names of all constraints, sorted."""
+    return sorted(path.stem.removeprefix("test_") for path in _FOLDER.glob("test_*.py"))
+
+
+def read(name: str) -> LibraryConstraint:
+    """Return a constraint by its name; KeyError if there is none."""
+    if name not in names():
+        raise KeyError(name)
+    source, tests = (
+        (_FOLDER / file).read_text(encoding="utf-8") for file in (f"{name}.py", f"test_{name}.py")
+    )
+    return LibraryConstraint(name, source, tests)

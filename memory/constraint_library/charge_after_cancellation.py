@@ -1,0 +1,155 @@
+"""What was cancelled must not be charged any more.
+
+Alerts, as a warning, on each charge by the payee of a subscription on a later day than the one on
+which it was cancelled, or on which the cancellation took effect if that is later. A charge is told
+for 90 days, and not if it was refunded or the same thing was subscribed to anew on or before its
+day. The payee is the same if all words of the subscription's name are among those of the charge:
+"Netflix" is in "NETFLIX.COM Amsterdam". A cancellation in a month or year counts from its end.
+
+Needs subscriptions with a name and the day of cancellation, which may be empty, and charges with a
+payee, an amount and a day.
+
+Does not see a payee that charges under another name, charges for what was used before the
+cancellation, or two subscriptions of one payee of which one goes on, unless that is a record
+without a cancellation.
+"""
+
+import datetime
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from uac import Alert, PartialDate, Record, warning
+
+ALSO = {
+    "Subscription": ("Membership", "Contract", "Cancellation", "Plan", "Service"),
+    "Subscription.name": ("service", "provider", "merchant", "vendor", "payee", "product", "title"),
+    "Subscription.cancelled_on": (
+        "canceled_on",
+        "cancellation_date",
+        "cancelled_at",
+        "canceled_at",
+        "ended_on",
+    ),
+    "Subscription.effective_on": ("effective_date", "paid_until", "runs_until", "access_until"),
+    "Subscription.started_on": ("start_date", "subscribed_on", "since"),
+    "Charge": ("Payment", "Transaction", "Expense", "Debit", "Invoice"),
+    "Charge.payee": ("merchant", "vendor", "provider", "service", "recipient", "name", "to"),
+    "Charge.amount": ("total", "price", "value"),
+    "Charge.charged_on": (
+        "paid_on",
+        "date",
+        "on",
+        "booked_on",
+        "transaction_date",
+        "spent_on",
+        "charged_at",
+        "paid_at",
+    ),
+    "Charge.refunded": ("is_refunded", "reversed"),
+}
+
+TOLD_DAYS = 90
+
+
+@dataclass(kw_only=True)
+class Subscription(Record):
+    """Something that is charged again and again, until it is cancelled."""
+
+    name: str
+    cancelled_on: datetime.date | datetime.datetime | PartialDate | None
+    effective_on: datetime.date | PartialDate | None = None
+    started_on: datetime.date | PartialDate | None = None
+
+
+@dataclass(kw_only=True)
+class Charge(Record):
+    """Money that was taken."""
+
+    payee: str
+    amount: int | float | Decimal
+    charged_on: datetime.date | datetime.datetime
+    currency: str = ""
+    refunded: bool = False
+
+
+def check(
+    today: datetime.date, subscriptions: Sequence[Subscription], charges: Sequence[Charge]
+) -> Iterator[Alert]:
+    """What was cancelled must not be charged any more."""
+    recent = sorted(
+        (one for one in charges if is_recent(one, today)),
+        key=lambda one: (last(one.charged_on), one.key),
+    )
+    for charge in recent:
+        owed = [one for one in subscriptions if is_same(one.name, charge.payee)]
+        if not owed or any(runs_on(one, last(charge.charged_on)) for one in owed):
+            continue
+        # Of several that have ended, the one that ended last.
+        ended = max(owed, key=lambda one: (ends_on(one) or datetime.date.min, one.key))
+        unit = f" {charge.currency.strip()}".rstrip()
+        yield warning(
+            f"{charge.payee.strip()} charged {Decimal(str(charge.amount)):,.2f}{unit} on"
+            f" {last(charge.charged_on)}, but {ended.name.strip()} was cancelled"
+            f" {in_words(ended)}",
+            evidence=[ended, charge],
+        )
+
+
+def is_recent(charge: Charge, today: datetime.date) -> bool:
+    """Whether the charge is still to be told."""
+    days = (today - last(charge.charged_on)).days
+    return 0 <= days <= TOLD_DAYS and not charge.refunded and charge.amount > 0
+
+
+def runs_on(subscription: Subscription, day: datetime.date) -> bool:
+    """Whether a charge on this day is due."""
+    end = ends_on(subscription)
+    started = subscription.started_on
+    begun = (
+        started is None
+        or (started.earliest if isinstance(started, PartialDate) else started) <= day
+    )
+    return (end is None or day <= end) and (begun or end is not None)
+
+
+def ends_on(subscription: Subscription) -> datetime.date | None:
+    """The last day on which it may be charged; None if it was not cancelled."""
+    if subscription.cancelled_on is None:
+        return None
+    cancelled = last(subscription.cancelled_on)
+    effective = subscription.effective_on
+    return cancelled if effective is None else max(cancelled, last(effective))
+
+
+def last(day: datetime.date | datetime.datetime | PartialDate) -> datetime.date:
+    """The last day that is meant."""
+    if isinstance(day, PartialDate):
+        return day.latest
+    return day.date() if isinstance(day, datetime.datetime) else day
+
+
+def in_words(subscription: Subscription) -> str:
+    """When it was cancelled, and from when on."""
+    day = subscription.cancelled_on
+    if isinstance(day, PartialDate) and day.day is None:
+        text = f"in {day}"
+    else:
+        text = "" if day is None else f"on {last(day)}"
+    end = ends_on(subscription)
+    effective = subscription.effective_on
+    if effective is not None and end == last(effective):
+        text += f" as of {effective}"
+    return text
+
+
+def is_same(name: str, payee: str) -> bool:
+    """Whether all words of the name are among those of the payee."""
+    wanted = words(name)
+    return bool(wanted) and wanted <= words(payee)
+
+
+def words(text: str) -> set[str]:
+    """The words of a text as they are compared."""
+    return set(re.findall(r"\w+", text.casefold()))

@@ -1,0 +1,86 @@
+"""Two standing instructions on the same subject must not say different things.
+
+Alerts, as a warning, on each subject, and scope if there is one, for which instructions with
+different values are in force today; all of them are the evidence. Upper and lower case and blanks
+make no difference. An instruction is in force from the day on which it was given, until the day on
+which it ends, that day included; of a month or year from its first day to its last.
+
+Needs instructions with a subject and a value.
+
+Does not see that two subjects or values worded differently mean the same, that one instruction
+restricts another, or which of two is meant: that is for somebody to ask.
+"""
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from uac import Alert, PartialDate, Record, warning
+
+ALSO = {
+    "Instruction": ("StandingInstruction", "Directive", "StandingOrder", "Rule", "Setting"),
+    "Instruction.subject": ("topic", "about", "matter", "name", "title", "setting"),
+    "Instruction.value": ("instruction", "choice", "answer", "decision", "text", "says"),
+    "Instruction.scope": ("context", "applies_to", "situation"),
+    "Instruction.given_on": ("starts_on", "start_date", "since", "noted_on", "date", "stated_on"),
+    "Instruction.ends_on": ("ended_on", "end_date", "valid_until", "revoked_on", "until"),
+    "Instruction.active": ("is_active", "in_force", "current"),
+}
+
+OVER = ("revoked", "ended", "superseded", "replaced", "inactive", "cancelled", "canceled")
+
+
+@dataclass(kw_only=True)
+class Instruction(Record):
+    """What the user wants done whenever a subject comes up."""
+
+    subject: str
+    value: str | int | float | bool | Decimal
+    scope: str = ""
+    given_on: datetime.date | PartialDate | None = None
+    ends_on: datetime.date | PartialDate | None = None
+    active: bool = True
+    status: str = ""
+
+
+def check(today: datetime.date, instructions: Sequence[Instruction]) -> Iterator[Alert]:
+    """Two standing instructions on the same subject must not say different things."""
+    subjects: dict[tuple[str, str], list[Instruction]] = {}
+    for one in sorted(instructions, key=lambda one: one.key):
+        if is_in_force(one, today):
+            subjects.setdefault((plain(one.subject), plain(one.scope)), []).append(one)
+    for _, found in sorted(subjects.items()):
+        if len({plain(str(one.value)) for one in found}) > 1:
+            scope = f" ({found[0].scope.strip()})" if found[0].scope.strip() else ""
+            values = " against ".join(dict.fromkeys(in_words(one) for one in found))
+            yield warning(
+                f"Instructions on {found[0].subject.strip()}{scope} contradict each other:"
+                f" {values}",
+                evidence=found,
+            )
+
+
+def is_in_force(instruction: Instruction, today: datetime.date) -> bool:
+    """Whether the instruction holds today."""
+    begins, ends = instruction.given_on, instruction.ends_on
+    begun = begins is None or first(begins) <= today
+    over = ends is not None and ends < today
+    stopped = instruction.status.strip().casefold() in OVER
+    return instruction.active and begun and not over and not stopped
+
+
+def first(day: datetime.date | PartialDate) -> datetime.date:
+    """The first day that is meant."""
+    return day.earliest if isinstance(day, PartialDate) else day
+
+
+def in_words(instruction: Instruction) -> str:
+    """What it says, and since when."""
+    since = f" (since {instruction.given_on})" if instruction.given_on else ""
+    return f"“{str(instruction.value).strip()}”{since}"
+
+
+def plain(text: str) -> str:
+    """The text as it is compared."""
+    return " ".join(text.casefold().split())

@@ -1,0 +1,141 @@
+"""A deadline or renewal that comes near must be met in time.
+
+Alerts on each deadline that is not met: from 30 days before its last day as information, from 7
+days before as a warning, from the day before it and on it as critical; afterwards it is critical
+for 30 days more, then silent, since what is over so long is settled elsewhere. Where notice has to
+be given some days before, the last day is the day of the notice. Of a day that is known by its
+month or year alone the first day counts, so that it never speaks too late.
+
+Needs records with a title and a day on which they are due, which may be empty. Whether they are
+done, and how long before notice is due, is used where it is there.
+
+Does not see business days and holidays, deadlines that follow from others, or whether what renews
+by itself is wanted.
+"""
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from uac import Alert, PartialDate, Record, critical, info, warning
+
+ALSO = {
+    "Deadline": (
+        "DueDate",
+        "Task",
+        "Todo",
+        "Obligation",
+        "Filing",
+        "TaxFiling",
+        "Renewal",
+        "Lease",
+        "Contract",
+        "Warranty",
+        "License",
+        "Licence",
+        "DriversLicense",
+        "Permit",
+        "Membership",
+        "Certificate",
+        "InsurancePolicy",
+        "PromotionalRate",
+    ),
+    "Deadline.title": (
+        "name",
+        "task",
+        "subject",
+        "description",
+        "what",
+        "product",
+        "provider",
+        "kind",
+    ),
+    "Deadline.due_on": (
+        "due",
+        "due_date",
+        "deadline",
+        "due_by",
+        "expires_on",
+        "expiry_date",
+        "expiration_date",
+        "renews_on",
+        "renewal_date",
+        "ends_on",
+        "end_date",
+        "valid_until",
+    ),
+    "Deadline.notice_days": ("notice_period_days", "notice_period", "days_notice"),
+    "Deadline.done": ("completed", "is_done", "filed", "renewed", "paid", "submitted", "cancelled"),
+    "Deadline.done_on": ("completed_on", "filed_on", "renewed_on", "paid_on", "submitted_on"),
+}
+
+# So many days before the last day it speaks, and how loud.
+EARLY = 30
+SOON = 7
+NOW = 1
+# So many days after the last day it is still told.
+LATE = 30
+SETTLED = (
+    *("done", "completed", "complete", "filed", "renewed", "paid", "submitted", "cancelled"),
+    *("canceled", "closed", "resolved"),
+)
+
+
+@dataclass(kw_only=True)
+class Deadline(Record):
+    """Something that has to be done, or renewed, by a day."""
+
+    title: str
+    due_on: datetime.date | PartialDate | None
+    notice_days: int | None = None
+    done: bool = False
+    done_on: datetime.date | PartialDate | None = None
+    status: str = ""
+
+
+def check(today: datetime.date, deadlines: Sequence[Deadline]) -> Iterator[Alert]:
+    """A deadline or renewal that comes near must be met in time."""
+    open_ones = [(last_day(one), one) for one in deadlines if not is_settled(one)]
+    for day, deadline in sorted(open_ones, key=lambda item: (item[0], item[1].key)):
+        left = (day - today).days
+        if not -LATE <= left <= EARLY:
+            continue
+        raised = critical if left <= NOW else warning if left <= SOON else info
+        yield raised(message(deadline, day, late=left < 0), evidence=[deadline])
+
+
+def is_settled(deadline: Deadline) -> bool:
+    """Whether nothing is left to do, or no day is known."""
+    return (
+        deadline.due_on is None
+        or deadline.done
+        or deadline.done_on is not None
+        or deadline.status.strip().casefold() in SETTLED
+    )
+
+
+def last_day(deadline: Deadline) -> datetime.date:
+    """The last day on which something can be done."""
+    due = deadline.due_on
+    if due is None:
+        return datetime.date.max
+    day = due.earliest if isinstance(due, PartialDate) else due
+    # What is written may be beyond the calendar.
+    return datetime.date.fromordinal(max(day.toordinal() - max(deadline.notice_days or 0, 0), 1))
+
+
+def message(deadline: Deadline, day: datetime.date, *, late: bool) -> str:
+    """What is due and when; the same on each day, so that it is told once."""
+    title = deadline.title.strip()
+    was = "was" if late else "is"
+    if (deadline.notice_days or 0) > 0:
+        return (
+            f"{title}: {deadline.notice_days} days' notice for {deadline.due_on} {was} due by {day}"
+        )
+    return f"{title} {was} due {'in' if is_partial(deadline) else 'on'} {deadline.due_on}"
+
+
+def is_partial(deadline: Deadline) -> bool:
+    """Whether only the month or the year is known."""
+    due = deadline.due_on
+    return isinstance(due, PartialDate) and due.day is None

@@ -1,0 +1,269 @@
+"""A passport and a visa must be valid for as long as the country of a planned trip asks.
+
+Alerts on each planned trip for which no passport of the traveller is valid long enough: as many
+months after entry or after departure as COUNTRIES says, or until the end of the trip for a country
+that is not in that table, which the message then says. Alerts, too, where all visas for the
+country begin after the trip does, end before it does, or allow no further entry. It is critical
+where this is certain; where a day is known by its month or year alone and it may be so, it is a
+warning. It speaks from when the trip is known until the day of its start, that day included.
+
+Needs trips with a country and a start, and passports with the day of expiry, which may be empty.
+The end of a trip, the traveller, and visas are used where they are there.
+
+Does not see the citizenship of the traveller, which may ask for more or less (check COUNTRIES
+against the rules for your users before you enable it), whether a visa is needed where there is
+none, countries that are only passed through unless they are trips of their own, and how old the
+passport is. Two trips one after the other are two entries, unless one starts on the day on which
+the other ends.
+"""
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from uac import Alert, PartialDate, Record, critical, warning
+
+ALSO = {
+    "Trip": ("Journey", "Travel", "Flight", "PlannedTrip", "Itinerary", "TravelPlan"),
+    "Trip.country": ("destination_country", "destination", "to", "country_code"),
+    "Trip.start": ("starts_on", "start_date", "departs_on", "departure_date", "entry_date", "on"),
+    "Trip.end": ("ends_on", "end_date", "returns_on", "return_date", "exit_date"),
+    "Trip.traveller": ("traveler", "passenger", "person"),
+    "Trip.cancelled": ("canceled", "is_cancelled"),
+    "Passport": ("TravelDocument", "IdentityDocument", "Document"),
+    "Passport.expires_on": (
+        "expiry_date",
+        "expiration_date",
+        "expires",
+        "expiry",
+        "expiration",
+        "valid_until",
+        "valid_to",
+    ),
+    "Passport.kind": ("type", "document_type"),
+    "Passport.holder": ("owner", "name_on_document", "person", "full_name"),
+    "Passport.number": ("document_number", "passport_number"),
+    "Visa": ("TravelVisa", "EntryPermit"),
+    "Visa.country": ("area", "issued_for", "issuing_country", "destination", "country_code"),
+    "Visa.valid_from": ("starts_on", "start_date", "issued_on"),
+    "Visa.valid_until": ("expires_on", "expiry_date", "expiration_date", "valid_to", "end_date"),
+    "Visa.entries": ("number_of_entries", "max_entries", "entries_allowed"),
+    "Visa.holder": ("owner", "person", "traveller", "traveler"),
+}
+
+SCHENGEN = (
+    *("austria", "belgium", "bulgaria", "croatia", "czechia", "czech republic", "denmark"),
+    *("estonia", "finland", "france", "germany", "greece", "hungary", "iceland", "italy"),
+    *("latvia", "liechtenstein", "lithuania", "luxembourg", "malta", "netherlands", "norway"),
+    *("poland", "portugal", "romania", "slovakia", "slovenia", "spain", "sweden", "switzerland"),
+    *("schengen", "schengen area"),
+    *("at", "be", "bg", "hr", "cz", "dk", "ee", "fi", "fr", "de", "gr", "hu", "is", "it", "lv"),
+    *("li", "lt", "lu", "mt", "nl", "no", "pl", "pt", "ro", "sk", "si", "es", "se", "ch"),
+)
+# How many months a passport must be valid, counted from entry or from departure. As the countries'
+# own pages and those of foreign ministries told visitors in 2025. A country that is left blank here
+# is checked until the end of the trip, and the alert says so.
+ENTRY = "after entry"
+DEPARTURE = "after departure"
+# Six months on the day of entry, in the pages of each country's immigration authority.
+SIX_MONTHS = (
+    *("china", "india", "indonesia", "malaysia", "philippines", "singapore", "thailand"),
+    *("vietnam", "viet nam", "united arab emirates", "uae", "saudi arabia", "egypt", "kenya"),
+    *("tanzania", "cn", "in", "id", "my", "ph", "sg", "th", "vn", "ae", "sa", "eg", "ke", "tz"),
+)
+# Valid for the length of the stay.
+STAY = (
+    *("australia", "canada", "ireland", "japan", "mexico", "united kingdom", "great britain"),
+    *("au", "ca", "ie", "jp", "mx", "uk", "gb"),
+)
+COUNTRIES = (
+    # Regulation (EU) 2016/399 (Schengen Borders Code), article 6(1)(a): three months after the
+    # intended date of departure, for those who are no citizens of the EU.
+    (SCHENGEN, 3, DEPARTURE),
+    (SIX_MONTHS, 6, ENTRY),
+    # Immigration New Zealand: three months beyond the day on which one intends to leave.
+    (("new zealand", "nz"), 3, DEPARTURE),
+    # South Africa: thirty days beyond the end of the visit; here a month, which is as long.
+    (("south africa", "za"), 1, DEPARTURE),
+    (STAY, 0, DEPARTURE),
+)
+
+
+@dataclass(kw_only=True)
+class Trip(Record):
+    """A planned stay in one country."""
+
+    country: str
+    start: datetime.date | PartialDate
+    end: datetime.date | PartialDate | None = None
+    traveller: str | None = None
+    cancelled: bool = False
+
+
+@dataclass(kw_only=True)
+class Passport(Record):
+    """A passport; of documents of other kinds only those that are called passports count."""
+
+    expires_on: datetime.date | PartialDate | None
+    kind: str = "passport"
+    holder: str | None = None
+    number: str | None = None
+
+
+@dataclass(kw_only=True)
+class Visa(Record):
+    """A permission to enter a country, or the Schengen area."""
+
+    country: str
+    valid_until: datetime.date | PartialDate
+    valid_from: datetime.date | PartialDate | None = None
+    entries: int | None = None
+    holder: str | None = None
+
+
+def check(
+    today: datetime.date,
+    trips: Sequence[Trip],
+    passports: Sequence[Passport],
+    visas: Sequence[Visa] = (),
+) -> Iterator[Alert]:
+    """A passport and a visa must be valid for as long as the country of a planned trip asks."""
+    made = sorted(
+        (trip for trip in trips if not trip.cancelled),
+        key=lambda trip: (first(trip.start), trip.key),
+    )
+    for trip in made:
+        if last(trip.start) >= today:
+            yield from check_passports(trip, passports)
+            yield from check_visas(trip, visas, made)
+
+
+def check_passports(trip: Trip, passports: Sequence[Passport]) -> Iterator[Alert]:
+    """The alert on a trip for which no passport is valid long enough."""
+    own = [
+        (passport.expires_on, passport)
+        for passport in passports
+        if passport.expires_on is not None
+        and "passport" in (plain(passport.kind) or "passport")
+        and may_be_one(passport.holder, trip.traveller)
+    ]
+    if not own:
+        return
+    expires_on, passport = max(own, key=lambda one: (first(one[0]), last(one[0]), one[1].key))
+    rule = rule_of(trip.country)
+    months, counted = rule or (0, DEPARTURE)
+    begin = trip.start if counted == ENTRY else trip.end or trip.start
+    if first(expires_on) >= months_after(last(begin), months):
+        return
+    certain = last(expires_on) < months_after(first(begin), months)
+    text = f"The passport{numbered(passport)} expires {on(expires_on)}"
+    if rule is None:
+        asked = f"the trip to {trip.country} ends {on(begin)} (its entry rule is not known here)"
+    elif months:
+        asked = f"{trip.country} asks for {months} months {counted} {on(begin)}"
+    else:
+        asked = f"{trip.country} asks for validity until departure {on(begin)}"
+    raised = critical if certain else warning
+    yield raised(
+        f"{text}, {'but' if certain else 'which may be too early:'} {asked}",
+        evidence=[trip, passport],
+    )
+
+
+def rule_of(country: str) -> tuple[int, str] | None:
+    """How many months a passport must be valid, and from when; None if this is not known."""
+    name = plain(country)
+    return next(((months, counted) for names, months, counted in COUNTRIES if name in names), None)
+
+
+def check_visas(trip: Trip, visas: Sequence[Visa], trips: Sequence[Trip]) -> Iterator[Alert]:
+    """The alert on a trip to a country for which there are visas, but none that allows it."""
+    own = [
+        visa
+        for visa in sorted(visas, key=lambda visa: visa.key)
+        if is_for(visa, trip) and may_be_one(visa.holder, trip.traveller)
+    ]
+    problems = [(visa, *problem(visa, trip, trips)) for visa in own]
+    if problems and all(text for _, text, _ in problems):
+        # The one that ends last is the one to speak of.
+        visa, text, certain = max(problems, key=lambda one: (last(one[0].valid_until), one[0].key))
+        raised = critical if certain else warning
+        yield raised(f"The visa for {visa.country} {text}", evidence=[trip, visa])
+
+
+def problem(visa: Visa, trip: Trip, trips: Sequence[Trip]) -> tuple[str, bool]:
+    """What is wrong with a visa for a trip, and whether this is certain; empty if nothing is."""
+    end = trip.end or trip.start
+    begins = visa.valid_from
+    if begins is not None and first(trip.start) < last(begins):
+        text = f"is valid from {begins}, but the trip to {trip.country} starts {on(trip.start)}"
+        return text, trip.start < begins
+    if last(end) > first(visa.valid_until):
+        text = f"is valid until {visa.valid_until}, but the trip to {trip.country} ends {on(end)}"
+        return text, end > visa.valid_until
+    earlier = [
+        other
+        for other in trips
+        if other.key != trip.key
+        and is_for(visa, other)
+        and may_be_one(visa.holder, other.traveller)
+        and last(other.end or other.start) < first(trip.start)
+        and (begins is None or last(other.start) >= first(begins))
+    ]
+    if visa.entries is not None and len(earlier) >= visa.entries:
+        used = ", ".join(f"{other.country} {on(other.start)}" for other in earlier)
+        text = (
+            f"allows {visa.entries} {'entry' if visa.entries == 1 else 'entries'}, used for"
+            f" {used}: none is left for the trip to {trip.country} {on(trip.start)}"
+        )
+        return text, True
+    return "", False
+
+
+def is_for(visa: Visa, trip: Trip) -> bool:
+    """Whether the visa is for the country of the trip."""
+    area, country = plain(visa.country), plain(trip.country)
+    return area == country or (area in SCHENGEN and country in SCHENGEN)
+
+
+def may_be_one(holder: str | None, traveller: str | None) -> bool:
+    """Whether the two may be the same person: nothing is known of one, or they are named alike."""
+    return not holder or not traveller or plain(holder) == plain(traveller)
+
+
+def months_after(day: datetime.date, months: int) -> datetime.date:
+    """The same day so many months later, or the last of that month if it is shorter."""
+    years, month = divmod(day.month - 1 + months, 12)
+    year = day.year + years
+    return datetime.date(year, month + 1, min(day.day, calendar_days(year, month + 1)))
+
+
+def calendar_days(year: int, month: int) -> int:
+    """How many days the month has."""
+    return PartialDate(f"{year:04}-{month:02}").latest.day
+
+
+def first(day: datetime.date | PartialDate) -> datetime.date:
+    """The first day that is meant."""
+    return day.earliest if isinstance(day, PartialDate) else day
+
+
+def last(day: datetime.date | PartialDate) -> datetime.date:
+    """The last day that is meant."""
+    return day.latest if isinstance(day, PartialDate) else day
+
+
+def on(day: datetime.date | PartialDate) -> str:
+    """The day in words: "on 2026-05-01", "in 2026-05"."""
+    return f"on {day}" if first(day) == last(day) else f"in {day}"
+
+
+def numbered(passport: Passport) -> str:
+    """The number of the passport, and whose it is, as far as they are known."""
+    number = f" {passport.number}" if passport.number else ""
+    return number + (f" of {passport.holder}" if passport.holder else "")
+
+
+def plain(text: str) -> str:
+    """The text as it is compared."""
+    return " ".join(text.casefold().split())

@@ -1,0 +1,223 @@
+"""Two appointments of the same person must not overlap, nor one at home with an absence.
+
+Alerts on each pair of appointments that overlap by a minute or more and are not over: a warning,
+and critical from 24 hours before the overlap begins. One that ends when the next begins is no
+overlap. Times without a zone are the user's own; they are compared as moments, so that a change of
+the clocks between them is counted. An appointment without an end or a duration is taken to last
+one hour, and the alert says so. What repeats daily or weekly is followed for 13 weeks. Where an
+appointment is marked as one at the user's home, such as a plumber's, a day between the first and
+the last of a trip or vacation is a warning, too; on these two days the user may still, or again, be
+there.
+
+Needs appointments with a title and a start with its time. End, duration, the person whom it is for,
+and cancellation are used where they are there, and absences with their days; appointments of people
+who are named differently do not overlap.
+
+Does not see the way between two places, whole days without a time, other rules of repetition, or
+single repetitions that were moved.
+"""
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from uac import Alert, Record, critical, warning
+
+ALSO = {
+    "Appointment": (
+        "Meeting",
+        "Event",
+        "CalendarEvent",
+        "Booking",
+        "Reservation",
+        "Visit",
+        "Lesson",
+        "Flight",
+        "Exam",
+    ),
+    "Appointment.title": ("name", "subject", "what", "summary", "description", "place", "venue"),
+    "Appointment.starts_at": (
+        "start",
+        "start_at",
+        "start_time",
+        "begins_at",
+        "at",
+        "departs_at",
+        "scheduled_at",
+        "scheduled_for",
+        "when",
+    ),
+    "Appointment.ends_at": ("end", "end_at", "end_time", "finishes_at", "arrives_at", "until"),
+    "Appointment.minutes": ("duration_minutes", "duration_min", "length_minutes"),
+    "Appointment.person": ("attendee", "participant", "who", "for_whom"),
+    "Appointment.repeats": ("recurrence", "repeat", "frequency"),
+    "Appointment.repeats_until": ("recurs_until", "last_on"),
+    "Appointment.cancelled": ("canceled", "is_cancelled"),
+    "Appointment.at_home": ("is_at_home", "home_visit"),
+    "Absence": ("Vacation", "Holiday", "Trip", "Journey", "Travel", "Leave"),
+    "Absence.title": ("name", "destination", "to", "where", "country", "reason"),
+    "Absence.start": ("starts_on", "start_date", "departs_on", "departure_date", "first_day"),
+    "Absence.end": ("ends_on", "end_date", "returns_on", "return_date", "last_day"),
+    "Absence.person": ("traveller", "traveler", "who"),
+    "Absence.cancelled": ("canceled", "is_cancelled"),
+}
+
+OFF = ("cancelled", "canceled", "declined", "rejected")
+ASSUMED = datetime.timedelta(hours=1)
+DAY = datetime.timedelta(days=1)
+HORIZON = datetime.timedelta(weeks=13)
+EVERY = {"daily": 1, "weekly": 7}
+
+
+@dataclass(kw_only=True)
+class Appointment(Record):
+    """Something at which the user, or somebody else, has to be."""
+
+    title: str
+    starts_at: datetime.datetime
+    ends_at: datetime.datetime | None = None
+    minutes: int | float | None = None
+    person: str | None = None
+    repeats: str = ""
+    repeats_until: datetime.date | None = None
+    cancelled: bool = False
+    status: str = ""
+    at_home: bool = False
+
+
+@dataclass(kw_only=True)
+class Absence(Record):
+    """Days on which the user is not at home."""
+
+    title: str
+    start: datetime.date
+    end: datetime.date
+    person: str | None = None
+    cancelled: bool = False
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One time of an appointment, from and until moments in UTC."""
+
+    start: datetime.datetime
+    end: datetime.datetime
+    appointment: Appointment
+
+
+def check(
+    now: datetime.datetime,
+    appointments: Sequence[Appointment],
+    absences: Sequence[Absence] = (),
+) -> Iterator[Alert]:
+    """Two appointments of the same person must not overlap, nor one at home with an absence."""
+    slots = sorted(
+        (slot for one in appointments if is_on(one) for slot in slots_of(one, now)),
+        key=lambda slot: (slot.start, slot.end, slot.appointment.key),
+    )
+    told: set[tuple[str, ...]] = set()
+    lasting: list[Slot] = []
+    for slot in slots:
+        lasting = [other for other in lasting if other.end > slot.start]
+        for other in lasting:
+            pair = tuple(sorted((other.appointment.key, slot.appointment.key)))
+            if pair not in told and are_one_person(other.appointment, slot.appointment):
+                told.add(pair)
+                raised = critical if slot.start - now <= DAY else warning
+                yield raised(
+                    f"{in_words(other, now)} overlaps {in_words(slot, now)}",
+                    evidence=[other.appointment, slot.appointment],
+                )
+        lasting.append(slot)
+    away = sorted((one for one in absences if not one.cancelled), key=lambda one: one.key)
+    yield from check_absences(slots, away, now)
+
+
+def check_absences(
+    slots: Sequence[Slot], absences: Sequence[Absence], now: datetime.datetime
+) -> Iterator[Alert]:
+    """The alerts on appointments at home, each once, on days between those of an absence."""
+    told: set[tuple[str, str]] = set()
+    for slot in slots:
+        one, day = slot.appointment, slot.start.astimezone(now.tzinfo).date()
+        for absence in absences if one.at_home else ():
+            away = absence.start < day < absence.end and (
+                not one.person or not absence.person or plain(one.person) == plain(absence.person)
+            )
+            if away and (one.key, absence.key) not in told:
+                told.add((one.key, absence.key))
+                yield warning(
+                    f"{in_words(slot, now)} is at home during the absence {absence.title.strip()}"
+                    f" ({absence.start} to {absence.end})",
+                    evidence=[one, absence],
+                )
+
+
+def is_on(appointment: Appointment) -> bool:
+    """Whether it is going to take place, at a time that can be counted with."""
+    moments = (appointment.starts_at, appointment.ends_at or appointment.starts_at)
+    written = all(1900 <= moment.year <= 9000 for moment in moments)
+    return (
+        written and not appointment.cancelled and appointment.status.strip().casefold() not in OFF
+    )
+
+
+def slots_of(appointment: Appointment, now: datetime.datetime) -> Iterator[Slot]:
+    """The times of an appointment that are not over."""
+    step = EVERY.get(appointment.repeats.strip().casefold(), 0)
+    last = appointment.repeats_until
+    start = appointment.starts_at
+    if step:
+        # The first one that may still go on.
+        missed = (in_utc(now, now) - in_utc(start, now)).days // step - 1
+        start += datetime.timedelta(days=max(missed, 0) * step)
+    while True:
+        begins = in_utc(start, now)
+        ends = begins + length(appointment, now)
+        if step and (begins > now + HORIZON or (last is not None and start.date() > last)):
+            return
+        if ends > begins and ends > now:
+            yield Slot(begins, ends, appointment)
+        if not step:
+            return
+        start += datetime.timedelta(days=step)
+
+
+def length(appointment: Appointment, now: datetime.datetime) -> datetime.timedelta:
+    """How long it lasts."""
+    if appointment.ends_at is not None:
+        return in_utc(appointment.ends_at, now) - in_utc(appointment.starts_at, now)
+    if has_minutes(appointment):
+        return datetime.timedelta(minutes=appointment.minutes or 0)
+    return ASSUMED
+
+
+def has_minutes(appointment: Appointment) -> bool:
+    """Whether it is known how long it lasts: up to a week."""
+    return appointment.minutes is not None and 0 <= appointment.minutes <= 7 * 24 * 60
+
+
+def in_utc(moment: datetime.datetime, now: datetime.datetime) -> datetime.datetime:
+    """The moment in UTC; one without a zone is in the user's, which is that of `now`."""
+    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=now.tzinfo)
+    return zoned.astimezone(datetime.UTC)
+
+
+def are_one_person(one: Appointment, other: Appointment) -> bool:
+    """Whether both may be for the same person, and are not one appointment."""
+    same = not one.person or not other.person or plain(one.person) == plain(other.person)
+    return same and one is not other
+
+
+def in_words(slot: Slot, now: datetime.datetime) -> str:
+    """What, and from when to when by the user's clock."""
+    start, end = slot.start.astimezone(now.tzinfo), slot.end.astimezone(now.tzinfo)
+    until = f"{end:%H:%M}" if end.date() == start.date() else f"{end:%Y-%m-%d %H:%M}"
+    one = slot.appointment
+    assumed = ", end assumed" if one.ends_at is None and not has_minutes(one) else ""
+    return f"{one.title.strip()} ({start:%Y-%m-%d %H:%M}–{until}{assumed})"
+
+
+def plain(text: str) -> str:
+    """The text as it is compared."""
+    return " ".join(text.casefold().split())

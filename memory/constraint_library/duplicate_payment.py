@@ -1,0 +1,116 @@
+"""The same must not be paid twice.
+
+Alerts, as a warning, on two payments of the same amount in the same currency to the same payee on
+the same day or up to three days apart. It is silent where both have a reference, such as a number
+of an invoice, and these differ; where one was refunded, by its mark or by a payment back of the
+same amount; for amounts below 10, which coffee and tickets often are; and when the later one is 60
+days past.
+
+Needs payments with a payee, an amount and a day.
+
+Does not see one payment in two currencies or in parts, two names of one payee, or whether two equal
+payments were meant: instalments on neighbouring days are told once.
+"""
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from uac import Alert, Record, warning
+
+ALSO = {
+    "Payment": ("Transaction", "Charge", "Expense", "Purchase", "Transfer", "Debit"),
+    "Payment.payee": ("merchant", "vendor", "recipient", "provider", "to", "name", "beneficiary"),
+    "Payment.amount": ("total", "price", "value"),
+    "Payment.paid_on": (
+        "date",
+        "on",
+        "booked_on",
+        "charged_on",
+        "transaction_date",
+        "spent_on",
+        "paid_at",
+        "charged_at",
+    ),
+    "Payment.reference": ("invoice", "invoice_number", "order_number", "transaction_id", "number"),
+    "Payment.refunded": ("is_refunded", "reversed", "cancelled"),
+}
+
+DAYS_APART = 3
+SMALLEST = Decimal(10)
+TOLD_DAYS = 60
+
+
+@dataclass(kw_only=True)
+class Payment(Record):
+    """Money that was paid; a negative amount is money that came back."""
+
+    payee: str
+    amount: int | float | Decimal
+    paid_on: datetime.date | datetime.datetime
+    currency: str = ""
+    reference: str | int | None = None
+    refunded: bool = False
+
+
+def check(today: datetime.date, payments: Sequence[Payment]) -> Iterator[Alert]:
+    """The same must not be paid twice."""
+    ordered = sorted(payments, key=lambda one: (day_of(one.paid_on), one.key))
+    earlier: dict[tuple[str, Decimal, str], list[Payment]] = {}
+    returned = returns(ordered)
+    for payment in ordered:
+        amount = exact(payment.amount)
+        if payment.refunded or not amount.is_finite() or amount < SMALLEST:
+            continue
+        alike = earlier.setdefault(kind(payment, amount), [])
+        twin = next((one for one in reversed(alike) if is_twin(one, payment)), None)
+        alike.append(payment)
+        if twin is None or (today - day_of(payment.paid_on)).days > TOLD_DAYS:
+            continue
+        back = returned.get(kind(payment, amount), [])
+        if any(day >= day_of(twin.paid_on) for day in back):
+            continue
+        unit = f" {payment.currency.strip()}".rstrip()
+        yield warning(
+            f"{payment.payee.strip()} was paid {amount:,.2f}{unit} twice: on"
+            f" {day_of(twin.paid_on)} and on {day_of(payment.paid_on)}",
+            evidence=[twin, payment],
+        )
+
+
+def is_twin(earlier: Payment, later: Payment) -> bool:
+    """Whether two payments alike may be one that was made twice."""
+    days = (day_of(later.paid_on) - day_of(earlier.paid_on)).days
+    references = {str(one.reference).strip() for one in (earlier, later) if one.reference}
+    return days <= DAYS_APART and len(references) < 2
+
+
+def returns(payments: Sequence[Payment]) -> dict[tuple[str, Decimal, str], list[datetime.date]]:
+    """The days on which money came back, by what was paid."""
+    days: dict[tuple[str, Decimal, str], list[datetime.date]] = {}
+    for one in payments:
+        amount = exact(one.amount)
+        if amount.is_finite() and amount < 0:
+            days.setdefault(kind(one, -amount), []).append(day_of(one.paid_on))
+    return days
+
+
+def kind(payment: Payment, amount: Decimal) -> tuple[str, Decimal, str]:
+    """What payments alike have in common."""
+    return plain(payment.payee), amount, plain(payment.currency)
+
+
+def exact(amount: int | float | Decimal) -> Decimal:
+    """The amount as it is written: 0.1 as a tenth."""
+    return Decimal(str(amount))
+
+
+def day_of(moment: datetime.date | datetime.datetime) -> datetime.date:
+    """The day that is written."""
+    return moment.date() if isinstance(moment, datetime.datetime) else moment
+
+
+def plain(text: str) -> str:
+    """The text as it is compared."""
+    return " ".join(text.casefold().split())

@@ -1,0 +1,134 @@
+"""What was to be followed up by a day must have been.
+
+Alerts, as a warning, on each case that asked for a follow-up by a day that has passed, from the day
+after it and for 180 days, unless it is marked as done or a follow-up about it is recorded: one that
+names its key or its title, and was not before the case itself. A month or year has passed with its
+last day.
+
+Needs cases with a title and the day by which to follow up, which may be empty. Follow-ups are used
+where there are such records, and whether and when the case was closed.
+
+Does not see a follow-up that names neither the key nor the title, or whether what was done was what
+had been asked for.
+"""
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from uac import Alert, PartialDate, Record, warning
+
+ALSO = {
+    "Case": (
+        "Visit",
+        "MedicalVisit",
+        "DoctorVisit",
+        "Consultation",
+        "LabResult",
+        "Referral",
+        "TestResult",
+        "Ticket",
+        "SupportCase",
+        "Complaint",
+        "Issue",
+        "Lead",
+        "Request",
+        "Inquiry",
+        "Meeting",
+    ),
+    "Case.title": ("subject", "name", "reason", "summary", "test", "about", "topic", "what"),
+    "Case.follow_up_by": (
+        "follow_up_on",
+        "follow_up_due",
+        "follow_up_date",
+        "follow_up",
+        "next_visit_by",
+        "recheck_on",
+        "recheck_by",
+        "respond_by",
+        "call_back_by",
+    ),
+    "Case.opened_on": ("date", "on", "visited_on", "created_on", "noted_on", "opened"),
+    "Case.followed_up_on": ("closed_on", "resolved_on", "answered_on", "completed_on"),
+    "Case.followed_up": ("follow_up_done", "done", "closed", "resolved", "completed", "answered"),
+    "FollowUp": ("FollowUpVisit", "CallBack", "Reply", "Response", "Recheck"),
+    "FollowUp.about": ("case", "of", "subject", "title", "reference", "regarding", "topic"),
+    "FollowUp.done_on": ("date", "on", "visited_on", "completed_on", "called_on", "sent_on"),
+}
+
+TOLD_DAYS = 180
+CLOSED = ("closed", "resolved", "done", "completed", "answered", "cancelled", "canceled")
+
+
+@dataclass(kw_only=True)
+class Case(Record):
+    """A visit, a result or a request after which something was to follow."""
+
+    title: str
+    follow_up_by: datetime.date | PartialDate | None
+    opened_on: datetime.date | PartialDate | None = None
+    followed_up_on: datetime.date | PartialDate | None = None
+    followed_up: bool = False
+    status: str = ""
+
+
+@dataclass(kw_only=True)
+class FollowUp(Record):
+    """Something that was done about a case."""
+
+    about: str
+    done_on: datetime.date | PartialDate | None = None
+
+
+def check(
+    today: datetime.date, cases: Sequence[Case], follow_ups: Sequence[FollowUp] = ()
+) -> Iterator[Alert]:
+    """What was to be followed up by a day must have been."""
+    about: dict[str, list[FollowUp]] = {}
+    for one in follow_ups:
+        about.setdefault(plain(one.about), []).append(one)
+    waiting = [(one.follow_up_by, one) for one in cases if one.follow_up_by is not None]
+    for day, case in sorted(waiting, key=lambda item: (last(item[0]), item[1].key)):
+        late = (today - last(day)).days
+        done = [*about.get(plain(case.key), []), *about.get(plain(case.title), [])]
+        if 0 < late <= TOLD_DAYS and not is_closed(case, today):
+            if any(answers(one, case, today) for one in done):
+                continue
+            yield warning(
+                f"{case.title.strip()}: no follow-up is recorded, which was asked for"
+                f" {'in' if isinstance(day, PartialDate) and day.day is None else 'by'} {day}",
+                evidence=[case],
+            )
+
+
+def is_closed(case: Case, today: datetime.date) -> bool:
+    """Whether the case is marked as followed up, or closed."""
+    day = case.followed_up_on
+    return (
+        case.followed_up
+        or case.status.strip().casefold() in CLOSED
+        or (day is not None and first(day) <= today)
+    )
+
+
+def answers(follow_up: FollowUp, case: Case, today: datetime.date) -> bool:
+    """Whether the follow-up was not before the case, and is not to come."""
+    day, opened = follow_up.done_on, case.opened_on
+    if day is None:
+        return True
+    return first(day) <= today and (opened is None or last(day) >= first(opened))
+
+
+def first(day: datetime.date | PartialDate) -> datetime.date:
+    """The first day that is meant."""
+    return day.earliest if isinstance(day, PartialDate) else day
+
+
+def last(day: datetime.date | PartialDate) -> datetime.date:
+    """The last day that is meant."""
+    return day.latest if isinstance(day, PartialDate) else day
+
+
+def plain(text: str) -> str:
+    """The text as it is compared."""
+    return " ".join(text.casefold().split())

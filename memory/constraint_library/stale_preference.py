@@ -1,0 +1,104 @@
+"""A preference that has not been confirmed for a year should be asked about again.
+
+Alerts, as information, on each preference whose last confirmation is a year past: on the same day
+of the next year for the first time (on 28 February for 29 February). Where two preferences on the
+same subject say different things, the older one is told as replaced by the newer one instead, at
+once. A day that is known by its month or year alone counts from its end.
+
+Needs preferences with a subject and the day on which they were last confirmed or stated, which may
+be empty: what has no day is left out.
+
+Does not see that two subjects worded differently are the same, or preferences that hold for ever,
+such as a religion's: leave their day empty, or set `permanent`.
+"""
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from uac import Alert, PartialDate, Record, info
+
+ALSO = {
+    "Preference": ("Liking", "UserPreference", "Habit", "Wish"),
+    "Preference.subject": ("topic", "name", "category", "what", "about", "title"),
+    "Preference.confirmed_on": (
+        "last_confirmed_on",
+        "confirmed_at",
+        "stated_on",
+        "noted_on",
+        "updated_on",
+        "recorded_on",
+        "said_on",
+        "since",
+        "date",
+    ),
+    "Preference.value": ("preference", "choice", "likes", "answer"),
+    "Preference.active": ("is_active", "current"),
+    "Preference.permanent": ("is_permanent", "for_ever"),
+}
+
+
+@dataclass(kw_only=True)
+class Preference(Record):
+    """What the user likes, wants or avoids."""
+
+    subject: str
+    confirmed_on: datetime.date | datetime.datetime | PartialDate | None
+    value: str | int | float | bool | Decimal | None = None
+    active: bool = True
+    permanent: bool = False
+
+
+def check(today: datetime.date, preferences: Sequence[Preference]) -> Iterator[Alert]:
+    """A preference that has not been confirmed for a year should be asked about again."""
+    subjects: dict[str, list[tuple[datetime.date, Preference]]] = {}
+    for one in preferences:
+        if one.active and one.confirmed_on is not None and last(one.confirmed_on) <= today:
+            subjects.setdefault(plain(one.subject), []).append((last(one.confirmed_on), one))
+    for _, found in sorted(subjects.items()):
+        found.sort(key=lambda item: (item[0], item[1].key))
+        _, newest = found[-1]
+        for day, preference in found:
+            if says(preference) != says(newest):
+                yield info(
+                    f"{in_words(preference)} is replaced by the newer{in_words(newest)[3:]}",
+                    evidence=[preference, newest],
+                )
+            elif preference is newest and a_year_after(day) <= today and not preference.permanent:
+                yield info(
+                    f"{in_words(preference)} has not been confirmed for a year",
+                    evidence=[preference],
+                )
+
+
+def a_year_after(day: datetime.date) -> datetime.date:
+    """The same day of the next year, or 28 February."""
+    if (day.month, day.day) == (2, 29):
+        return datetime.date(day.year + 1, 2, 28)
+    return day.replace(year=day.year + 1)
+
+
+def last(day: datetime.date | datetime.datetime | PartialDate) -> datetime.date:
+    """The last day that is meant."""
+    if isinstance(day, PartialDate):
+        return day.latest
+    return day.date() if isinstance(day, datetime.datetime) else day
+
+
+def says(preference: Preference) -> str:
+    """The value as it is compared."""
+    return "" if preference.value is None else plain(str(preference.value))
+
+
+def in_words(preference: Preference) -> str:
+    """What is preferred, and since when."""
+    value = "" if preference.value is None else f" “{str(preference.value).strip()}”"
+    day = preference.confirmed_on
+    shown = day.date() if isinstance(day, datetime.datetime) else day
+    return f"The preference on {preference.subject.strip()}{value} of {shown}"
+
+
+def plain(text: str) -> str:
+    """The text as it is compared."""
+    return " ".join(text.casefold().split())

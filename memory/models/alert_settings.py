@@ -1,0 +1,68 @@
+"""What a workspace has chosen of how its alerts live: see `memory.alert_settings`."""
+
+from django.core.exceptions import ValidationError
+from django.db import models
+
+from memory import alert_settings
+
+
+class AlertSettings(models.Model):
+    """When alerts are escalated, and when a constraint that says too much is paused.
+
+    What is empty is as the server's settings say. A change holds for what happens from then on.
+    """
+
+    escalate_critical_minutes = models.PositiveIntegerField(
+        "escalate critical after (minutes)",
+        null=True,
+        blank=True,
+        help_text="A critical alert that is open for so long is escalated; 0 for never.",
+    )
+    escalate_warning_minutes = models.PositiveIntegerField(
+        "escalate warnings after (minutes)",
+        null=True,
+        blank=True,
+        help_text="A warning that is open for so long is escalated; 0 for never.",
+    )
+    escalate_info_minutes = models.PositiveIntegerField(
+        "escalate infos after (minutes)",
+        null=True,
+        blank=True,
+        help_text="An info that is open for so long is escalated; 0 for never.",
+    )
+    alerts_per_constraint = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        help_text="A constraint that finds more than so many at once is paused.",
+    )
+    openings_per_day = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        help_text="A constraint that would open more than so many alerts of a user in 24 hours is"
+        " paused.",
+    )
+
+    class Meta:
+        abstract = True
+
+    @property
+    def chosen_alert_settings(self) -> alert_settings.Chosen:
+        """What was chosen; None for what is as everywhere."""
+        return alert_settings.Chosen(
+            escalate_critical_minutes=self.escalate_critical_minutes,
+            escalate_warning_minutes=self.escalate_warning_minutes,
+            escalate_info_minutes=self.escalate_info_minutes,
+            alerts_per_constraint=self.alerts_per_constraint,
+            openings_per_day=self.openings_per_day,
+        )
+
+    @property
+    def alert_limits(self) -> alert_settings.Holding:
+        """What holds."""
+        return alert_settings.holding(self.chosen_alert_settings)
+
+    def clean(self) -> None:
+        """Refuse what would have no effect, or would stop every constraint."""
+        super().clean()
+        if problems := alert_settings.problems(self.chosen_alert_settings):
+            raise ValidationError(problems)

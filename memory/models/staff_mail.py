@@ -1,0 +1,90 @@
+"""Who of the staff is told of alerts by e-mail, and how far each has been told."""
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator
+from django.db import models
+
+from memory.models.alerts import Severity
+from memory.models.fields import validate_time_zone
+from memory.models.leased import LeasedWork
+from memory.models.workspaces import Workspace
+
+
+class MailMode(models.TextChoices):
+    """When mails are sent."""
+
+    AT_ONCE = "at_once", "at once"
+    DAILY = "daily", "daily digest"
+
+
+class StaffSubscription(LeasedWork):
+    """What one of the staff wants to be told of by e-mail: see `memory.staff_mail`."""
+
+    staff = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="alert_subscriptions"
+    )
+    workspace = models.ForeignKey(
+        Workspace,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="staff_subscriptions",
+        help_text="Empty for all.",
+    )
+    enabled = models.BooleanField(default=True)
+    least_severity = models.CharField(
+        max_length=16,
+        choices=Severity.choices,
+        default=Severity.WARNING,
+        help_text="Alerts that are less severe are left out, unless they are escalated.",
+    )
+    mode = models.CharField(max_length=16, choices=MailMode.choices, default=MailMode.AT_ONCE)
+    hour = models.PositiveSmallIntegerField(
+        default=7, validators=[MaxValueValidator(23)], help_text="Of the daily digest."
+    )
+    time_zone = models.CharField(max_length=64, default="UTC", validators=[validate_time_zone])
+    escalations = models.BooleanField(
+        default=False, help_text="Escalated alerts are mailed at once, whatever the mode."
+    )
+    digest_due_at = models.DateTimeField(null=True, editable=False)
+    sent_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        ordering = ["id"]
+        verbose_name = "e-mail subscription"
+
+    def __str__(self) -> str:
+        return f"{self.staff} / {self.workspace or 'all workspaces'}"
+
+    def clean(self) -> None:
+        """Refuse whom no mail can reach."""
+        super().clean()
+        if self.staff_id and not self.staff.email:
+            raise ValidationError({"staff": "This account has no e-mail address: enter one there."})
+
+
+class MailCursor(models.Model):
+    """Up to which event of a workspace's feed a subscription has been told.
+
+    Escalations have a cursor of their own, since they do not wait for a digest.
+    """
+
+    subscription = models.ForeignKey(
+        StaffSubscription, on_delete=models.CASCADE, related_name="cursors"
+    )
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="+")
+    seq = models.BigIntegerField(default=0)
+    escalations_seq = models.BigIntegerField(default=0)
+
+    class Meta:
+        ordering = ["id"]
+        verbose_name = "e-mail cursor"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["subscription", "workspace"], name="one_cursor_per_workspace"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.subscription}: {self.workspace} up to {self.seq}"

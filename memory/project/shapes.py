@@ -1,0 +1,466 @@
+"""What a workspace constraint needs of a user's records, and which of a user's records that is.
+
+Users' projects differ, so such a constraint imports nobody's state: it declares the *shape* of the
+records that it works on, as record classes in its own module, and is handed what fits. All of this
+is read from syntax trees and outlines; nothing is executed.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from memory.project.errors import EditError
+from memory.project.outline import Class, Collection, Domain, Outline, Singleton
+from memory.project.outline import Field as UserField
+from memory.project.types import (
+    NONE,
+    UNKNOWN,
+    ListOf,
+    Named,
+    RefTo,
+    Scalar,
+    Type,
+    dotted_name,
+    format_type,
+    is_optional,
+    members_of,
+    parts,
+    type_from_node,
+    without_none,
+)
+
+# The parameters of a check that tell the time.
+CLOCKS: Final = {"today": "datetime.date", "now": "datetime.datetime"}
+
+_SEQUENCES = {"Sequence", "collections.abc.Sequence", "typing.Sequence"}
+_RECORDS = {"Record", "uac.Record"}
+_OWN_FIELDS = {"key", "sources"}  # every record has these
+_PARAMETER = "write name: Sequence[Shape], where Shape is a record class of this file"
+_ALSO = 'write ALSO = {"Medication": ("Prescription", "Drug"), "Medication.name": ("title",)}'
+
+
+class ShapeError(Exception):
+    """A source that does not say what it needs: on which line, what is wrong, and the fix."""
+
+    def __init__(self, line: int, message: str, fix: str) -> None:
+        super().__init__(f"line {line}: {message}: {fix}")
+        self.line = line
+        self.message = message
+        self.fix = fix
+
+
+@dataclass(frozen=True)
+class ShapeField:
+    """A field of a shape. With a default, users' classes need not have it."""
+
+    name: str
+    type: Type
+    has_default: bool = False
+    also: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A record class as a constraint declares it, and what else users may call it."""
+
+    name: str
+    fields: tuple[ShapeField, ...] = ()
+    also: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter `name: Sequence[Shape]` of a check. With the default `()` nothing has to fit."""
+
+    name: str
+    shape: Shape
+    has_default: bool = False
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a workspace constraint needs: records, and the day ("today") or the moment ("now")."""
+
+    parameters: tuple[Parameter, ...] = ()
+    clock: Literal["today", "now"] | None = None
+
+
+@dataclass(frozen=True)
+class Match:
+    """How a constraint's needs meet a user's project.
+
+    `bindings` lead from each parameter to the collections and singletons whose records it gets, as
+    JSON: `{"domain", "name", "class", "fields": {field of the shape: field of the user},
+    "not_none": fields of the shape}`. `not_none` may be None in the user's record and not in the
+    shape's: there the shape's default stands for it, and a record is left out if the shape has
+    none. `reasons` say why the constraint does not apply, `notes` what is left out where it does.
+    """
+
+    bindings: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def applies(self) -> bool:
+        """Tell whether everything that is needed is there."""
+        return not self.reasons
+
+
+def needs_of(source: str) -> Needs:
+    """Return what the source of a workspace constraint declares; ShapeError if it is unclear."""
+    try:
+        body = ast.parse(source).body
+    except SyntaxError as error:
+        raise ShapeError(error.lineno or 1, f"no Python: {error.msg}", "mend the syntax") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise ShapeError(1, f"no Python: {error}", "write plain Python") from None
+    classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
+    also = _also(body, classes)
+    check = next((n for n in body if isinstance(n, ast.FunctionDef) and n.name == "check"), None)
+    if check is None:
+        raise ShapeError(
+            1, "no check", "define def check(today: datetime.date, …) -> Iterator[Alert]"
+        )
+    clock: Literal["today", "now"] | None = None
+    parameters: list[Parameter] = []
+    for argument, default in _arguments(check):
+        match argument.arg:
+            case "today" | "now" as name:
+                _check_clock(argument, default, clock)
+                clock = name
+            case _:
+                parameters.append(_parameter(argument, default, classes, also))
+    _check_all_used(classes, parameters)
+    return Needs(tuple(parameters), clock)
+
+
+def match(needs: Needs, outline: Outline) -> Match:
+    """Return which of a user's records a constraint gets, or why it does not apply."""
+    bindings: dict[str, list[dict[str, Any]]] = {}
+    reasons: list[str] = []
+    notes: list[str] = []
+    for parameter in needs.parameters:
+        candidates = list(_candidates(parameter.shape, outline))
+        found: list[dict[str, Any]] = []
+        fits = False
+        problems: list[str] = []
+        for domain, class_ in candidates:
+            fields, wrong, left_out = _fit(parameter.shape, domain, class_)
+            problems += wrong
+            if wrong:
+                continue
+            fits = True
+            notes += left_out
+            found += _places(parameter.shape, domain, class_, fields)
+        if not candidates:
+            problems = [f"no class {_alternatives(parameter.shape.name, *parameter.shape.also)}"]
+        if fits or parameter.has_default:
+            bindings[parameter.name] = found
+            notes += problems
+        else:
+            reasons += problems
+    if reasons:
+        bindings = {}
+    return Match(bindings, tuple(dict.fromkeys(reasons)), tuple(dict.fromkeys(notes)))
+
+
+# Reading what a source declares.
+
+
+def _arguments(check: ast.FunctionDef) -> Iterator[tuple[ast.arg, ast.expr | None]]:
+    arguments = check.args
+    for starred in (arguments.vararg, arguments.kwarg):
+        if starred is not None:
+            raise ShapeError(starred.lineno, f"check takes *{starred.arg}", _PARAMETER)
+    positional = [*arguments.posonlyargs, *arguments.args]
+    missing = len(positional) - len(arguments.defaults)
+    yield from zip(positional, [*[None] * missing, *arguments.defaults], strict=True)
+    yield from zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+
+
+def _check_clock(argument: ast.arg, default: ast.expr | None, other: str | None) -> None:
+    name = argument.arg
+    if other is not None:
+        raise ShapeError(
+            argument.lineno,
+            "check takes both today and now",
+            "take now, and use now.date() for the user's day",
+        )
+    if default is not None:
+        raise ShapeError(argument.lineno, f"{name} has a default", f"write {name}: {CLOCKS[name]}")
+    if argument.annotation is None or dotted_name(argument.annotation) not in (
+        CLOCKS[name],
+        CLOCKS[name].partition(".")[2],
+    ):
+        raise ShapeError(
+            argument.lineno, f"{name} has the wrong type", f"write {name}: {CLOCKS[name]}"
+        )
+
+
+def _parameter(
+    argument: ast.arg,
+    default: ast.expr | None,
+    classes: Mapping[str, ast.ClassDef],
+    also: Mapping[str, tuple[str, ...]],
+) -> Parameter:
+    name, line = argument.arg, argument.lineno
+    if argument.annotation is None:
+        raise ShapeError(line, f"the parameter {name} has no type", _PARAMETER)
+    match argument.annotation:
+        case ast.Subscript(value=sequence, slice=ast.Name(id=class_name)) if (
+            dotted_name(sequence) in _SEQUENCES
+        ):
+            pass
+        case other:
+            raise ShapeError(line, f"the parameter {name} is {ast.unparse(other)}", _PARAMETER)
+    if class_name not in classes:
+        raise ShapeError(
+            line,
+            f"the parameter {name} needs {class_name}, which is no class of this file",
+            f"define class {class_name}(Record) with the fields that the check reads",
+        )
+    if default is not None and not (isinstance(default, ast.Tuple) and not default.elts):
+        raise ShapeError(
+            line,
+            f"the parameter {name} has the default {ast.unparse(default)}",
+            "write () as its default if users need not have such a class, or none",
+        )
+    return Parameter(name, _shape(classes[class_name], also), default is not None)
+
+
+def _shape(node: ast.ClassDef, also: Mapping[str, tuple[str, ...]]) -> Shape:
+    head = f"write @dataclass(kw_only=True) and class {node.name}(Record):"
+    if len(node.bases) != 1 or dotted_name(node.bases[0]) not in _RECORDS:
+        raise ShapeError(node.lineno, f"class {node.name} does not extend Record alone", head)
+    if [ast.unparse(one) for one in node.decorator_list] not in (
+        ["dataclass(kw_only=True)"],
+        ["dataclasses.dataclass(kw_only=True)"],
+    ):
+        raise ShapeError(node.lineno, f"class {node.name} is no dataclass by keyword", head)
+    fields: dict[str, ShapeField] = {}
+    for statement in node.body:
+        match statement:
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=value):
+                if name in _OWN_FIELDS or name in fields:
+                    raise ShapeError(
+                        statement.lineno,
+                        f"{node.name}.{name} is there already",
+                        "remove it: every record has key and sources, and each field once",
+                    )
+                type_ = _type(annotation, f"{node.name}.{name}")
+                names = also.get(f"{node.name}.{name}", ())
+                fields[name] = ShapeField(name, type_, value is not None, names)
+            case ast.FunctionDef() | ast.Pass() | ast.Expr(value=ast.Constant()):
+                pass
+            case _:
+                raise ShapeError(
+                    statement.lineno,
+                    f"class {node.name} holds {ast.unparse(statement)[:60]!r}",
+                    "write fields with their types, such as name: str",
+                )
+    return Shape(node.name, tuple(fields.values()), also.get(node.name, ()))
+
+
+def _type(annotation: ast.expr, where: str) -> Type:
+    fix = (
+        "use str, int, float, bool, datetime.date, datetime.datetime, datetime.time,"
+        " decimal.Decimal, PartialDate, list[…] of them, or alternatives joined with |"
+    )
+    try:
+        found = type_from_node(annotation)
+    except EditError:
+        found = None
+    if (
+        found is None
+        or found == NONE
+        or any(isinstance(part, Named | RefTo) or part == UNKNOWN for part in parts(found))
+    ):
+        raise ShapeError(
+            annotation.lineno, f"{where} is {ast.unparse(annotation)[:60]}, which fits nobody", fix
+        )
+    return found
+
+
+def _also(body: list[ast.stmt], classes: Mapping[str, ast.ClassDef]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for node in body:
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id="ALSO")], value=value)
+                | ast.AnnAssign(target=ast.Name(id="ALSO"), value=value)
+            ):
+                pass
+            case _:
+                continue
+        if found:
+            raise ShapeError(node.lineno, "ALSO is assigned twice", "write all in one")
+        if not isinstance(value, ast.Dict):
+            raise ShapeError(node.lineno, "ALSO is no dict", _ALSO)
+        for key, names in zip(value.keys, value.values, strict=True):
+            line = names.lineno
+            match key:
+                case ast.Constant(value=str(what)) if what not in found:
+                    pass
+                case None | ast.expr():
+                    written = "**" if key is None else ast.unparse(key)
+                    raise ShapeError(line, f"ALSO has the key {written}", _ALSO)
+            if not _is_declared(what, classes):
+                raise ShapeError(
+                    line,
+                    f"ALSO names {what!r}, which is no class and no field of this file",
+                    "name a class as 'Medication', and a field as 'Medication.name'",
+                )
+            match names:
+                case ast.Tuple(elts=items) | ast.List(elts=items):
+                    pass
+                case _:
+                    items = []
+            texts = [
+                one.value
+                for one in items
+                if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            ]
+            if not texts or len(texts) != len(items) or not all(t.isidentifier() for t in texts):
+                raise ShapeError(
+                    line, f"ALSO[{what!r}] is {ast.unparse(names)[:60]}, no tuple of names", _ALSO
+                )
+            found[what] = tuple(texts)
+    return found
+
+
+def _is_declared(what: str, classes: Mapping[str, ast.ClassDef]) -> bool:
+    class_name, _, field_name = what.partition(".")
+    if class_name not in classes:
+        return False
+    return not field_name or any(
+        isinstance(one, ast.AnnAssign)
+        and isinstance(one.target, ast.Name)
+        and one.target.id == field_name
+        for one in classes[class_name].body
+    )
+
+
+def _check_all_used(classes: Mapping[str, ast.ClassDef], parameters: list[Parameter]) -> None:
+    used = {parameter.shape.name for parameter in parameters}
+    for name, node in classes.items():
+        # Other classes are the constraint's own helpers.
+        is_record = any(dotted_name(base) in _RECORDS for base in node.bases)
+        if is_record and name not in used:
+            raise ShapeError(
+                node.lineno,
+                f"no parameter of check takes {name}",
+                f"add a parameter of the type Sequence[{name}], or remove the class",
+            )
+    if not parameters:
+        raise ShapeError(1, "check takes no records", _PARAMETER)
+
+
+# Finding what fits.
+
+
+def _candidates(shape: Shape, outline: Outline) -> Iterator[tuple[Domain, Class]]:
+    names = {_plain(name) for name in (shape.name, *shape.also)}
+    for domain in outline.domains.values():
+        for class_ in domain.classes.values():
+            if _plain(class_.name) in names:
+                yield domain, class_
+
+
+def _fit(
+    shape: Shape, domain: Domain, class_: Class
+) -> tuple[dict[str, UserField], list[str], list[str]]:
+    """Return the user's fields by the shape's, what is wrong, and what is not used."""
+    where = f"{domain.name}.{class_.name}"
+    if not class_.is_record:
+        return {}, [f"{where} is a part of other records, no record of its own"], []
+    fields: dict[str, UserField] = {}
+    wrong: list[str] = []
+    left_out: list[str] = []
+    for wanted in shape.fields:
+        named = list(_named(wanted, class_))
+        fitting = next((one for one in named if _fits(one.type, wanted.type, domain)), None)
+        if fitting is not None:
+            fields[wanted.name] = fitting
+            may_be_none = is_optional(fitting.type) and not is_optional(wanted.type)
+            if may_be_none and not wanted.has_default:
+                left_out.append(f"{where} without {fitting.name} is left out")
+            continue
+        problem = [
+            f"{where}.{one.name} is {format_type(one.type)}, not {format_type(wanted.type)}"
+            for one in named
+        ]
+        if wanted.has_default:
+            left_out += [f"{one}: it is not used" for one in problem]
+        else:
+            missing = f"{where} has no field {_alternatives(wanted.name, *wanted.also)}"
+            wrong += problem or [missing]
+    return fields, wrong, left_out
+
+
+def _named(wanted: ShapeField, class_: Class) -> Iterator[UserField]:
+    """The user's fields that are called as the shape's, those of the very name first."""
+    for name in (wanted.name, *wanted.also):
+        alike = [one for one in class_.fields if _plain(one.name) == _plain(name)]
+        yield from sorted(alike, key=lambda one: one.name != name)
+
+
+def _fits(user: Type, shape: Type, domain: Domain) -> bool:
+    """Tell whether every value of a user's field, None aside, is one of the shape's."""
+    alternatives = members_of(shape)
+    return all(
+        member in (NONE, UNKNOWN)
+        or any(_fits_one(member, alternative, domain) for alternative in alternatives)
+        for member in members_of(user)
+    )
+
+
+def _fits_one(user: Type, shape: Type, domain: Domain) -> bool:
+    match user, shape:
+        case ListOf(element), ListOf(wanted):
+            # None in a list, and an enum's member, would have to be told apart in each record.
+            plain = not is_optional(element) or is_optional(wanted)
+            return (
+                plain
+                and not isinstance(without_none(element), Named)
+                and _fits(element, wanted, domain)
+            )
+        case Named(name), Scalar("str") if name in domain.enums:
+            return all(isinstance(value, str) for _, value in domain.enums[name].members)
+        case Scalar("int"), Scalar("float"):
+            return True
+    return user == shape
+
+
+def _places(
+    shape: Shape, domain: Domain, class_: Class, fields: Mapping[str, UserField]
+) -> Iterator[dict[str, Any]]:
+    not_none = [
+        wanted.name
+        for wanted in shape.fields
+        if wanted.name in fields
+        and is_optional(fields[wanted.name].type)
+        and not is_optional(wanted.type)
+    ]
+    places: list[Collection | Singleton] = [
+        *domain.collections.values(),
+        *domain.singletons.values(),
+    ]
+    for place in places:
+        if place.class_name == class_.name:
+            yield {
+                "domain": domain.name,
+                "name": place.name,
+                "class": class_.name,
+                "fields": {name: one.name for name, one in fields.items()},
+                "not_none": not_none,
+            }
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").casefold()
+
+
+def _alternatives(*names: str) -> str:
+    *most, last = dict.fromkeys(names)
+    return f"{', '.join(most)} or {last}" if most else last

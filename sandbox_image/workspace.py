@@ -1,0 +1,78 @@
+"""What a constraint of a workspace is given: a user's records in the shapes that it declares.
+
+They are copies, made of what the records hold and not of what their classes say, so that nothing of
+the user's code stands between. Evidence is found again by the identity of the copies.
+"""
+
+import dataclasses
+import enum
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from .uac import Record
+
+# The records of a domain's collection, or the one of a singleton, by the names of both.
+Find = Callable[[str, str], Iterable[object]]
+# Of one parameter, the collections whose records it gets: see `memory.project.shapes.Match`.
+Binding = Sequence[Mapping[str, Any]]
+
+
+@dataclass
+class Shaped:
+    """The arguments of a check, the records behind them by the ids of the copies, and how many
+    records had no value where the shape needs one."""
+
+    arguments: dict[str, list[Record]] = field(default_factory=dict)
+    originals: dict[int, Record] = field(default_factory=dict)
+    left_out: int = 0
+
+
+def shaped(module: ModuleType, bound: Mapping[str, Binding], find: Find) -> Shaped:
+    """Copy the records of each parameter's collections into the shape that the check declares.
+
+    LookupError where a collection or a field is not there; what the shape's class raises, raises.
+    """
+    found = Shaped()
+    parameters = inspect.signature(module.check).parameters if bound else {}
+    for name, binding in bound.items():
+        (shape,) = typing.get_args(parameters[name].annotation)
+        needed = {
+            one.name
+            for one in dataclasses.fields(shape)
+            if one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+        }
+        copies = found.arguments[name] = []
+        for collection in binding:
+            for record in find(collection["domain"], collection["name"]):
+                if not isinstance(record, Record):
+                    continue
+                values = _values(record, collection)
+                if not needed <= values.keys():
+                    found.left_out += 1
+                    continue
+                copy = shape(**values)
+                found.originals[id(copy)] = record
+                copies.append(copy)
+    return found
+
+
+def _values(record: Record, collection: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record holds, by the names of the shape's fields, without a None that has no place."""
+    held = object.__getattribute__(record, "__dict__")
+    fields = {"key": "key", "sources": "sources", **collection["fields"]}
+    values = {name: _plain(held[own]) for name, own in fields.items()}
+    return {
+        name: value
+        for name, value in values.items()
+        if value is not None or name not in collection["not_none"]
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, enum.Enum):
+        return value.value
+    return [_plain(one) for one in value] if isinstance(value, list) else value

@@ -1,0 +1,207 @@
+"""Workspace constraints on the screens: written, judged, approved, given to users, disabled."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from memory import constraint_library, log
+from memory.log import Draft
+from memory.models import (
+    Alert,
+    MemoryUser,
+    Workspace,
+    WorkspaceConstraint,
+    WorkspaceConstraintVersion,
+)
+from memory.models.alerts import AlertState
+from memory.models.log import EntryKind
+from tests.integration.admin.conftest import add_url, list_url, messages_of, page_url, shown
+from tests.integration.work.test_workspace_constraints import SOURCE, TESTS, rental
+from workers import dispatching
+
+pytestmark = pytest.mark.django_db
+
+Work = Callable[[], None]
+Staff = Callable[..., Client]
+
+
+def add(client: Client, workspace: Workspace, **fields: str) -> Any:
+    body = {"workspace": workspace.pk, "start_from": "", "name": "", "description": ""}
+    return client.post(
+        add_url(WorkspaceConstraint), {**body, "source": "", "tests": "", **fields}, follow=True
+    )
+
+
+def save(client: Client, constraint: WorkspaceConstraint, **fields: str) -> Any:
+    body = {"description": constraint.description, "percentage": str(constraint.percentage)}
+    body |= {"source": SOURCE, "tests": TESTS}
+    return client.post(page_url(constraint), {**body, **fields}, follow=True)
+
+
+def act(client: Client, action: str, row: WorkspaceConstraint | WorkspaceConstraintVersion) -> Any:
+    body = {"action": action, "_selected_action": [str(row.pk)], "from_page": "1"}
+    return client.post(list_url(type(row)), body, follow=True)
+
+
+def lease(client: Client, workspace: Workspace) -> WorkspaceConstraint:
+    """Write the constraint as a browser sends it."""
+    texts = {"source": SOURCE.replace("\n", "\r\n"), "tests": TESTS.replace("\n", "\r\n")}
+    assert add(client, workspace, name="lease_end", **texts).status_code == 200
+    return WorkspaceConstraint.objects.get()
+
+
+def test_from_the_editor_to_an_alert_and_back(
+    admin_client: Client, workspace: Workspace, user: MemoryUser, work: Work
+) -> None:
+    log.append(user, [Draft(kind=EntryKind.RECORD, data=rental())], source="test")
+    constraint = lease(admin_client, workspace)
+    version = constraint.versions.get()
+    assert (version.source, version.tests) == (SOURCE, TESTS)
+    assert (version.created_by, version.state) == ("staff:admin", "checking")
+    work()
+
+    page = shown(admin_client.get(page_url(constraint)))
+    assert "v1 passed, not approved passed policy passed shape passed types" in page
+    assert "fits 1 user, of whom 0 are within the 0 %" in page
+    assert "Approve newest version" in page
+
+    assert messages_of(act(admin_client, "approve_newest_version", constraint)) == [
+        "lease_end v1 is live."
+    ]
+    save(admin_client, constraint, percentage="100")
+    dispatching.dispatch()
+    work()
+    alert = Alert.objects.get()
+    page = shown(admin_client.get(page_url(alert)))
+    assert "workspace/constraints/lease_end.py is lease_end v1" in page
+    assert "A lease that nobody may forget." in page
+    page = shown(admin_client.get(list_url(WorkspaceConstraint)))
+    assert "lease_end" in page
+    assert "runs 100 v1 v1 approved 1 alert" in page
+
+    assert messages_of(act(admin_client, "disable", constraint)) == ["1 constraint disabled."]
+    dispatching.dispatch()
+    work()
+    alert.refresh_from_db()
+    assert alert.state == AlertState.RESOLVED
+    constraint.refresh_from_db()
+    assert (constraint.enabled, constraint.changed_by) == (False, "staff:admin")
+
+
+def test_one_of_the_library_is_taken_over(admin_client: Client, workspace: Workspace) -> None:
+    add(admin_client, workspace, start_from="drug_allergy")
+
+    constraint = WorkspaceConstraint.objects.get()
+    known = constraint_library.read("drug_allergy")
+    assert (constraint.name, constraint.description) == ("drug_allergy", known.summary)
+    assert constraint.versions.get().source == known.source
+
+
+def test_saving_another_text_writes_a_version_and_the_same_none(
+    admin_client: Client, workspace: Workspace
+) -> None:
+    constraint = lease(admin_client, workspace)
+
+    response = save(
+        admin_client, constraint, description="new words", source=SOURCE.replace("\n", "\r\n")
+    )
+    assert "checked" not in "".join(messages_of(response))
+    assert constraint.versions.count() == 1
+    constraint.refresh_from_db()
+    assert constraint.description == "new words"
+
+    response = save(admin_client, constraint, source=SOURCE + "# more\n")
+    assert "Version 2 is being checked." in messages_of(response)
+    assert constraint.versions.count() == 2
+    page = admin_client.get(page_url(constraint)).content.decode()
+    assert "# more" in page.partition("<textarea")[2]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"name": "Lease", "source": SOURCE, "tests": TESTS}, "Lease"),
+        ({"name": "lease_end", "source": " ", "tests": TESTS}, "This is empty: write Python."),
+        ({"name": "lease_end", "source": "#" * 70_000, "tests": TESTS}, "65536 bytes"),
+        ({"name": "other", "start_from": "drug_allergy"}, "Leave it empty"),
+        ({"name": "", "source": SOURCE, "tests": TESTS}, "name"),
+        ({"name": "lease_end", "start_from": "nothing"}, "Select a valid choice"),
+    ],
+)
+def test_what_is_wrong_is_told_beside_the_field(
+    admin_client: Client, workspace: Workspace, fields: dict[str, str], told: str
+) -> None:
+    response = add(admin_client, workspace, **fields)
+
+    assert response.context["adminform"].form.errors
+    assert told in shown(response)
+    assert not WorkspaceConstraint.objects.exists()
+
+
+def test_a_name_that_is_taken_is_refused(admin_client: Client, workspace: Workspace) -> None:
+    lease(admin_client, workspace)
+
+    response = add(admin_client, workspace, name="lease_end", source=SOURCE, tests=TESTS)
+
+    assert "This workspace has one of this name." in shown(response)
+    assert WorkspaceConstraint.objects.count() == 1
+
+
+def test_who_may_write_may_not_approve(staff: Staff, workspace: Workspace, work: Work) -> None:
+    writer = staff(
+        *(f"{verb}_workspaceconstraint" for verb in ("add", "change", "view")),
+        *("view_workspaceconstraintversion", "view_workspace", "change_workspaceconstraintversion"),
+    )
+    constraint = lease(writer, workspace)
+    work()
+
+    act(writer, "approve_newest_version", constraint)
+    act(writer, "approve", constraint.versions.get())
+    act(writer, "disable", constraint)
+    save(writer, constraint, percentage="100", description="mine")
+
+    constraint.refresh_from_db()
+    assert (constraint.live, constraint.enabled, constraint.percentage) == (None, True, 0)
+    assert constraint.description == "mine"
+    page = shown(writer.get(page_url(constraint)))
+    assert "Approve" not in page
+    assert "Disable" not in page
+
+
+def test_an_earlier_version_is_taken_back_on_its_page(
+    admin_client: Client, workspace: Workspace, work: Work
+) -> None:
+    constraint = lease(admin_client, workspace)
+    save(admin_client, constraint, source=SOURCE + "# more\n")
+    work()
+    second, first = constraint.versions.all()
+    for version in (first, second, first):
+        assert messages_of(act(admin_client, "approve", version)) == [f"{version} is live."]
+    constraint.refresh_from_db()
+    assert constraint.live == first
+    page = shown(admin_client.get(page_url(first)))
+    assert "approved live" in page
+    assert "Approve" not in page.partition("Who and when")[0].replace("approved", "")
+
+
+def test_one_that_was_refused_says_why_and_cannot_be_approved(
+    admin_client: Client, workspace: Workspace, work: Work
+) -> None:
+    add(admin_client, workspace, name="lease_end", source=SOURCE.replace("<", "<="), tests=TESTS)
+    work()
+    constraint = WorkspaceConstraint.objects.get()
+
+    (told,) = messages_of(act(admin_client, "approve_newest_version", constraint))
+    assert "refused" in told
+    page = shown(admin_client.get(page_url(constraint.versions.get())))
+    assert "failed tests" in page
+    assert "test_is_silent" in page or "AssertionError" in page
+
+
+def test_the_front_page_leads_there(admin_client: Client) -> None:
+    page = shown(admin_client.get(reverse("admin:index")))
+
+    assert "Workspace constraints" in page

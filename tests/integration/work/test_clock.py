@@ -1,0 +1,255 @@
+"""The constraints run by the user's clock: daily, and by minutes where one takes the moment."""
+
+import datetime
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+import time_machine
+from pytest_django.fixtures import Settings
+from rest_framework.test import APIClient
+
+from memory import constraint_library, log, workspace_constraints
+from memory.log import Draft
+from memory.models import Alert, MemoryUser, Run, Workspace
+from memory.models.log import EntryKind
+from memory.models.runs import RunTrigger
+from memory.users import change_user, create_user, next_daily_run
+from workers import dispatching, tasks
+
+pytestmark = pytest.mark.django_db
+
+Work = Callable[[], None]
+
+# 09:00 in Berlin; the daily hour, 06:00, strikes next at 05:00 UTC.
+MORNING = datetime.datetime(2026, 3, 2, 8, 0, tzinfo=datetime.UTC)
+TOMORROW = datetime.datetime(2026, 3, 3, 5, 0, tzinfo=datetime.UTC)
+
+
+def minutes(number: float) -> datetime.timedelta:
+    return datetime.timedelta(minutes=number)
+
+
+def tell_appointments(user: MemoryUser) -> None:
+    """Two of the next day that overlap."""
+    entries = [
+        {
+            "domain": "calendar",
+            "type": "Meeting",
+            "key": f"meeting-{hour}",
+            "data": {
+                "title": f"Meeting at {hour}",
+                "start": f"2026-03-03T{hour}:00:00+01:00",
+                "end": f"2026-03-03T{hour + 2}:00:00+01:00",
+            },
+        }
+        for hour in (10, 11)
+    ]
+    log.append(user, [Draft(kind=EntryKind.RECORD, data=data) for data in entries], source="test")
+
+
+def enable(workspace: Workspace, name: str) -> None:
+    """Have a constraint of the library run for all users of the workspace."""
+    of_library = constraint_library.read(name)
+    constraint = workspace_constraints.create(
+        workspace, name, source=of_library.source, tests=of_library.tests, by="test"
+    )
+    version = constraint.versions.get()
+    tasks.judge_workspace_constraint(str(version.pk))
+    version.refresh_from_db()
+    workspace_constraints.approve(version, by="boss")
+    workspace_constraints.change(constraint, by="boss", percentage=100)
+
+
+def due(user: MemoryUser) -> datetime.datetime | None:
+    user.refresh_from_db()
+    return user.constraints_due_at
+
+
+def triggers(user: MemoryUser) -> list[str]:
+    return [run.trigger for run in Run.objects.filter(user=user).order_by("queued_at")]
+
+
+@pytest.fixture
+def user(workspace: Workspace) -> MemoryUser:
+    """A user of that time: what is to be done for one who came later would wait."""
+    with time_machine.travel(MORNING - minutes(60)):
+        return create_user(workspace, "ada", time_zone="Europe/Berlin", metadata=None)
+
+
+@pytest.fixture
+def busy(user: MemoryUser, work: Work) -> MemoryUser:
+    """A user with meetings, at whom a constraint that takes the moment has looked."""
+    with time_machine.travel(MORNING, tick=False):
+        enable(user.workspace, "double_booking")
+        tell_appointments(user)
+        work()
+    return user
+
+
+class TestMinutes:
+    def test_who_has_a_constraint_on_the_moment_is_looked_at_again_in_minutes(
+        self, busy: MemoryUser, work: Work
+    ) -> None:
+        assert Alert.objects.get(user=busy).severity == "warning"
+        assert due(busy) == MORNING + minutes(5)
+
+        with time_machine.travel(MORNING + minutes(5), tick=False):
+            assert dispatching.dispatch()["daily"] == 1
+            assert due(busy) == TOMORROW  # nothing is queued twice while it waits
+            assert dispatching.dispatch()["daily"] == 0
+            work()
+        assert due(busy) == MORNING + minutes(10)
+        assert triggers(busy)[-1] == RunTrigger.INSTANT
+
+    def test_it_finds_what_becomes_true_between_two_daily_runs(
+        self, busy: MemoryUser, work: Work
+    ) -> None:
+        # The overlap begins at 11:00 in Berlin; it is critical from a day before.
+        for moment, severity in ((115, "warning"), (120, "critical")):
+            with time_machine.travel(MORNING + minutes(moment), tick=False):
+                dispatching.dispatch()
+                work()
+            assert Alert.objects.get(user=busy).severity == severity
+
+    def test_after_a_long_silence_it_is_not_caught_up_with(
+        self, busy: MemoryUser, work: Work
+    ) -> None:
+        with time_machine.travel(MORNING + minutes(5), tick=False):
+            dispatching.dispatch()
+        with time_machine.travel(MORNING + minutes(33), tick=False):  # workers were busy
+            work()
+        assert due(busy) == MORNING + minutes(35)
+
+    def test_the_daily_hour_is_the_daily_run_even_if_it_is_seen_late(
+        self, busy: MemoryUser, work: Work
+    ) -> None:
+        MemoryUser.objects.filter(pk=busy.pk).update(constraints_due_at=TOMORROW - minutes(1))
+        with time_machine.travel(TOMORROW + minutes(2), tick=False):
+            dispatching.dispatch()
+            work()
+        assert triggers(busy)[-1] == RunTrigger.DAILY
+        assert due(busy) == TOMORROW + minutes(7)
+
+    def test_a_run_does_not_take_the_place_of_the_daily_one_that_is_due(
+        self, busy: MemoryUser, work: Work
+    ) -> None:
+        MemoryUser.objects.filter(pk=busy.pk).update(constraints_due_at=TOMORROW)
+        with time_machine.travel(TOMORROW, tick=False):
+            tell_appointments(busy)
+            work()
+            assert due(busy) == TOMORROW
+            assert dispatching.dispatch()["daily"] == 1
+
+    def test_others_are_looked_at_daily(self, user: MemoryUser, work: Work) -> None:
+        with time_machine.travel(MORNING, tick=False):
+            enable(user.workspace, "deadline_window")
+            data = {
+                "domain": "home",
+                "type": "Lease",
+                "data": {"title": "Flat", "ends_on": "2026-03-20"},
+            }
+            log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
+            work()
+        assert Alert.objects.filter(user=user).count() == 1
+        assert due(user) == TOMORROW
+
+    def test_without_such_a_constraint_it_is_daily_again(
+        self, busy: MemoryUser, work: Work
+    ) -> None:
+        constraint = busy.workspace.constraints.get()
+        with time_machine.travel(MORNING + minutes(1), tick=False):
+            workspace_constraints.change(constraint, by="boss", percentage=0)
+            dispatching.dispatch()
+            work()
+        assert due(busy) == TOMORROW
+
+    def test_a_new_time_zone_moves_the_daily_run_and_leaves_the_minutes(
+        self, busy: MemoryUser
+    ) -> None:
+        with time_machine.travel(MORNING + minutes(1), tick=False):
+            change_user(busy, time_zone="Asia/Tokyo")
+        assert due(busy) == MORNING + minutes(5)
+
+
+# A zone, the days between which to look, the daily hour, and the days on which it does not strike.
+ZONES = [
+    pytest.param("Europe/Berlin", "2026-03-27", "2026-04-01", 2, [], id="gap"),
+    pytest.param("Europe/Berlin", "2026-10-23", "2026-10-28", 2, [], id="overlap"),
+    pytest.param("America/Sao_Paulo", "2018-11-02", "2018-11-07", 0, [], id="gap at midnight"),
+    pytest.param("America/Sao_Paulo", "2018-02-15", "2018-02-20", 23, [], id="overlap at midnight"),
+    pytest.param("Australia/Lord_Howe", "2026-10-02", "2026-10-07", 2, [], id="half an hour"),
+    pytest.param("Australia/Lord_Howe", "2026-04-03", "2026-04-08", 1, [], id="half an hour back"),
+    pytest.param("Africa/Casablanca", "2026-02-13", "2026-02-18", 2, [], id="Ramadan begins"),
+    pytest.param("Africa/Casablanca", "2026-03-20", "2026-03-25", 2, [], id="Ramadan ends"),
+    pytest.param("Pacific/Apia", "2011-12-28", "2012-01-02", 6, ["2011-12-30"], id="skipped day"),
+    pytest.param("Pacific/Apia", "2011-12-28", "2012-01-02", 0, ["2011-12-30"], id="skipped, 0:00"),
+]
+
+
+@pytest.mark.parametrize(("zone", "first", "last", "hour", "skipped"), ZONES)
+def test_each_day_of_the_calendar_has_one_daily_run(
+    zone: str, first: str, last: str, hour: int, skipped: list[str], settings: Settings
+) -> None:
+    settings.UAC_DAILY_RUN_HOUR = hour
+    user = MemoryUser(time_zone=zone)
+    begin, end = (datetime.date.fromisoformat(day) for day in (first, last))
+    moment = datetime.datetime.combine(begin, datetime.time(), tzinfo=ZoneInfo(zone))
+    moment -= minutes(1)
+
+    days = []
+    runs = [moment.astimezone(datetime.UTC)]
+    while True:
+        # The dispatcher comes some seconds later.
+        runs.append(next_daily_run(user, runs[-1] + datetime.timedelta(seconds=2)))
+        local = runs[-1].astimezone(ZoneInfo(zone))
+        if local.date() > end:
+            break
+        days.append(local.date())
+
+    every = [begin + datetime.timedelta(days=number) for number in range((end - begin).days + 1)]
+    assert days == [day for day in every if day.isoformat() not in skipped]
+    gaps = [later - earlier for earlier, later in pairwise(runs[1:])]
+    assert all(abs(gap - datetime.timedelta(days=1)) <= minutes(60) for gap in gaps)
+
+
+class TestDefaultZone:
+    @pytest.mark.parametrize(
+        ("of_workspace", "given", "expected"),
+        [
+            (None, {}, "UTC"),
+            ("America/Sao_Paulo", {}, "America/Sao_Paulo"),
+            ("America/Sao_Paulo", {"time_zone": "Europe/Berlin"}, "Europe/Berlin"),
+        ],
+    )
+    def test_a_user_without_a_time_zone_has_the_workspaces(
+        self,
+        workspace: Workspace,
+        api: APIClient,
+        of_workspace: str | None,
+        given: dict[str, Any],
+        expected: str,
+    ) -> None:
+        if of_workspace:
+            workspace.time_zone = of_workspace
+            workspace.save()
+        created = api.post("/v1/users/", {"user_id": "ben", **given}, format="json")
+        assert created.status_code == 201
+        assert created.json()["time_zone"] == expected
+        assert MemoryUser.objects.get(user_id="ben").time_zone == expected
+
+    def test_a_zone_that_is_none_is_refused(self, workspace: Workspace, api: APIClient) -> None:
+        refused = api.post(
+            "/v1/users/", {"user_id": "ben", "time_zone": "Mars/Olympus"}, format="json"
+        )
+        assert refused.status_code == 400
+        assert not MemoryUser.objects.filter(user_id="ben").exists()
+
+    def test_users_of_before_keep_theirs(self, workspace: Workspace) -> None:
+        user = create_user(workspace, "ben", metadata=None)
+        workspace.time_zone = "Asia/Tokyo"
+        workspace.save()
+        user.refresh_from_db()
+        assert user.time_zone == "UTC"

@@ -1,0 +1,28 @@
+"""Every constraint of the library passes what the gate asks of one that is new."""
+
+import pytest
+from django.test import override_settings
+
+from memory import constraint_library
+from memory.models import Workspace, WorkspaceConstraint, WorkspaceConstraintVersion
+from workers.workspace_constraints import judge
+
+CHECKS = ["policy", "shape", "types", "execution", "tests", "mutants"]
+
+
+@pytest.mark.parametrize("name", constraint_library.names())
+def test_it_passes_the_gate(name: str) -> None:
+    of_library = constraint_library.read(name)
+    constraint = WorkspaceConstraint(workspace=Workspace(name="acme"), name=name)
+    version = WorkspaceConstraintVersion(
+        constraint=constraint, number=1, source=of_library.source, tests=of_library.tests
+    )
+    with override_settings(UAC_SANDBOX_RUNNER="process"):
+        verdict = judge(constraint, version)
+    assert [finding for check in verdict.checks for finding in check.findings] == []
+    assert [check.name for check in verdict.checks] == CHECKS
+
+
+def test_another_name_is_none_of_the_library() -> None:
+    with pytest.raises(KeyError):
+        constraint_library.read("__init__")

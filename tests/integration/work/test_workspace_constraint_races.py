@@ -1,0 +1,129 @@
+"""Rivals over workspace constraints: no number twice, no deadlock, and the last change wins."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from memory import log, runs
+from memory.log import Draft
+from memory.models import Alert, MemoryUser, Workspace
+from memory.models.alerts import AlertState
+from memory.models.log import EntryKind
+from memory.models.workspace_constraints import VersionState
+from memory.users import create_user
+from memory.workspace_constraints import approve, change, create, propose
+from tests.factories import make_checkpoint
+from tests.integration.work.test_workspace_constraints import (
+    SOURCE,
+    TESTS,
+    alerts_of,
+    live,
+    made,
+    rental,
+    tell,
+)
+from workers import dispatching
+
+Work = Callable[[], None]
+
+
+def at_once(*acts: Callable[[], object]) -> list[Exception]:
+    """Do all of it at the same time, each in a thread; return what was raised."""
+    failed: list[Exception] = []
+    gate = threading.Barrier(len(acts))
+
+    def do(act: Callable[[], object]) -> None:
+        try:
+            gate.wait()
+            act()
+        except Exception as error:
+            failed.append(error)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=do, args=(act,)) for act in acts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return failed
+
+
+def test_versions_that_are_written_at_once_are_numbered_without_gap(
+    live_database: str, workspace: Workspace
+) -> None:
+    constraint = made(workspace)
+
+    def write(writer: int) -> Callable[[], object]:
+        return lambda: [
+            propose(constraint, source=f"{SOURCE}# {writer}/{n}\n", tests=TESTS, by="x")
+            for n in range(5)
+        ]
+
+    assert at_once(*map(write, range(6))) == []
+
+    numbers = sorted(constraint.versions.values_list("number", flat=True))
+    assert numbers == list(range(1, 32))
+
+
+def test_changes_of_several_constraints_beside_appends_do_not_deadlock(
+    live_database: str, workspace: Workspace
+) -> None:
+    # Given users with a project, and constraints that are live
+    users = [create_user(workspace, f"u{number}", metadata=None) for number in range(40)]
+    for user in users:
+        MemoryUser.objects.filter(pk=user.pk).update(head=make_checkpoint(user))
+    rules = []
+    for name in ("one", "two", "three"):
+        rule = create(workspace, name, source=SOURCE, tests=TESTS, by="x")
+        rule.versions.update(state=VersionState.PASSED)
+        approve(rule.versions.get(), by="x")
+        rules.append(rule)
+
+    # When all are switched to and fro while users are written to and the dispatcher looks
+    def switch(rule: Any) -> Callable[[], object]:
+        return lambda: [change(rule, by="x", percentage=number * 10) for number in range(1, 9)]
+
+    def append() -> None:
+        for user in reversed(users):
+            draft = Draft(kind=EntryKind.MESSAGE, content="x", role="user")
+            log.append(user, [draft], source="test")
+
+    def dispatch() -> None:
+        for _ in range(5):
+            dispatching.queue_runs_of_changed_constraints()
+
+    failed = at_once(*map(switch, rules), append, append, dispatch)
+
+    # Then none was refused, and the last word of each stands
+    assert failed == []
+    for rule in rules:
+        rule.refresh_from_db()
+        assert rule.percentage == 80
+
+
+@pytest.mark.django_db
+def test_a_run_that_began_before_a_change_does_not_have_the_last_word(
+    workspace: Workspace, user: MemoryUser, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    constraint = live(workspace)
+    tell(user, rental())
+    real = runs.finish
+
+    def finish_late(*arguments: Any) -> None:
+        # While the results of a run are written, the constraint is disabled.
+        monkeypatch.setattr(runs, "finish", real)
+        change(constraint, by="x", enabled=False)
+        real(*arguments)
+
+    monkeypatch.setattr(runs, "finish", finish_late)
+    work()
+    assert len(alerts_of(user)) == 1
+
+    dispatching.dispatch()
+    work()
+
+    assert Alert.objects.get(user=user).state == AlertState.RESOLVED

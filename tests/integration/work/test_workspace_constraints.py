@@ -1,0 +1,610 @@
+"""Workspace constraints: judged in a worker, run for whom they fit, ended with reasons."""
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from memory import log, workspace_constraints
+from memory.log import Draft
+from memory.models import (
+    Alert,
+    MemoryUser,
+    Run,
+    Workspace,
+    WorkspaceConstraint,
+    WorkspaceConstraintVersion,
+)
+from memory.models.alerts import AlertEventKind, AlertKind, AlertState
+from memory.models.log import EntryKind
+from memory.models.runs import RunKind, RunStatus, RunTrigger
+from memory.models.workspace_constraints import VersionState
+from memory.users import create_user
+from memory.workspace_constraints import (
+    BadConstraint,
+    ConstraintExists,
+    NotApprovable,
+    approve,
+    change,
+    create,
+    includes,
+    propose,
+)
+from workers import constraints, dispatching, tasks
+from workers.sandbox.interface import SandboxError
+
+pytestmark = pytest.mark.django_db
+
+Work = Callable[[], None]
+
+SOURCE = '''\
+"""A lease that nobody may forget."""
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from uac import Alert, Record, warning
+
+ALSO = {"Lease": ("Rental",), "Lease.ends_on": ("until",)}
+
+
+@dataclass(kw_only=True)
+class Lease(Record):
+    """A lease."""
+
+    flat: str
+    ends_on: datetime.date
+    rent: int | float = 0
+
+
+def check(today: datetime.date, leases: Sequence[Lease]) -> Iterator[Alert]:
+    """A lease that has ended."""
+    for lease in leases:
+        if lease.ends_on < today:
+            yield warning(f"{lease.flat} ended on {lease.ends_on}", evidence=[lease])
+'''
+TESTS = '''\
+"""Cases."""
+
+import datetime
+
+from uac.testing import run_check
+from workspace.constraints import lease_end
+
+DAY = datetime.date(2026, 1, 1)
+
+
+def test_speaks() -> None:
+    """The day after."""
+    lease = lease_end.Lease(key="l", flat="Main Street", ends_on=datetime.date(2025, 12, 31))
+    assert [alert.message for alert in run_check(lease_end, today=DAY, leases=[lease])] == [
+        "Main Street ended on 2025-12-31"
+    ]
+
+
+def test_is_silent() -> None:
+    """The day itself."""
+    assert not run_check(
+        lease_end, today=DAY, leases=[lease_end.Lease(key="l", flat="x", ends_on=DAY)]
+    )
+'''
+PATH = "workspace/constraints/lease_end.py"
+
+
+def rental(flat: str = "Main Street", until: str = "2020-01-01", **fields: Any) -> dict[str, Any]:
+    return {"domain": "home", "type": "Rental", "data": {"flat": flat, "until": until, **fields}}
+
+
+def tell(user: MemoryUser, *statements: dict[str, Any]) -> None:
+    log.append(
+        user, [Draft(kind=EntryKind.RECORD, data=data) for data in statements], source="test"
+    )
+
+
+def made(workspace: Workspace, source: str = SOURCE, tests: str = TESTS) -> WorkspaceConstraint:
+    return create(workspace, "lease_end", source=source, tests=tests, by="test")
+
+
+def judged(constraint: WorkspaceConstraint) -> WorkspaceConstraintVersion:
+    """Have the newest version judged."""
+    version = constraint.versions.order_by("-number")[0]
+    tasks.judge_workspace_constraint(str(version.pk))
+    version.refresh_from_db()
+    return version
+
+
+def live(workspace: Workspace, percentage: int = 100) -> WorkspaceConstraint:
+    constraint = made(workspace)
+    version = judged(constraint)
+    assert version.state == VersionState.PASSED, version.verdict
+    approve(version, by="boss")
+    return change(constraint, by="boss", percentage=percentage)
+
+
+def alerts_of(user: MemoryUser) -> list[Alert]:
+    live = Alert.objects.filter(user=user).exclude(state=AlertState.RESOLVED)
+    return list(live.order_by("message"))
+
+
+def reason_of(user: MemoryUser) -> str:
+    """Why the alert of the workspace's constraint was resolved."""
+    alert = Alert.objects.get(user=user, constraint=PATH)
+    assert alert.state == AlertState.RESOLVED
+    event = alert.events.get(kind=AlertEventKind.RESOLVED)
+    return str(event.detail["reason"])
+
+
+def codes(version: WorkspaceConstraintVersion) -> list[str]:
+    assert version.verdict is not None
+    return [one["code"] for check in version.verdict["checks"] for one in check["findings"]]
+
+
+class TestJudging:
+    def test_one_that_is_in_order_passes_every_check(self, workspace: Workspace) -> None:
+        version = judged(made(workspace))
+
+        assert version.verdict is not None
+        assert [(check["name"], check["passed"]) for check in version.verdict["checks"]] == [
+            (name, True) for name in ("policy", "shape", "types", "execution", "tests", "mutants")
+        ]
+        assert (version.state, version.attempts, version.lease_owner) == ("passed", 0, "")
+        assert version.bytecode
+        assert version.image_digest
+
+    @pytest.mark.parametrize(
+        ("change", "code"),
+        [
+            pytest.param(("leases: Sequence[Lease]", "leases: list[Lease]"), "shape", id="shape"),
+            pytest.param(
+                ("from uac import", "from domains.home.state import rentals\nfrom uac import"),
+                "import",
+                id="state",
+            ),
+            pytest.param(("lease.ends_on < today", "lease.flat < today"), "operator", id="types"),
+            pytest.param(
+                ("    for lease in leases:", "    print(leases[0])\n    for lease in leases:"),
+                "constraint_failed",
+                id="fails on nothing",
+            ),
+            pytest.param(
+                (
+                    "    for lease in leases:",
+                    "    yield warning('x', key='x')\n    for lease in leases:",
+                ),
+                "speaks_of_nothing",
+                id="alerts about nothing",
+            ),
+            pytest.param(("< today", "<= today"), "test_failed", id="tests"),
+            pytest.param(("def check(", "def check(("), "syntax", id="syntax"),
+        ],
+    )
+    def test_what_is_wrong_is_refused_with_its_place(
+        self, workspace: Workspace, change: tuple[str, str], code: str
+    ) -> None:
+        version = judged(made(workspace, SOURCE.replace(*change)))
+
+        assert version.state == VersionState.REFUSED
+        assert code in codes(version)
+
+    def test_tests_that_show_no_silence_or_no_alert_are_refused(self, workspace: Workspace) -> None:
+        silent, speaking = TESTS.index("def test_is_silent"), TESTS.index("def test_speaks")
+
+        version = judged(made(workspace, tests=TESTS[:silent]))
+        assert codes(version) == ["always_alerts_unnoticed"]
+
+        tests = TESTS[:speaking] + TESTS[silent:]
+        version = judged(
+            create(
+                workspace,
+                "lease_end2",
+                source=SOURCE,
+                tests=tests.replace("lease_end", "lease_end2"),
+                by="x",
+            )
+        )
+        assert codes(version) == ["never_alerts_unnoticed"]
+
+    def test_tests_that_depend_on_the_order_of_a_set_are_refused(
+        self, workspace: Workspace
+    ) -> None:
+        tests = TESTS + (
+            "\n\ndef test_order() -> None:\n"
+            '    """Depends on the seed."""\n'
+            "    names = {f'name {number}' for number in range(20)}\n"
+            "    assert [*names][0] == ORDERED\n"
+        )
+        first = next(iter({f"name {number}" for number in range(20)}))
+        tests = tests.replace("ORDERED", repr(first))
+
+        version = judged(made(workspace, tests=tests))
+
+        # In this process strings are hashed by chance: one of the two seeds finds something else.
+        assert version.state == VersionState.REFUSED
+        assert set(codes(version)) <= {"not_deterministic", "test_failed"}
+
+    def test_a_sandbox_that_breaks_refuses_nothing(
+        self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        constraint = made(workspace)
+
+        def broken(*arguments: object, **options: object) -> None:
+            raise SandboxError("killed", "no engine", infrastructure=True)
+
+        with monkeypatch.context() as patched:
+            patched.setattr("workers.workspace_constraints.runner.open_sandbox", broken)
+            with pytest.raises(SandboxError):
+                judged(constraint)
+        version = constraint.versions.get()
+        assert (version.state, version.attempts) == (VersionState.CHECKING, 1)
+        assert "no engine" in version.last_error
+
+        constraint.versions.update(run_after=timezone.now())
+        assert judged(constraint).state == VersionState.PASSED
+
+    def test_the_dispatcher_finds_a_version_that_no_hint_announced(
+        self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        constraint = made(workspace)
+        constraint.versions.update(hinted_at=None)
+        hinted: list[Any] = []
+        monkeypatch.setattr(dispatching, "send_hint", lambda task, args: hinted.append(args))
+
+        assert dispatching.dispatch()["judged"] == 1
+        assert hinted == [[str(constraint.versions.get().pk)]]
+
+    def test_who_lost_the_lease_writes_no_verdict(
+        self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        constraint = made(workspace)
+        from workers import workspace_constraints as judging
+
+        real = judging.judge
+
+        def overtaken(*arguments: Any) -> Any:
+            constraint.versions.update(token=99)
+            return real(*arguments)
+
+        monkeypatch.setattr(judging, "judge", overtaken)
+        assert judged(constraint).state == VersionState.CHECKING
+
+
+class TestVersions:
+    def test_names_and_texts_are_held_to_rules(self, workspace: Workspace) -> None:
+        for name in ("Lease", "1x", "class", "a-b", ""):
+            with pytest.raises(BadConstraint):
+                create(workspace, name, source=SOURCE, tests=TESTS, by="x")
+        made(workspace)
+        with pytest.raises(ConstraintExists):
+            made(workspace)
+        with pytest.raises(BadConstraint, match="empty"):
+            create(workspace, "other", source=" \n", tests=TESTS, by="x")
+        with pytest.raises(BadConstraint, match="65536"):
+            create(workspace, "other", source="#" * 70_000, tests=TESTS, by="x")
+
+    def test_the_same_text_again_is_the_same_version(self, workspace: Workspace) -> None:
+        constraint = made(workspace)
+
+        assert propose(constraint, source=SOURCE, tests=TESTS, by="x").number == 1
+        assert propose(constraint, source=SOURCE + "\n", tests=TESTS, by="x").number == 2
+        assert propose(constraint, source=SOURCE, tests=TESTS, by="x").number == 3
+
+    def test_only_one_that_passed_can_be_approved(self, workspace: Workspace) -> None:
+        constraint = made(workspace)
+        with pytest.raises(NotApprovable, match="being checked"):
+            approve(constraint.versions.get(), by="boss")
+        refused = propose(constraint, source=SOURCE.replace("<", "<="), tests=TESTS, by="x")
+        assert judged(constraint).state == VersionState.REFUSED
+        with pytest.raises(NotApprovable, match="refused"):
+            approve(refused, by="boss")
+        constraint.refresh_from_db()
+        assert constraint.live is None
+
+    def test_an_earlier_one_can_be_approved_again_and_who_did_is_kept(
+        self, workspace: Workspace
+    ) -> None:
+        constraint = live(workspace)
+        first = constraint.versions.get()
+        propose(
+            constraint,
+            source=SOURCE.replace("ended on", "has ended on"),
+            tests=TESTS.replace("ended on", "has ended on"),
+            by="x",
+        )
+        second = judged(constraint)
+        assert approve(second, by="chief").live == second
+
+        assert approve(first, by="chief").live == first
+        first.refresh_from_db()
+        assert (first.approved_by, first.constraint.changed_by) == ("boss", "chief")
+
+    @pytest.mark.parametrize(
+        "columns",
+        [{"source": "x"}, {"tests": "x"}, {"number": 7}, {"verdict": {}}, {"state": "checking"}],
+    )
+    def test_a_judged_version_cannot_be_changed_in_the_database(
+        self, workspace: Workspace, columns: dict[str, Any]
+    ) -> None:
+        constraint = made(workspace)
+        judged(constraint)
+
+        with pytest.raises(IntegrityError, match="immutable"), transaction.atomic():
+            constraint.versions.update(**columns)
+
+
+class TestPercentage:
+    def test_more_only_adds_users_and_the_share_is_about_right(self, workspace: Workspace) -> None:
+        constraint = WorkspaceConstraint(workspace=workspace, name="x")
+        users = [uuid.uuid4() for _ in range(2000)]
+        before: set[uuid.UUID] = set()
+        for percentage in (0, 1, 10, 50, 99, 100):
+            constraint.percentage = percentage
+            now = {user for user in users if includes(constraint, user)}
+            assert before <= now
+            assert abs(len(now) - 20 * percentage) <= 90
+            before = now
+        assert len(before) == len(users)
+
+    def test_two_constraints_choose_other_users(self, workspace: Workspace) -> None:
+        one, other = (
+            WorkspaceConstraint(workspace=workspace, name=name, percentage=50) for name in "ab"
+        )
+        users = [uuid.uuid4() for _ in range(500)]
+        both = [user for user in users if includes(one, user) and includes(other, user)]
+        assert 70 < len(both) < 180
+
+    @pytest.mark.parametrize("percentage", [-1, 101])
+    def test_others_are_refused(self, workspace: Workspace, percentage: int) -> None:
+        with pytest.raises(BadConstraint):
+            change(made(workspace), by="x", percentage=percentage)
+
+
+class TestRunning:
+    def test_it_alerts_with_the_users_own_records_as_evidence(
+        self, workspace: Workspace, user: MemoryUser, work: Work
+    ) -> None:
+        live(workspace)
+        tell(user, rental(), rental("Side Street", "2999-01-01"))
+        work()
+
+        (alert,) = alerts_of(user)
+        assert (alert.constraint, alert.kind) == (PATH, AlertKind.FINDING)
+        assert alert.message == "Main Street ended on 2020-01-01"
+        (evidence,) = alert.evidence
+        assert (evidence["domain"], evidence["collection"], evidence["class"]) == (
+            *("home", "rentals"),
+            "Rental",
+        )
+        assert alert.entries == [1]
+        run = Run.objects.get(user=user, kind=RunKind.CONSTRAINTS)
+        assert run.output["workspace"] == [
+            {"path": PATH, "version": 1, "applies": True, "reasons": [], "notes": []}
+        ]
+
+    def test_where_it_does_not_fit_the_run_says_why(
+        self, workspace: Workspace, user: MemoryUser, work: Work
+    ) -> None:
+        live(workspace)
+        tell(user, {"domain": "home", "type": "Rental", "data": {"flat": "x", "until": 3}})
+        work()
+        assert alerts_of(user) == []
+
+        standing = workspace_constraints.standings
+        (found,) = standing(user, _outline(user))
+        assert found.reasons == ("home.Rental.until is int, not datetime.date",)
+
+    def test_disabling_resolves_and_enabling_finds_anew(
+        self, workspace: Workspace, user: MemoryUser, work: Work
+    ) -> None:
+        constraint = live(workspace)
+        tell(user, rental())
+        work()
+        assert len(alerts_of(user)) == 1
+
+        change(constraint, by="boss", enabled=False)
+        _catch_up(work)
+
+        assert reason_of(user) == "constraint disabled"
+        run = Run.objects.filter(user=user).latest("queued_at")
+        assert run.trigger == RunTrigger.WORKSPACE
+
+        change(constraint, by="boss", enabled=True)
+        _catch_up(work)
+        assert len(alerts_of(user)) == 1
+
+    def test_leaving_the_percentage_resolves(
+        self, workspace: Workspace, user: MemoryUser, work: Work
+    ) -> None:
+        constraint = live(workspace)
+        tell(user, rental())
+        work()
+
+        change(constraint, by="boss", percentage=0)
+        _catch_up(work)
+
+        assert reason_of(user) == "user left the percentage"
+
+    def test_a_new_version_that_does_not_fit_resolves(
+        self, workspace: Workspace, user: MemoryUser, work: Work
+    ) -> None:
+        constraint = live(workspace)
+        tell(user, rental())
+        work()
+
+        source = SOURCE.replace('("Rental",)', '("Contract",)')
+        propose(constraint, source=source, tests=TESTS, by="x")
+        approve(judged(constraint), by="boss")
+        _catch_up(work)
+
+        assert reason_of(user) == "no longer applies"
+
+    def test_a_new_version_runs_and_keeps_the_alert(
+        self, workspace: Workspace, user: MemoryUser, work: Work
+    ) -> None:
+        constraint = live(workspace)
+        tell(user, rental())
+        work()
+        (before,) = alerts_of(user)
+
+        said = (
+            SOURCE.replace("ended on", "is over since"),
+            TESTS.replace("ended on", "is over since"),
+        )
+        propose(constraint, source=said[0], tests=said[1], by="x")
+        approve(judged(constraint), by="boss")
+        _catch_up(work)
+
+        (after,) = alerts_of(user)
+        assert after.pk == before.pk
+        assert after.message == "Main Street is over since 2020-01-01"
+
+    def test_one_that_fails_harms_nothing_else_and_is_named_to_the_staff(
+        self, workspace: Workspace, user: MemoryUser, work: Work
+    ) -> None:
+        live(workspace)
+        source = SOURCE.replace("lease.ends_on < today", "1 / lease.rent and lease.ends_on < today")
+        tests = TESTS.replace('flat="', 'rent=1, flat="')
+        other = create(
+            workspace,
+            "other_end",
+            source=source,
+            tests=tests.replace("lease_end", "other_end"),
+            by="x",
+        )
+        approve(judged(other), by="boss")
+        change(other, by="boss", percentage=100)
+        tell(user, rental(rent=0))
+        work()
+
+        failed, found = sorted(alerts_of(user), key=lambda alert: alert.kind)
+        assert (found.constraint, found.kind) == (PATH, AlertKind.FINDING)
+        assert failed.kind == AlertKind.CONSTRAINT_ERROR
+        assert failed.constraint == other.path
+        assert "ZeroDivisionError" in failed.message
+
+        change(other, by="boss", enabled=False)
+        _catch_up(work)
+        assert [alert.constraint for alert in alerts_of(user)] == [PATH]
+
+    def test_users_of_other_workspaces_and_without_a_project_are_left_alone(
+        self, workspace: Workspace, user: MemoryUser, work: Work
+    ) -> None:
+        elsewhere = Workspace.objects.create(name="elsewhere")
+        stranger = create_user(elsewhere, "bob", metadata=None)
+        tell(stranger, rental())
+        empty = create_user(workspace, "nobody", metadata=None)
+        work()
+
+        live(workspace)
+
+        changed = MemoryUser.objects.filter(constraints_changed_at__isnull=False)
+        assert list(changed) == []
+        tell(user, rental())
+        _catch_up(work)
+        assert len(alerts_of(user)) == 1
+        assert alerts_of(stranger) == alerts_of(empty) == []
+
+    def test_only_so_many_runs_wait_at_a_time_and_all_users_get_theirs(
+        self, workspace: Workspace, work: Work, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        users = [create_user(workspace, f"u{number}", metadata=None) for number in range(5)]
+        for user in users:
+            tell(user, rental())
+        work()
+        monkeypatch.setattr(dispatching, "WORKSPACE_RUNS", 2)
+        live(workspace)
+
+        waiting = Run.objects.filter(trigger=RunTrigger.WORKSPACE).exclude(status=RunStatus.DONE)
+        dispatching.dispatch()
+        dispatching.dispatch()
+        assert waiting.count() == 2
+        for _ in range(3):
+            work()
+            dispatching.dispatch()
+        work()
+
+        assert [len(alerts_of(user)) for user in users] == [1] * 5
+        assert not MemoryUser.objects.filter(constraints_changed_at__isnull=False).exists()
+
+    def test_one_whose_needs_cannot_be_read_any_more_stops_nobody(
+        self, workspace: Workspace, user: MemoryUser, work: Work
+    ) -> None:
+        # Given a version that an earlier release judged by other rules
+        live(workspace)
+        old = create(workspace, "old", source="def check(): pass", tests=TESTS, by="x")
+        old.versions.update(state=VersionState.PASSED)
+        approve(old.versions.get(), by="x")
+        change(old, by="x", percentage=100)
+
+        tell(user, rental())
+        work()
+
+        assert [alert.constraint for alert in alerts_of(user)] == [PATH]
+        _, standing = workspace_constraints.standings(user, _outline(user))
+        assert "cannot be read: line 1" in standing.reasons[0]
+
+    def test_a_sandbox_that_fails_resolves_with_the_right_reason(
+        self, workspace: Workspace, user: MemoryUser, work: Work
+    ) -> None:
+        constraint = live(workspace)
+        tell(user, rental())
+        work()
+        run = Run.objects.filter(user=user, kind=RunKind.CONSTRAINTS).latest("queued_at")
+        change(constraint, by="boss", enabled=False)
+
+        with transaction.atomic():
+            constraints.report_failure(
+                Run.objects.select_related("checkpoint", "user").get(pk=run.pk),
+                {"type": "killed", "message": "no engine", "line": None},
+            )
+
+        assert reason_of(user) == "constraint disabled"
+
+    def test_who_is_not_concerned_is_not_run(
+        self, workspace: Workspace, user: MemoryUser, work: Work
+    ) -> None:
+        tell(user, {"domain": "home", "type": "Plant", "data": {"name": "fern"}})
+        work()
+        live(workspace)
+
+        _catch_up(work)
+
+        assert not Run.objects.filter(user=user, kind=RunKind.CONSTRAINTS).exists()
+
+
+class TestCoverage:
+    def test_it_counts_and_says_why_not_page_by_page(
+        self, workspace: Workspace, work: Work
+    ) -> None:
+        said = [rental(), rental(), {"domain": "d", "type": "Plant", "data": {"name": "x"}}]
+        for number, statement in enumerate(said):
+            tell(create_user(workspace, f"u{number}", metadata=None), statement)
+        create_user(workspace, "empty", metadata=None)
+        work()
+        version = made(workspace).versions.get()
+
+        found = workspace_constraints.coverage(version)
+        assert (found.users, found.applies, found.within, found.after) == (3, 2, 0, None)
+        assert found.reasons == {"no class Lease or Rental": 1}
+
+        first = workspace_constraints.coverage(version, most=2)
+        assert (first.users, first.applies) == (2, 2)
+        assert first.after is not None
+        rest = workspace_constraints.coverage(version, after=first.after)
+        assert (rest.users, rest.applies, rest.after) == (1, 0, None)
+
+
+def _outline(user: MemoryUser) -> Any:
+    from memory.project import Outline
+
+    user.refresh_from_db()
+    assert user.head is not None
+    return Outline.from_json(user.head.outline)
+
+
+def _catch_up(work: Work) -> None:
+    dispatching.dispatch()
+    work()

@@ -1,0 +1,83 @@
+"""What became of executing a candidate, as findings: a project, or a workspace constraint."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from workers.checkpointing import policy
+from workers.checkpointing.findings import Finding
+from workers.errors import error_json, outcome_of, user_error_json
+from workers.sandbox.interface import ConstraintRun, SandboxError, TestResult, UserError
+
+# An interpreter that orders its sets and hashes its strings differently must find the same.
+OTHER_HASH_SEED = 1
+
+
+def policy_findings(found: Iterable[policy.Finding]) -> Iterator[Finding]:
+    """Yield what the policy found as findings of the gate."""
+    for one in found:
+        yield Finding(code=one.code, path=one.path, line=one.line, message=one.message)
+
+
+def failed_tests(
+    results: Sequence[TestResult], sources: Mapping[str, str | None]
+) -> Iterator[Finding]:
+    """Yield a finding for each test that failed."""
+    for result in results:
+        if result.error is not None:
+            yield of_error("test_failed", result.error, sources, test=result.name)
+
+
+def not_deterministic(path: str) -> Finding:
+    """Return the finding of a constraint that says one thing here and another there."""
+    return Finding(
+        code="not_deterministic",
+        path=path,
+        message="finds other alerts when sets are ordered otherwise",
+        fix="sort what you iterate",
+    )
+
+
+def faults(ran: Sequence[ConstraintRun]) -> tuple[dict[str, UserError], list[str]]:
+    """Return the constraints that fail in a sandbox, and those that say different things."""
+    failed = {
+        result.path: result.error
+        for run in ran
+        for result in run.results
+        if result.error is not None
+    }
+    return failed, [path for path in _paths_that_differ(ran) if path not in failed]
+
+
+def _paths_that_differ(ran: Sequence[ConstraintRun]) -> list[str]:
+    first, *others = [{result.path: result.alerts for result in run.results} for run in ran]
+    return sorted(path for path in first if any(first[path] != other[path] for other in others))
+
+
+def of_error(
+    code: str, error: UserError, sources: Mapping[str, str | None] | None = None, **where: str
+) -> Finding:
+    """Return the finding of an error in the user's code; of a limit, its name is the code.
+
+    One without words, such as an assertion's, is told by its line in the sources.
+    """
+    outcome = outcome_of(error)
+    return Finding.of_error(
+        code if outcome == "user_error" else outcome,
+        error,
+        str(user_error_json(error)["message"]) or _line(error, sources or {}),
+        **where,
+    )
+
+
+def _line(error: UserError, sources: Mapping[str, str | None]) -> str:
+    lines = (sources.get(error.path or "") or "").splitlines()
+    return lines[error.line - 1].strip() if error.line and error.line <= len(lines) else ""
+
+
+def of_request(error: SandboxError) -> Finding:
+    """Return the finding of a request that failed as a whole."""
+    if error.error is not None:
+        return of_error("does_not_run", error.error)
+    told = error_json(error)
+    return Finding(
+        code=error.outcome, type=told["type"], message=f"{told['type']}: {told['message']}"
+    )
