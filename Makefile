@@ -28,7 +28,7 @@ test: $(STAMP) lint types
 		fi; \
 		docker_note=yes; \
 	fi; \
-	$(BIN)/python -m pytest -n 2 $${docker_note:+-m 'not docker'}; \
+	$(BIN)/python -m pytest -n 3 $${docker_note:+-m 'not docker'}; \
 	status=$$?; \
 	if [ -n "$$docker_note" ]; then \
 		echo; \

@@ -13,7 +13,8 @@ pytestmark = pytest.mark.django_db
 
 
 def change(client: Client, workspace: Workspace, **chosen: Any) -> Any:
-    form = {"name": workspace.name, **dict.fromkeys(BY_NAME, ""), **chosen}
+    here = {"name": workspace.name, "time_zone": workspace.time_zone}
+    form = {**here, **dict.fromkeys(BY_NAME, ""), **chosen}
     return client.post(page_url(workspace), form)
 
 
@@ -76,7 +77,8 @@ def test_what_cannot_be_given_is_refused_beside_its_field(
 def test_a_new_workspace_may_have_limits_at_once(admin_client: Client) -> None:
     assert "Wall seconds: 5 s" in shown(admin_client.get(add_url(Workspace)))
 
-    admin_client.post(add_url(Workspace), {"name": "new", "pids": "64", "single_use": "on"})
+    form = {"name": "new", "time_zone": "UTC", "pids": "64", "single_use": "on"}
+    admin_client.post(add_url(Workspace), form)
 
     workspace = Workspace.objects.get(name="new")
     assert (workspace.limits.pids, workspace.single_use) == (64, True)

@@ -55,7 +55,8 @@ def server_settings(settings: Settings) -> None:
 
 
 def change(client: Client, workspace: Workspace, **chosen: Any) -> Any:
-    return client.post(page_url(workspace), {"name": workspace.name, **EMPTY, **chosen})
+    here = {"name": workspace.name, "time_zone": workspace.time_zone}
+    return client.post(page_url(workspace), {**here, **EMPTY, **chosen})
 
 
 def call(
@@ -335,7 +336,13 @@ def test_a_new_workspace_may_have_a_model_at_once(admin_client: Client) -> None:
 
     admin_client.post(
         add_url(Workspace),
-        {**EMPTY, "name": "new", "llm_model": "google:gemini", "new_llm_api_key": SECRET},
+        {
+            **EMPTY,
+            "name": "new",
+            "time_zone": "UTC",
+            "llm_model": "google:gemini",
+            "new_llm_api_key": SECRET,
+        },
     )
 
     workspace = Workspace.objects.get(name="new")

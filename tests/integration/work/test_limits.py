@@ -280,7 +280,8 @@ def test_a_change_in_the_admin_holds_from_the_next_run_on(
     (before,) = mine.all()
 
     def choose(**chosen: str) -> None:
-        form = {"name": one.workspace.name, **dict.fromkeys(BY_NAME, ""), **chosen}
+        here = {"name": one.workspace.name, "time_zone": one.workspace.time_zone}
+        form = {**here, **dict.fromkeys(BY_NAME, ""), **chosen}
         assert admin_client.post(page_url(one.workspace), form).status_code == 302
 
     # A limit that goes with each request: the container that is kept goes on.
