@@ -645,7 +645,7 @@ def test_the_api_reads_versions_and_their_files(
 def test_the_api_reads_state_and_manifest(
     api: APIClient, user: MemoryUser, checkpoint: Append
 ) -> None:
-    empty = {"version": None, "as_of": None, "domains": {}}
+    empty: dict[str, Any] = {"version": None, "as_of": None, "domains": {}}
     assert api.get("/v1/users/ada/state/").data == empty
     checkpoint(trip(key="a", cost=1500))
 
