@@ -11,17 +11,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from cryptography.fernet import Fernet
+
 from uac_site.demo import person, recorded_model
 from uac_site.demo.calls import calls_in
 from uac_site.demo.client import Client, UnexpectedAnswer
 from uac_site.demo.screen import Screen
 from uac_site.demo.story import ModelStopped, Story
-from uac_site.embedded.folder import AlreadyRunning, kept
+from uac_site.embedded.folder import AlreadyRunning, kept, usable_folder
 from uac_site.embedded.process import ProcessFailed
 from uac_site.embedded.system import System, running_system
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _ADMIN = "demo"
+_SCOPES = [f"--scope={scope}" for scope in ("read", "write", "manage")]
 _HURRY = "from memory import lanes, models; lanes.hurry(models.Lane.objects.all())"
 
 
@@ -41,7 +44,7 @@ def main() -> int:
                 options.data,
                 web_port=options.port,
                 llm_workers=1,
-                environment=model,
+                environment={**model, **_webhooks(options.data)},
                 report=screen.line,
             ) as system,
         ):
@@ -90,13 +93,24 @@ def _language_model(screen: Screen) -> Iterator[dict[str, str]]:
         }
 
 
+def _webhooks(data: Path) -> dict[str, str]:
+    """Return the variables with which webhooks may go to a receiver on this machine."""
+    folder = usable_folder(data)
+    return {
+        "UAC_ENCRYPTION_KEYS": os.environ.get("UAC_ENCRYPTION_KEYS")
+        or kept(folder, "encryption_key", lambda: Fernet.generate_key().decode()),
+        "UAC_WEBHOOK_ALLOWED_NETWORKS": os.environ.get("UAC_WEBHOOK_ALLOWED_NETWORKS")
+        or "127.0.0.0/8,::1/128",
+    }
+
+
 def _tell(system: System, screen: Screen) -> Story:
     """Tell the story; returns it, with what did not come out as it should."""
     folder = system.data_folder
     api_key = kept(
         folder,
         "api_key",
-        lambda: str(json.loads(system.manage("create_workspace", "demo"))["api_key"]),
+        lambda: str(json.loads(system.manage("create_workspace", "demo", *_SCOPES))["api_key"]),
     )
     password = kept(folder, "admin_password")
     kept(folder, "admin_user", lambda: _create_admin(system, password))
@@ -122,7 +136,7 @@ def _tell(system: System, screen: Screen) -> Story:
     screen.stage("Look around")
     screen.line(f"admin            {system.base_url}/admin/")
     screen.line(f"log in as        {_ADMIN} / {password}")
-    screen.line("the API          (this key is the demo's own)")
+    screen.line("the API          (this key is the demo's own, and may do everything)")
     screen.line(
         f"  curl -H 'Authorization: Bearer {api_key}' \\\n"
         f"    {system.base_url}/v1/users/{person.USER_ID}/manifest/"
