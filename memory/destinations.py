@@ -110,10 +110,11 @@ def addresses(destination: Destination, seconds: float) -> list[Address]:
     found = look_up(destination.host, destination.port, seconds)
     for address in found:
         if not allowed(address):
+            named = destination.host == str(address)
             raise Refused(
-                f"{destination.host} leads to {address}, which is not a public address of the"
-                " internet. An operator can allow a private network with"
-                " UAC_WEBHOOK_ALLOWED_NETWORKS."
+                (f"{address} is" if named else f"{destination.host} leads to {address}, which is")
+                + " not a public address of the internet. An operator can allow a private network"
+                " with UAC_WEBHOOK_ALLOWED_NETWORKS."
             )
     return found
 

@@ -45,7 +45,11 @@ class Redacted(Exception):
 
 
 class NothingToRestore(Exception):
-    """The version is not there, or the head is no other than it."""
+    """The head is no other than the version."""
+
+
+class NoSuchVersion(NothingToRestore):
+    """The version is not there."""
 
 
 @dataclass(frozen=True)
@@ -267,7 +271,7 @@ def restore(
         head = locked.head
         target = Checkpoint.objects.filter(user=locked, version=version).first()
         if head is None or target is None:
-            raise NothingToRestore(f"This user has no version {version}.")
+            raise NoSuchVersion(f"This user has no version {version}.")
         if target.tree == head.tree:
             raise NothingToRestore(f"Version {head.version}, the newest, holds the same.")
         _refuse_redacted(target)

@@ -162,11 +162,14 @@ class AlertList(generics.ListAPIView[Alert]):
     @property
     def list_parameters(self) -> tuple[str, ...]:
         """The query parameters beside the filters."""
-        return ("after", "wait") if "after" in self.request.query_params else PAGING
+        feed = "after" in self.request.query_params
+        return ("after", "wait") if feed else (*PAGING, "after", "wait")
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Answer with a page of the list, or of the feed."""
         if "after" not in request.query_params:
+            if "wait" in request.query_params:
+                raise ValidationError({"wait": ["Say after what, too: `after=now&wait=25`."]})
             return super().list(request, *args, **kwargs)
         workspace = principal_of(request).workspace
         found = self.get_queryset()
@@ -216,7 +219,8 @@ class SnoozeSerializer(NoteSerializer):
 
     until = serializers.DateTimeField(
         required=False,
-        help_text="A moment within a year; without it, until the severity changes, or the records"
+        help_text="A moment within a year, in UTC where it names no offset; without it, until the"
+        " severity changes, or the records"
         " that the alert rests on.",
     )
 

@@ -53,9 +53,6 @@ class NewEntrySerializer(StrictSerializer):
     kind = serializers.ChoiceField(
         choices=APPENDED_KINDS,
         help_text="A redaction is written by the server alone.",
-        error_messages={
-            "invalid_choice": f"Choose one of {', '.join(kind for kind, _ in APPENDED_KINDS)}."
-        },
     )
     occurred_at = serializers.DateTimeField(
         required=False,

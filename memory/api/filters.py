@@ -13,7 +13,7 @@ from rest_framework.mixins import ListModelMixin
 from rest_framework.views import APIView
 
 from memory.api.pagination import Pagination
-from memory.api.serializers import MAX_NAMED
+from memory.api.serializers import MAX_NAMED, choose_one_of
 
 PAGING = (Pagination.cursor_query_param, Pagination.page_size_query_param)
 
@@ -44,6 +44,19 @@ class StrictFilterBackend(DjangoFilterBackend):
         if isinstance(view, ListModelMixin):
             refuse_unknown(request.GET, known)
         return super().filter_queryset(request, queryset, view)
+
+    def get_filterset(self, request: HttpRequest, queryset: QuerySet[Any], view: APIView) -> Any:
+        """Return the filters, which name their choices to who gives another one."""
+        filterset = super().get_filterset(request, queryset, view)
+        for field in filterset.form.fields.values() if filterset else ():
+            # The choices of a row's key are all rows.
+            if isinstance(field, forms.ChoiceField) and not isinstance(
+                field, forms.ModelChoiceField
+            ):
+                choices: Any = field.choices
+                named = [value for value, _ in choices if value]
+                field.error_messages["invalid_choice"] = choose_one_of(named)
+        return filterset
 
 
 class WholeNumberFilter(django_filters.Filter):

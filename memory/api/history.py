@@ -4,6 +4,7 @@ from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status
+from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -106,6 +107,8 @@ class Restore(UserScopedView):
             by = str(principal_of(request))
             try:
                 return history.restore(user, version, by=by, **body.validated_data)
+            except history.NoSuchVersion as error:
+                raise NotFound(str(error)) from None
             except history.NothingToRestore as error:
                 raise Conflict(str(error)) from None
             except history.Redacted as error:

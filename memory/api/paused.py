@@ -43,7 +43,10 @@ class PausedConstraintFilter(django_filters.FilterSet):
     """How paused constraints can be narrowed."""
 
     user_id = django_filters.CharFilter(field_name="user__user_id")
-    resumed = django_filters.BooleanFilter(
+    # A filter of booleans would take what is neither for nothing at all.
+    resumed = django_filters.TypedChoiceFilter(
+        choices=[("true", "true"), ("false", "false")],
+        coerce=lambda text: text == "true",
         field_name="resumed_at",
         lookup_expr="isnull",
         exclude=True,

@@ -1,6 +1,6 @@
 """What the serializers of the API share: bodies are read to the letter, and nothing is guessed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rest_framework import serializers
@@ -39,11 +39,14 @@ class StrictSerializer(serializers.Serializer[Any]):
     """
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return the fields, none of which trims what it is given."""
+        """Return the fields: none trims what it is given, and each names its choices."""
         fields = super().get_fields()
         for field in fields.values():
             if isinstance(field, serializers.CharField):
                 field.trim_whitespace = False
+            choice = field.child if isinstance(field, serializers.ListField) else field
+            if isinstance(choice, serializers.ChoiceField):
+                choice.error_messages["invalid_choice"] = choose_one_of(choice.choices)
         return fields
 
     def to_internal_value(self, data: Any) -> Any:
@@ -76,6 +79,11 @@ class ObjectField(serializers.DictField):
                 f"An object may have {MAX_OBJECT_BYTES} bytes as JSON at most; this one has {size}."
             )
         return value
+
+
+def choose_one_of(choices: Iterable[str]) -> str:
+    """Return the error for what is none of the choices."""
+    return f"Choose one of {', '.join(choices)}."
 
 
 def unknown_fields(unknown: list[str], known: list[str]) -> dict[str, list[str]]:

@@ -28,12 +28,13 @@ from memory.models.webhooks import DeliveryStanding, DeliveryState, validate_pri
 from memory.models.workspaces import Scope
 
 CONFLICT = {409: ProblemSerializer}
+TYPES = [f"alert.{kind}" for kind in AlertEventKind.values]
 
 
 class EventTypesField(serializers.ListField):
     """Events by the names that messages have as their type."""
 
-    child = serializers.ChoiceField(choices=[f"alert.{kind}" for kind in AlertEventKind.values])
+    child = serializers.ChoiceField(choices=TYPES)
 
     def to_internal_value(self, data: Any) -> list[Any]:
         """Return the kinds of events."""
@@ -181,6 +182,7 @@ class DeliveryFilter(django_filters.FilterSet):
     """How messages can be narrowed."""
 
     state = django_filters.ChoiceFilter(choices=DeliveryStanding.choices, method="in_state")
+    type = django_filters.ChoiceFilter(choices=[(name, name) for name in (webhooks.PING, *TYPES)])
     since = django_filters.IsoDateTimeFilter(method="written_since")
 
     class Meta:

@@ -147,7 +147,8 @@ class NewWorkspaceConstraintSerializer(StrictSerializer):
                 "description": attrs["description"] or known.summary,
             }
         if missing := [name for name in ("name", "source", "tests") if name not in attrs]:
-            raise serializers.ValidationError({name: ["Give it."] for name in missing})
+            message = "Give name, source and tests, or `library` for one of the library."
+            raise serializers.ValidationError({name: [message] for name in missing})
         return attrs
 
 

@@ -462,8 +462,12 @@ class _Policy:
             if "check" in functions:
                 yield from self.check_check(functions["check"])
             else:
-                message = "no check: define def check(today: datetime.date) -> Iterator[Alert]"
-                yield 1, "check", message
+                more = "" if self.kind == "constraint" else ", records: Sequence[Shape]"
+                yield (
+                    1,
+                    "check",
+                    f"no check: define def check(today: datetime.date{more}) -> Iterator[Alert]",
+                )
         if self.kind in _TESTS:
             tests = [node for name, node in functions.items() if name.startswith("test_")]
             if not tests:

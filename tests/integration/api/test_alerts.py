@@ -196,6 +196,9 @@ def test_a_paused_constraint_is_listed_and_resumed(api: APIClient, user: MemoryU
     assert resumed.data["resumed_by"].startswith("key:")
     assert api.post(address, {"reason": "again"}).status_code == 409
     assert api.get("/v1/paused-constraints/?resumed=false").data["results"] == []
+    assert len(api.get("/v1/paused-constraints/?resumed=true").data["results"]) == 1
+    misspelt = api.get("/v1/paused-constraints/?resumed=yes")
+    assert misspelt.data["errors"] == {"resumed": ["Choose one of true, false."]}
     assert api.get("/v1/users/ada/constraints/").data["results"][0]["paused"] is None
 
 

@@ -299,7 +299,7 @@ def test_there_is_nothing_to_restore(api: APIClient, say: Callable[..., int]) ->
     say("Rome")
 
     assert api.post(f"{USER}checkpoints/1/restore/", {}).status_code == 409
-    assert api.post(f"{USER}checkpoints/7/restore/", {}).status_code == 409
+    assert api.post(f"{USER}checkpoints/7/restore/", {}).status_code == 404
     assert api.post(f"{USER}checkpoints/1/restore/", {"version": 1}).status_code == 400
     assert Checkpoint.objects.count() == 1
 
