@@ -135,11 +135,14 @@ def rotate_secret(endpoint: WebhookEndpoint) -> str:
 
 
 def enable(endpoint: WebhookEndpoint) -> None:
-    """Send to the endpoint from now on, and what has waited for it first."""
+    """Send to the endpoint from now on, and what has waited for it first, at once."""
     with _locked(endpoint) as locked:
         locked.enabled, locked.disabled_at, locked.disabled_reason = True, None, ""
         locked.failing_since, locked.failures, locked.not_before = None, 0, None
         locked.save()
+        # Who enables it says that it works again: no message sits out what is left of its wait.
+        waiting = locked.deliveries.filter(state=DeliveryState.PENDING)
+        waiting.filter(run_after__gt=timezone.now()).update(run_after=timezone.now())
     hints.hint(TASK, str(endpoint.pk))
 
 
@@ -273,6 +276,15 @@ def _replay(deliveries: QuerySet[Delivery], endpoint: WebhookEndpoint) -> int:
         )
         hints.hint(TASK, str(locked.pk))
     return number
+
+
+def before(delivery: Delivery) -> Delivery | None:
+    """Return the message of the same alert that this one has to wait for, if there is one."""
+    if delivery.state != DeliveryState.PENDING or delivery.seq is None:
+        return None
+    of_alert = Delivery.objects.filter(endpoint=delivery.endpoint_id, alert=delivery.alert_id)
+    earlier = of_alert.filter(state=DeliveryState.PENDING, seq__lt=delivery.seq)
+    return earlier.order_by("seq").first()
 
 
 def _wants(endpoint: WebhookEndpoint, event: AlertEvent) -> bool:

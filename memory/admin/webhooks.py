@@ -288,8 +288,8 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
     actions = ["replay"]
     when_empty = "No message has been written yet: a workspace needs an enabled endpoint."
     fields = [
-        *("name", "message_id", "standing", "endpoint_link", "alert_link", "seq", "attempts"),
-        *("run_after", "trouble", "created_at", "settled_at", "body"),
+        *("name", "message_id", "standing", "waits_for", "endpoint_link", "alert_link", "seq"),
+        *("attempts", "run_after", "trouble", "created_at", "settled_at", "body"),
     ]
     inlines = [DeliveryAttemptInline]
 
@@ -315,6 +315,12 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
     def standing(self, delivery: Delivery) -> str:
         """Show what became of it."""
         return badge(delivery.standing, delivery.standing.label)
+
+    @admin.display(description="waits for")
+    def waits_for(self, delivery: Delivery) -> str:
+        """Lead to the message of the same alert that has to be taken or given up before."""
+        before = webhooks.before(delivery)
+        return link(before, str(before)) if before else NOTHING
 
     @admin.display(description="endpoint", ordering="endpoint__url")
     def endpoint_link(self, delivery: Delivery) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.core.validators import MaxValueValidator
 from django.db.models import Count, F, IntegerField, OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce, Concat
 from django.http import HttpRequest
@@ -34,6 +35,7 @@ from memory.project.shapes import ShapeError
 
 _LIVE = [state for state in AlertState.values if state != AlertState.RESOLVED]
 _MOST_VERSIONS = 50
+_SOON = "That takes some seconds: load the constraint's page again to see the verdict."
 # So many users are held against a constraint while its page is made; the API goes through all.
 _MOST_USERS = 200
 
@@ -70,6 +72,11 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
             self.initial["source"] = visible(newest.source)
             self.initial["tests"] = visible(newest.tests)
             self.initial["description"] = visible(self.instance.description)
+        # Who may only look has no fields.
+        if percentage := self.fields.get("percentage"):
+            percentage.validators.append(MaxValueValidator(100))
+        if description := self.fields.get("description"):
+            description.widget.attrs["class"] = "vLargeTextField"
 
     def clean(self) -> dict[str, Any]:
         """Take the text from the library, if one of it is chosen, and have it checked."""
@@ -86,6 +93,8 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
             cleaned["description"] = cleaned.get("description") or known.summary
         self.instance.name = cleaned.get("name") or self.instance.name
         try:
+            if not self.instance.name:
+                raise service.BadConstraint("name", "Give a name, or start from the library.")
             if self.instance._state.adding:
                 service.check_name(self.instance.name)
                 workspace = cleaned.get("workspace")
@@ -217,7 +226,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
                 obj.workspace, obj.name, description=obj.description, by=by, **text
             )
             obj.pk, obj._state.adding = made.pk, False
-            messages.info(request, "Its first version is being checked.")
+            messages.info(request, f"Its first version is being checked. {_SOON}")
             return
         named = ("description", "percentage")
         given = {name: form.cleaned_data[name] for name in named if name in form.changed_data}
@@ -225,7 +234,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         newest = _newest(obj)
         if text != {"source": visible(newest.source), "tests": visible(newest.tests)}:
             version = service.propose(obj, by=by, **text)
-            messages.info(request, f"Version {version.number} is being checked.")
+            messages.info(request, f"Version {version.number} is being checked. {_SOON}")
 
     @admin.display(description="source")
     def source(self, constraint: WorkspaceConstraint) -> str:

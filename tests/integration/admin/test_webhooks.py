@@ -170,6 +170,22 @@ def test_the_page_of_a_message_shows_its_body_and_every_call(
     assert "500" in words
 
 
+def test_the_page_of_a_message_names_the_one_it_waits_for(admin_client: Client, rows: Rows) -> None:
+    first = rows[Delivery]
+    first.state = DeliveryState.PENDING
+    first.save()
+    second = Delivery.objects.create(
+        endpoint=first.endpoint,
+        alert=first.alert,
+        seq=(first.seq or 0) + 1,
+        type="alert.resolved",
+        payload="{}",
+    )
+
+    assert f"Waits for: {first}" in shown(admin_client.get(page_url(second)))
+    assert "Waits for: –" in shown(admin_client.get(page_url(first)))
+
+
 def test_who_may_only_look_cannot_arrange_anything(staff: Any, rows: Rows) -> None:
     client = staff("view_webhookendpoint", "view_delivery")
     endpoint, delivery = rows[WebhookEndpoint], rows[Delivery]

@@ -114,7 +114,7 @@ def test_saving_another_text_writes_a_version_and_the_same_none(
     assert constraint.description == "new words"
 
     response = save(admin_client, constraint, source=SOURCE + "# more\n")
-    assert "Version 2 is being checked." in messages_of(response)
+    assert messages_of(response)[0].startswith("Version 2 is being checked.")
     assert constraint.versions.count() == 2
     page = admin_client.get(page_url(constraint)).content.decode()
     assert "# more" in page.partition("<textarea")[2]
@@ -127,7 +127,7 @@ def test_saving_another_text_writes_a_version_and_the_same_none(
         ({"name": "lease_end", "source": " ", "tests": TESTS}, "This is empty: write Python."),
         ({"name": "lease_end", "source": "#" * 70_000, "tests": TESTS}, "65536 bytes"),
         ({"name": "other", "start_from": "drug_allergy"}, "Leave it empty"),
-        ({"name": "", "source": SOURCE, "tests": TESTS}, "name"),
+        ({"name": "", "source": SOURCE, "tests": TESTS}, "or start from the library"),
         ({"name": "lease_end", "start_from": "nothing"}, "Select a valid choice"),
     ],
 )
@@ -139,6 +139,14 @@ def test_what_is_wrong_is_told_beside_the_field(
     assert response.context["adminform"].form.errors
     assert told in shown(response)
     assert not WorkspaceConstraint.objects.exists()
+
+
+def test_no_more_than_all_users_can_have_it(admin_client: Client, workspace: Workspace) -> None:
+    constraint = lease(admin_client, workspace)
+
+    response = save(admin_client, constraint, percentage="250")
+
+    assert "Ensure this value is less than or equal to 100." in shown(response)
 
 
 def test_a_name_that_is_taken_is_refused(admin_client: Client, workspace: Workspace) -> None:
