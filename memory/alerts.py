@@ -158,6 +158,7 @@ def apply(
         if finding.constraint not in paused and _is_new(known.get(fingerprint), finding)
     ]
     said = [finding for finding in findings if finding.kind == AlertKind.FINDING]
+    quoted = [finding for some in (flooded or {}).values() for finding in some]
     floods_now = floods.find(user, said, new, flooded or {}, step.limits, step.at, without=paused)
     silenced = paused | {flood.constraint for flood in floods_now if not flood.may_open}
 
@@ -171,6 +172,7 @@ def apply(
             known[fingerprint] = _open(finding, step)
         elif alert is not None and not alert.holds_back:
             _keep(alert, finding, step)
+    _tell_graver(paused, [*found.values(), *quoted], known, step)
     silenced |= {flood.constraint for flood in floods_now}
     for fingerprint, alert in known.items():
         exists = alert.constraint in existing
@@ -547,6 +549,22 @@ def _pause(
     )
     severity = Severity.CRITICAL if grave else Severity.WARNING
     _open(_about(flood.constraint, severity, flood.message), step)
+
+
+def _tell_graver(
+    paused: Collection[str], found: Sequence[Finding], known: Mapping[str, Alert], step: Step
+) -> None:
+    """Tell the staff if a paused constraint finds what is critical and none of it was before.
+
+    No alert is opened for it, and whoever has acknowledged the pause knew of nothing grave.
+    """
+    for finding in found:
+        if finding.constraint not in paused or finding.severity != Severity.CRITICAL:
+            continue
+        about = known.get(_about(finding.constraint, Severity.CRITICAL, "").fingerprint)
+        if about is not None and about.severity != Severity.CRITICAL:
+            message = f"{about.message} Since then it found {floods.quoted(finding)}"
+            _keep(about, _about(finding.constraint, Severity.CRITICAL, message), step)
 
 
 def _about(constraint: str, severity: Severity, message: str) -> Finding:

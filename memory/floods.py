@@ -37,12 +37,12 @@ class Flood:
     def message(self) -> str:
         """What the staff are told: why, what became of it, and what to do."""
         gravest = sorted(self.findings, key=lambda one: -severity_rank(one.severity))[:QUOTED]
-        quoted = "; ".join(f"{one.severity}: {_cut(one.message)}" for one in gravest)
+        told = "; ".join(map(quoted, gravest))
         became = "" if self.may_open else " None of the new ones was opened."
         return (
             f"{self.constraint} is paused: {self.reason}.{became} Its alerts stay as they are until"
             " it is resumed, by changing its source or by hand (under paused constraints)."
-            f" It found: {quoted}"
+            f" It found: {told}"
         )
 
 
@@ -114,5 +114,9 @@ def _opened(
     return opened
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= QUOTED_CHARACTERS else text[: QUOTED_CHARACTERS - 1] + "…"
+def quoted(finding: "Finding") -> str:
+    """Return a finding as the staff are told it: how grave, and the beginning of its message."""
+    text = finding.message
+    if len(text) > QUOTED_CHARACTERS:
+        text = text[: QUOTED_CHARACTERS - 1] + "…"
+    return f"{finding.severity}: {text}"

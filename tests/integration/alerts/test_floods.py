@@ -81,6 +81,28 @@ def test_while_paused_nothing_opens_changes_or_resolves(user: MemoryUser) -> Non
     assert PausedConstraint.objects.count() == 1
 
 
+@pytest.mark.parametrize("at_once", [1, 6])
+def test_what_is_critical_is_told_though_it_comes_after_the_pause(
+    user: MemoryUser, at_once: int
+) -> None:
+    # Given a pause for a flood of slight findings, of which the staff know
+    run_finds(user, *found(*range(6), severity=Severity.INFO))
+    alerts.acknowledge(paused_alert(user), actor="staff:eve")
+
+    # When the paused constraint finds something critical, again and again
+    for _ in range(2):
+        run_finds(user, *found(*range(at_once), severity=Severity.CRITICAL, message="poison"))
+
+    # Then no alert is opened for it, and the staff's own is open again, once, and critical
+    alert = paused_alert(user)
+    assert (alert.state, alert.severity) == ("open", "critical")
+    assert "Since then it found critical: poison" in alert.message
+    assert [one.kind for one in alert.events.order_by("seq")] == [
+        *("opened", "acknowledged", "reopened")
+    ]
+    assert live(user) == []
+
+
 def test_it_is_critical_to_pause_what_is_critical(user: MemoryUser) -> None:
     run_finds(user, *found(*range(6), severity=Severity.WARNING), *found(7))
 
