@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import transaction
 
-from memory import alerts, runs, workspace_constraints
+from memory import alerts, leases, runs, workspace_constraints
 from memory.alerts import Finding
 from memory.models import Run
 from memory.models.alerts import AlertKind, Severity
@@ -102,13 +102,17 @@ def execute(run: Run) -> None:
 
 
 def report_failure(run: Run, error: Mapping[str, Any]) -> None:
-    """Open an alert for the staff: the constraints cannot be run. Nothing is resolved by it."""
+    """Open an alert for the staff: the constraints cannot be run. Nothing is resolved by it.
+
+    Raises LeaseLost: whoever has the run now may have run them. Call it in a transaction.
+    """
     assert run.checkpoint is not None
     outline = Outline.from_json(run.checkpoint.outline)
     standings = workspace_constraints.standings(run.user, outline)
     failure = alerts.failure(PROJECT, error)
     existing, ended = _existing(outline, standings), _ended(standings)
     alerts.apply(run, [failure], spoke=[], existing=existing, ended=ended)
+    leases.check(run)
 
 
 def _ended(standings: Sequence[Standing]) -> dict[str, str]:

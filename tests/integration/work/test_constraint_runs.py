@@ -4,8 +4,10 @@ import time
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
+from memory import leases, runs
 from memory.canonical import sha256
 from memory.models import Alert, Blob, Checkpoint, MemoryUser, PausedConstraint, Run
 from memory.models.alerts import AlertKind, AlertState
@@ -63,6 +65,21 @@ def test_a_sandbox_that_breaks_is_tried_again_and_the_staff_know(
     failed.refresh_from_db()
     assert (run.status, run.outcome) == (RunStatus.DONE, RunOutcome.OK)
     assert failed.state == AlertState.RESOLVED
+
+
+def test_who_has_lost_the_run_tells_the_staff_of_no_failure(user: MemoryUser) -> None:
+    # Given a worker whose run was claimed by another one, who has done it
+    run = make_run(make_checkpoint(user), attempts=constraints.ATTEMPTS_BEFORE_ALERT)
+    late = runs.claim(str(run.pk))
+    Run.objects.filter(pk=run.pk).update(lease_expires_at=timezone.now())
+    attempt(run)
+    assert late is not None
+
+    # When the sandbox of the first one breaks at last
+    with pytest.raises(leases.LeaseLost), transaction.atomic():
+        constraints.report_failure(late, {"type": "killed", "message": "the sandbox was killed"})
+
+    assert not Alert.objects.exists()
 
 
 def test_a_project_that_does_not_load_resolves_nothing_and_is_not_tried_again(
