@@ -5,7 +5,7 @@ lost while no mail can be sent, and what a mail does not tell, the next one does
 """
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,7 +38,7 @@ from memory.users import next_hour
 PAUSE = datetime.timedelta(seconds=60)
 # More than so many alerts are counted, and the gravest of them listed.
 LISTED = 20
-# One mail tells of so many workspaces; the next one of others.
+# One mail tells of so many workspaces; another one that follows it, of others.
 WORKSPACES = 100
 MESSAGE_CHARACTERS = 300
 SUBJECT_CHARACTERS = 120
@@ -66,6 +66,8 @@ class News:
     counts: Mapping[str, int]
     escalated: int
     up_to: Mapping[int, int]
+    # Whether no more follows that is to be told at the same time.
+    is_last: bool
 
     @property
     def number(self) -> int:
@@ -122,15 +124,29 @@ def due(subscription: StaffSubscription, now: datetime.datetime) -> list[Column]
     return columns
 
 
-def news(subscription: StaffSubscription, column: Column) -> News:
-    """Return what happened since this cursor of the subscription."""
+def news(subscription: StaffSubscription, column: Column) -> Iterator[News]:
+    """Yield what happened since this cursor of the subscription, a mail's worth at a time."""
     told = dict(subscription.cursors.values_list("workspace_id", column))
     up_to = {
         counter.workspace_id: counter.last_seq
         for counter in _counters(subscription)
         if counter.last_seq > told.get(counter.workspace_id, 0)
     }
-    up_to = dict(list(up_to.items())[:WORKSPACES])
+    workspaces = list(up_to)
+    for first in range(0, len(workspaces) or 1, WORKSPACES):
+        some = {pk: up_to[pk] for pk in workspaces[first : first + WORKSPACES]}
+        is_last = first + WORKSPACES >= len(workspaces)
+        yield _news_of(subscription, column, told, some, is_last=is_last)
+
+
+def _news_of(
+    subscription: StaffSubscription,
+    column: Column,
+    told: Mapping[int, int],
+    up_to: Mapping[int, int],
+    *,
+    is_last: bool,
+) -> News:
     window = Q(pk=None)
     for workspace, last in up_to.items():
         window |= Q(workspace=workspace, seq__gt=told.get(workspace, 0), seq__lte=last)
@@ -151,6 +167,7 @@ def news(subscription: StaffSubscription, column: Column) -> News:
         counts={row["severity"]: row["number"] for row in counted},
         escalated=alerts.filter(pk__in=escalations).count(),
         up_to=up_to,
+        is_last=is_last,
     )
 
 
@@ -192,7 +209,7 @@ def told(subscription: StaffSubscription, news: News, now: datetime.datetime) ->
     columns: dict[str, datetime.datetime | None] = {}
     if news.number:
         columns |= {"sent_at": now, "run_after": now + PAUSE}
-    if subscription.mode == MailMode.DAILY and news.column == "seq":
+    if subscription.mode == MailMode.DAILY and news.column == "seq" and news.is_last:
         columns["digest_due_at"] = _next_digest(subscription, now)
     with transaction.atomic():
         leases.check(subscription)

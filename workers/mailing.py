@@ -41,7 +41,8 @@ def send(subscription_pk: int) -> None:
     try:
         with leases.kept(subscription):
             for column in staff_mail.due(subscription, timezone.now()):
-                _tell(subscription, column)
+                for news in staff_mail.news(subscription, column):
+                    _tell(subscription, news)
             leases.write(
                 subscription, lease_expires_at=None, lease_owner="", attempts=0, last_error=""
             )
@@ -57,8 +58,7 @@ def send(subscription_pk: int) -> None:
             raise
 
 
-def _tell(subscription: StaffSubscription, column: staff_mail.Column) -> None:
-    news = staff_mail.news(subscription, column)
+def _tell(subscription: StaffSubscription, news: staff_mail.News) -> None:
     if news.number:
         if not subscription.staff.has_perm("memory.view_alert"):
             raise CannotMail(

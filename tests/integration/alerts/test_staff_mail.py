@@ -232,6 +232,27 @@ def test_a_daily_digest_comes_at_its_hour_and_only_if_there_is_news(
 
 
 @db
+@pytest.mark.parametrize("mode", MailMode)
+def test_of_very_many_workspaces_each_is_told_at_its_time(
+    later: Later, monkeypatch: pytest.MonkeyPatch, mode: MailMode
+) -> None:
+    # Given more workspaces with news than one mail tells of
+    monkeypatch.setattr(staff_mail, "WORKSPACES", 2)
+    subscribe(None, mode=mode)
+    for number in range(5):
+        workspace = Workspace.objects.create(name=f"workspace {number}")
+        run_finds(create_user(workspace, "ada", metadata=None), finding(record("m-1")))
+
+    # When the hour strikes, then as many mails are sent as it takes, and each tells of others
+    later(datetime.timedelta(days=1))
+    assert tick() == 3
+    bodies = "".join(str(one.body) for one in mail.outbox)
+    assert [bodies.count(f"of workspace {number};") for number in range(5)] == [1] * 5
+    later(datetime.timedelta(days=1))
+    assert tick() == 3
+
+
+@db
 @pytest.mark.parametrize(
     ("mode", "escalations", "mails"),
     [
