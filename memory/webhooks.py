@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeAlias
+from uuid import UUID
 
 import structlog
 from django.conf import settings
@@ -36,7 +37,7 @@ from memory.models import (
     WebhookEndpoint,
     Workspace,
 )
-from memory.models.alerts import severity_rank
+from memory.models.alerts import AlertEventKind, Severity, severity_rank
 from memory.models.webhooks import DeliveryState
 
 logger = structlog.get_logger(__name__)
@@ -58,6 +59,9 @@ MOST_ENTRIES = 1000
 # When creating an endpoint, so long it is tried to find out where its name leads.
 LOOK_UP_SECONDS = 3.0
 GONE = 410
+
+# An endpoint and an alert.
+Told: TypeAlias = tuple[UUID, UUID]
 
 
 class TooManyEndpoints(Exception):
@@ -203,7 +207,8 @@ def queue(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
 
     It runs under the lock of the workspace's counter, so that no endpoint goes meanwhile.
     """
-    endpoints = WebhookEndpoint.objects.filter(workspace=user.workspace_id, enabled=True)
+    endpoints = list(WebhookEndpoint.objects.filter(workspace=user.workspace_id, enabled=True))
+    told = _told(endpoints, events)
     deliveries = [
         Delivery(
             endpoint=endpoint,
@@ -215,7 +220,7 @@ def queue(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
         )
         for endpoint in endpoints
         for event in events
-        if _wants(endpoint, event)
+        if _wants(endpoint, event, told)
     ]
     Delivery.objects.bulk_create(deliveries)
     for endpoint_pk in dict.fromkeys(delivery.endpoint_id for delivery in deliveries):
@@ -287,12 +292,26 @@ def before(delivery: Delivery) -> Delivery | None:
     return earlier.order_by("seq").first()
 
 
-def _wants(endpoint: WebhookEndpoint, event: AlertEvent) -> bool:
+def _told(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) -> set[Told]:
+    """Return which endpoints were told of which of these alerts, though they are slight by now."""
+    choosy = [endpoint for endpoint in endpoints if endpoint.least_severity != Severity.INFO]
+    alerts = {event.alert_id for event in events if event.kind != AlertEventKind.OPENED}
+    if not choosy or not alerts:
+        return set()
+    found = Delivery.objects.filter(endpoint__in=choosy, alert__in=alerts)
+    return set(found.order_by().values_list("endpoint", "alert").distinct())
+
+
+def _wants(endpoint: WebhookEndpoint, event: AlertEvent, told: Collection[Told]) -> bool:
+    """Whether the endpoint is told: of what was grave once, to its end, or it would seem open."""
     alert = event.alert
     return (
         (not endpoint.event_types or event.kind in endpoint.event_types)
         and alert.kind in endpoint.alert_kinds
-        and severity_rank(alert.severity) >= severity_rank(endpoint.least_severity)
+        and (
+            severity_rank(alert.severity) >= severity_rank(endpoint.least_severity)
+            or (endpoint.pk, event.alert_id) in told
+        )
     )
 
 
@@ -528,9 +547,12 @@ def purge(limit: int) -> int:
     """Forget the oldest messages that were settled long ago, `limit` at most."""
     old = timezone.now() - datetime.timedelta(days=settings.UAC_WEBHOOK_LOG_DAYS)
     settled = Delivery.objects.filter(settled_at__lt=old).order_by("settled_at")
-    oldest = list(settled.values_list("pk", flat=True)[:limit])
-    if oldest:
-        Delivery.objects.filter(pk__in=oldest).delete()
+    with transaction.atomic():
+        # Locked, since one may be replayed meanwhile: then it is on its way.
+        rows = settled.select_for_update(skip_locked=True)
+        oldest = list(rows.values_list("pk", flat=True)[:limit])
+        if oldest:
+            Delivery.objects.filter(pk__in=oldest).delete()
     return len(oldest)
 
 

@@ -366,8 +366,16 @@ class Migration(migrations.Migration):
             model_name="delivery",
             index=models.Index(
                 condition=models.Q(("state", "pending")),
-                fields=["endpoint", "run_after"],
+                fields=["endpoint", "run_after", "seq"],
                 name="delivery_pending",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="delivery",
+            index=models.Index(
+                condition=models.Q(("lease_expires_at__isnull", False), ("state", "pending")),
+                fields=["endpoint", "lease_expires_at"],
+                name="delivery_leased",
             ),
         ),
         migrations.AddIndex(

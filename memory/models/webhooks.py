@@ -130,9 +130,15 @@ class Delivery(LeasedWork):
         indexes = [
             models.Index(fields=["endpoint", "-created_at"], name="delivery_of_endpoint"),
             models.Index(
-                fields=["endpoint", "run_after"],
+                fields=["endpoint", "run_after", "seq"],
                 name="delivery_pending",
                 condition=models.Q(state="pending"),
+            ),
+            # How many are being sent at the moment.
+            models.Index(
+                fields=["endpoint", "lease_expires_at"],
+                name="delivery_leased",
+                condition=models.Q(state="pending", lease_expires_at__isnull=False),
             ),
             # Whether an earlier one of the same alert is still on its way.
             models.Index(

@@ -2,12 +2,14 @@
 
 import datetime
 import json
+import uuid
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pytest
 from cryptography.fernet import Fernet
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
@@ -110,6 +112,22 @@ def test_an_endpoint_is_told_what_it_has_asked_for(
     assert [kind for kind, _ in told(ends)] == ["alert.resolved"]
     assert [kind for kind, _ in told(keepers)] == ["alert.opened"]
     assert told(off) == []
+
+
+def test_what_was_grave_once_is_told_to_its_end(user: MemoryUser, endpoint_at: EndpointAt) -> None:
+    # Given an endpoint for what is critical, and an alert that is not so any more
+    endpoint, _ = endpoint_at(NOWHERE, least_severity=Severity.CRITICAL)
+    slight = finding(record("m-1"), severity=Severity.INFO)
+    never = finding(record("m-2"), severity=Severity.INFO)
+    run_finds(user, finding(record("m-1")), never)
+
+    run_finds(user, slight, never)
+    run_finds(user)
+
+    # Then the endpoint does not take it for open for ever, and is told of no other
+    assert [kind for kind, _ in told(endpoint)] == [
+        *("alert.opened", "alert.changed", "alert.resolved")
+    ]
 
 
 def test_endpoints_of_other_workspaces_are_told_nothing(
@@ -568,6 +586,48 @@ def test_the_log_of_long_ago_is_forgotten(user: MemoryUser, endpoint_at: Endpoin
     assert webhooks.purge(10) == 1
     assert told(endpoint) == [("alert.resolved", "pending")]
     assert not DeliveryAttempt.objects.exists()
+
+
+def test_claiming_reads_no_more_where_very_much_waits(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    # Given thousands of messages that became due at the same moment, as after a replay
+    endpoint, _ = endpoint_at(NOWHERE)
+    run_finds(user, finding(record("m-1")))
+    known = Alert.objects.values().get()
+    some = [Alert(**{**known, "id": uuid.uuid4(), "fingerprint": str(n)}) for n in range(1000)]
+    messages = Alert.objects.bulk_create(some) * 3
+    first = the_delivery(endpoint)
+    Delivery.objects.bulk_create(
+        Delivery(endpoint=endpoint, alert=alert, seq=seq, run_after=first.run_after, payload="{}")
+        for seq, alert in enumerate(messages, 2)
+    )
+
+    # When the next one is looked for
+    with CaptureQueriesContext(connection) as queries:
+        assert webhooks.claim(str(endpoint.pk)) == first
+
+    # Then it is found in an index, and so is how many are being sent
+    plans = [
+        explained(query["sql"])
+        for query in queries.captured_queries
+        if query["sql"].startswith("SELECT") and 'FROM "memory_delivery"' in query["sql"]
+    ]
+    assert len(plans) == 2
+    for steps in plans:
+        assert "Sort" not in {step["Node Type"].removeprefix("Incremental ") for step in steps}
+        (scan,) = [step for step in steps if step.get("Alias") == "memory_delivery"]
+        assert scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0) < 10
+
+
+def explained(query: str) -> list[dict[str, Any]]:
+    """Return the steps of the query's plan, with what they did."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}")
+        steps = [cursor.fetchone()[0][0]["Plan"]]
+    for step in steps:
+        steps += step.get("Plans", ())
+    return steps
 
 
 def test_a_deleted_endpoint_takes_its_log_along(user: MemoryUser, endpoint_at: EndpointAt) -> None:

@@ -1,5 +1,6 @@
 """Deliveries by workers that really run at the same time."""
 
+import datetime
 import threading
 import time
 from collections import defaultdict
@@ -136,3 +137,30 @@ def test_an_endpoint_may_be_deleted_while_events_are_written(
 
     assert failures == []
     assert not Delivery.objects.exists()
+
+
+def test_what_is_replayed_while_the_log_is_cleared_is_sent(
+    live_database: str, user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    # Given a message of long ago that somebody replays at this moment
+    endpoint, _ = endpoint_at("http://127.0.0.1:1999/")
+    with transaction.atomic():
+        run_finds(user, finding(record("m-1")))
+    long_ago = timezone.now() - datetime.timedelta(days=31)
+    Delivery.objects.update(state=DeliveryState.GIVEN_UP, settled_at=long_ago)
+    cleared = threading.Event()
+
+    def clear() -> None:
+        webhooks.purge(10)
+        cleared.set()
+        connection.close()
+
+    # When the log is cleared before that is committed
+    with transaction.atomic():
+        webhooks.replay(Delivery.objects.get())
+        clearing = threading.Thread(target=clear)
+        clearing.start()
+        cleared.wait(1)
+    clearing.join()
+
+    assert pending(endpoint) == 1
