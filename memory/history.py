@@ -27,6 +27,8 @@ from memory.project.typed import encode
 
 # Of the entries that a version did not hold yet, so many are named.
 PENDING_NAMED = 1000
+# What is said of entries that a return to an earlier version has left out.
+UNDONE = "undone by the return to version"
 # A seq, a version such as v7, or a moment.
 _SEQ = re.compile(r"[0-9]{1,18}")
 _VERSION = re.compile(r"v([0-9]{1,9})")
@@ -288,7 +290,7 @@ def restore(
             verdict={**target.verdict, "restored": restored},
         )
         _move_records(head, target, checkpoint, reopen=reopen)
-        _undo_outcomes(target, checkpoint, restored)
+        _undo_outcomes(target, restored)
         locked.head = checkpoint
         locked.save(update_fields=["head"])
         if checkpoints.wants_constraints_run(checkpoint) or checkpoints.wants_constraints_run(head):
@@ -320,21 +322,39 @@ def _move_records(
         ).delete()
 
 
-def _undo_outcomes(target: Checkpoint, checkpoint: Checkpoint, restored: Mapping[str, Any]) -> None:
+def _made(target: Checkpoint) -> Q:
+    """Match what was decided with the versions that made the target: those before it, without those
+    that a return to an earlier one has skipped."""
+    returns = Checkpoint.objects.filter(user=target.user_id, origin=Origin.RESTORED)
+    skipped = dict(returns.values_list("version", "verdict__restored__version"))
+    made, version = Q(pk=None), target.version
+    while version:
+        began = max((one for one in skipped if one <= version), default=1)
+        made |= Q(checkpoint__version__gte=began, checkpoint__version__lte=version)
+        version = skipped.get(began, 0)
+    return made
+
+
+def _undo_outcomes(target: Checkpoint, restored: Mapping[str, Any]) -> None:
     messages = LogEntry.objects.filter(user=target.user_id, kind=EntryKind.MESSAGE)
-    undone = EntryOutcome.objects.filter(
-        user=target.user_id, outcome=Outcome.COVERED, checkpoint__version__gt=target.version
-    ).exclude(seq__in=messages.values("seq"))
+    made = _made(target)
+    outcomes = EntryOutcome.objects.filter(user=target.user_id, checkpoint__isnull=False)
+    undone = (
+        outcomes.filter(outcome=Outcome.COVERED)
+        .exclude(made)
+        .exclude(seq__in=messages.values("seq"))
+    )
+    # What it holds may have been undone before: then that is undone in turn.
+    outcomes.filter(made, outcome=Outcome.DISMISSED, reason__startswith=UNDONE).update(
+        outcome=Outcome.COVERED, reason=""
+    )
     first = undone.aggregate(Min("seq"))["seq__min"]
     if first is None:
         return
     if not restored["reopened"]:
         because = f": {restored['reason']}" if restored["reason"] else ""
-        undone.update(
-            outcome=Outcome.DISMISSED,
-            checkpoint=checkpoint,
-            reason=f"undone by the return to version {target.version}{because}",
-        )
+        # The version that took the entry in stays named: as of that one, it is not pending.
+        undone.update(outcome=Outcome.DISMISSED, reason=f"{UNDONE} {target.version}{because}")
         return
     undone.delete()
     # Whoever works on a lane has read another past: what it writes is refused.

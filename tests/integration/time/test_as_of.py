@@ -218,6 +218,43 @@ def test_an_earlier_version_is_restored_and_the_log_stays(
     assert ask(api, work, "len(trips)", as_of="v2") == 2
 
 
+def test_what_a_version_held_is_not_pending_in_it_because_it_was_undone_later(
+    api: APIClient, say: Callable[..., int]
+) -> None:
+    say("Rome")
+    say("Oslo")
+    api.post(f"{USER}checkpoints/1/restore/", {})
+
+    pending = {
+        version: api.get(f"{USER}state/?as_of={version}").data["as_of"]["pending"]
+        for version in ("v1", "v2", "v3")
+    }
+
+    assert pending == {"v1": [], "v2": [], "v3": []}
+
+
+def test_a_return_is_undone_by_going_back_to_what_was_before_it(
+    api: APIClient, user: MemoryUser, say: Callable[..., int]
+) -> None:
+    # Given Oslo in v2, undone in v3, and Bonn in v4
+    say("Rome")
+    oslo = say("Oslo")
+    api.post(f"{USER}checkpoints/1/restore/", {})
+    bonn = say("Bonn")
+
+    def outcomes() -> dict[int, str]:
+        rows = EntryOutcome.objects.filter(user=user, seq__in=[oslo, bonn])
+        return dict(rows.values_list("seq", "outcome"))
+
+    # When v2 comes back, and then v4: each entry counts where its record is there
+    for version, expected in (
+        (2, {oslo: Outcome.COVERED, bonn: Outcome.DISMISSED}),
+        (4, {oslo: Outcome.DISMISSED, bonn: Outcome.COVERED}),
+    ):
+        assert api.post(f"{USER}checkpoints/{version}/restore/", {}).status_code == 201
+        assert outcomes() == expected
+
+
 def test_reopened_entries_are_worked_on_again_under_their_keys(
     api: APIClient, user: MemoryUser, say: Callable[..., int], work: Work
 ) -> None:
