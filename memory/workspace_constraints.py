@@ -194,8 +194,9 @@ def _save(constraint: WorkspaceConstraint, by: str, now: datetime.datetime, *cha
         # The workspace's row first: two such changes must not take the users' rows side by side.
         Workspace.objects.select_for_update(no_key=True).get(pk=constraint.workspace_id)
         # Those that are marked are written too: a dispatcher that is taking the mark off has not
-        # seen this change yet.
-        MemoryUser.objects.filter(workspace=constraint.workspace_id, head__isnull=False).update(
+        # seen this change yet. So are those without a project: the first version of one may be on
+        # its way at this moment, by somebody who has not seen this change either.
+        MemoryUser.objects.filter(workspace=constraint.workspace_id).update(
             constraints_changed_at=Coalesce("constraints_changed_at", Value(now))
         )
 

@@ -51,7 +51,9 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="memoryuser",
             index=models.Index(
-                condition=models.Q(("constraints_changed_at__isnull", False)),
+                condition=models.Q(
+                    ("constraints_changed_at__isnull", False), ("head__isnull", False)
+                ),
                 fields=["constraints_changed_at"],
                 name="user_constraints_changed",
             ),

@@ -72,7 +72,7 @@ class MemoryUser(models.Model):
             models.Index(
                 fields=["constraints_changed_at"],
                 name="user_constraints_changed",
-                condition=models.Q(constraints_changed_at__isnull=False),
+                condition=models.Q(constraints_changed_at__isnull=False, head__isnull=False),
             ),
         ]
 

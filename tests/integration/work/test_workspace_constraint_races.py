@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from memory import log, runs
 from memory.log import Draft
@@ -127,3 +127,27 @@ def test_a_run_that_began_before_a_change_does_not_have_the_last_word(
     work()
 
     assert Alert.objects.get(user=user).state == AlertState.RESOLVED
+
+
+def test_a_first_version_that_is_written_beside_a_change_is_looked_at_again(
+    live_database: str, workspace: Workspace
+) -> None:
+    # Given a user whose first version is being written
+    constraint = live(workspace)
+    user = create_user(workspace, "new", metadata=None)
+    MemoryUser.objects.update(constraints_changed_at=None)
+    with transaction.atomic():
+        locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+
+        # When a constraint is changed meanwhile
+        changing = threading.Thread(
+            target=at_once, args=(lambda: change(constraint, by="x", percentage=50),)
+        )
+        changing.start()
+        changing.join(1)
+        locked.head = make_checkpoint(locked)
+        locked.save(update_fields=["head"])
+    changing.join()
+
+    # Then neither misses the other
+    assert dispatching.queue_runs_of_changed_constraints() == 1
