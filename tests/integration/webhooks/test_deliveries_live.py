@@ -79,7 +79,7 @@ def test_many_workers_send_each_message_once_and_in_order(
         def write(user: MemoryUser) -> None:
             for number in range(8):
                 with transaction.atomic():
-                    run_finds(user, finding(record("m-1"), message=f"number {number}"))
+                    run_finds(user, finding(record("m-1", number)))
             connection.close()
 
         def work() -> None:
@@ -120,7 +120,7 @@ def test_an_endpoint_may_be_deleted_while_events_are_written(
                 with transaction.atomic():
                     run_finds(
                         user,
-                        finding(record("m-1"), message=f"number {number}"),
+                        finding(record("m-1", number)),
                         instant=timezone.now(),
                     )
             except Exception as error:
