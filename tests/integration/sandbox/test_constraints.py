@@ -296,7 +296,7 @@ def test_a_forged_answer_that_is_none_silences_no_other(sandbox: Sandbox, forged
 
 
 def test_nobody_says_that_a_request_took_more_time_than_there_was(sandbox: Sandbox) -> None:
-    forged = b'{"outcome":"ok","cpu_seconds":%d,"result":{"alerts":[],"seconds":0.0}}' % (2**63 - 1)
+    forged = b'{"outcome":"ok","cpu_seconds":%d,"result":{"alerts":[],%b}}' % (2**63 - 1, USED)
     source = f"import os\ndef check():\n    os.write(3, {forged + END!r})\n    os._exit(0)\n"
     sandbox.load({**PROJECT, "constraints/zz.py": source})
     ran = sandbox.run_constraints(now=NOW, time_zone="UTC")

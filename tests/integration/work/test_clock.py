@@ -86,6 +86,8 @@ def busy(user: MemoryUser, work: Work) -> MemoryUser:
         enable(user.workspace, "double_booking")
         tell_appointments(user)
         work()
+        # The new constraint has looked at the user: no further run is due for that.
+        MemoryUser.objects.filter(pk=user.pk).update(constraints_changed_at=None)
     return user
 
 
