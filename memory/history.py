@@ -189,9 +189,9 @@ def difference(before: Checkpoint | None, after: Checkpoint | None) -> Differenc
 
     Only files that differ are read. `files` are those without records: schemas, constraints, tests.
     """
-    old, new = _tree(before), _tree(after)
-    differing = {path for path in old.keys() | new.keys() if old.get(path) != new.get(path)}
-    were, are = _records(before, differing), _records(after, differing)
+    differing = _differing(before, after)
+    were = {record: value for record, (_, value) in _records(before, differing).items()}
+    are = {record: value for record, (_, value) in _records(after, differing).items()}
     causes = _causes(before, after)
     found = Difference(
         files=sorted(
@@ -211,8 +211,10 @@ def difference(before: Checkpoint | None, after: Checkpoint | None) -> Differenc
     return found
 
 
-def _tree(checkpoint: Checkpoint | None) -> Mapping[str, str]:
-    return checkpoint.tree if checkpoint else {}
+def _differing(before: Checkpoint | None, after: Checkpoint | None) -> set[str]:
+    """Return the paths of the files that are not the same in both."""
+    old, new = (one.tree if one else {} for one in (before, after))
+    return {path for path in old.keys() | new.keys() if old.get(path) != new.get(path)}
 
 
 def _holds_records(path: str) -> bool:
@@ -222,8 +224,10 @@ def _holds_records(path: str) -> bool:
     )
 
 
-def _records(checkpoint: Checkpoint | None, paths: Iterable[str]) -> dict[RecordId, Any]:
-    """Return the records of some files of a version in typed JSON."""
+def _records(
+    checkpoint: Checkpoint | None, paths: Iterable[str]
+) -> dict[RecordId, tuple[str, Any]]:
+    """Return the records of some files of a version: each with its file, and in typed JSON."""
     if checkpoint is None:
         return {}
     outline = Outline.from_json(checkpoint.outline)
@@ -233,7 +237,7 @@ def _records(checkpoint: Checkpoint | None, paths: Iterable[str]) -> dict[Record
         domain = outline.domains[path.split("/")[1]]
         for name, by_key in parse_state(path, source, domain).records.items():
             for key, record in by_key.items():
-                found[RecordId(domain.name, name, key)] = encode(record, domain)
+                found[RecordId(domain.name, name, key)] = path, encode(record, domain)
     return found
 
 
@@ -301,18 +305,16 @@ def restore(
 def _move_records(
     head: Checkpoint, target: Checkpoint, checkpoint: Checkpoint, *, reopen: bool
 ) -> None:
-    differing = {
-        path
-        for path in head.tree.keys() | target.tree.keys()
-        if head.tree.get(path) != target.tree.get(path)
-    }
-    back = {record: path for path in differing for record in _records(target, [path])}
+    differing = _differing(head, target)
+    were, back = _records(head, differing), _records(target, differing)
     locations = RecordLocation.objects.filter(user=head.user_id)
-    for record, path in back.items():
+    for record, (path, _) in back.items():
+        if record in were and were[record][0] == path:
+            continue  # most of them: only what they hold differs
         locations.filter(domain=record.domain, collection=record.collection, key=record.key).update(
             path=path, retired_version=None
         )
-    for record in _records(head, differing).keys() - back.keys():
+    for record in were.keys() - back.keys():
         row = locations.filter(domain=record.domain, collection=record.collection, key=record.key)
         if not (reopen and row.filter(added_version__gt=target.version).delete()[0]):
             row.update(retired_version=checkpoint.version)
