@@ -78,6 +78,27 @@ def check_constraint(item: str, result: Any) -> None:
             _expect(len(one) == 5, "more than evidence")
 
 
+def check_forecast(item: str, result: Any) -> None:
+    """Where the findings of a constraint change."""
+    _expect(
+        _has(result, findings=list, changes=list, takes_now=bool, calls=int) and len(result) == 5,
+        "no forecast",
+    )
+    _expect(isinstance(result.get("until", 0), (str, type(None))), "no end")
+    for finding in result["findings"]:
+        _expect(_has(finding, records=list, wording=str) and len(finding) == 3, "no finding")
+        _expect(isinstance(finding.get("key", 0), (str, type(None))), "no key")
+        _expect(finding["records"] or finding.get("key"), "a finding without records and key")
+        for record in finding["records"]:
+            _expect(_are(record, str, str, str), "no record")
+    for change in result["changes"]:
+        _expect(_has(change, at=str, found=list) and len(change) == 3, "no change")
+        _expect(isinstance(change.get("error", 0), (str, type(None))), "no error")
+        for one in change["found"]:
+            _expect(_are(one, int, str) and one[1] in protocol.SEVERITIES, "nothing found")
+            _expect(0 <= one[0] < len(result["findings"]), "no such finding")
+
+
 def check_tests(item: str, result: Any) -> None:
     """The tests of a file, and of no other."""
     _expect(isinstance(result, list), "no tests")
@@ -102,6 +123,10 @@ def _has(value: Any, **kinds: type) -> bool:
     return isinstance(value, dict) and all(
         type(value.get(name)) is kind for name, kind in kinds.items()
     )
+
+
+def _are(value: Any, *kinds: type) -> bool:
+    return isinstance(value, list) and [type(one) for one in value] == [*kinds]
 
 
 def _expect(condition: object, otherwise: str) -> None:

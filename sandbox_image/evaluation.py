@@ -26,8 +26,10 @@ from zoneinfo import ZoneInfo
 from . import determinism
 from .child import Limits
 from .errors import QUERY, describe
+from .forecasting import Forecaster, Horizon, Told, wording_of
 from .loader import Project, collections_of, remember_source, selected
 from .traces import Traces
+from .tracing import can_follow
 from .uac import PartialDate, Record, protocol, records
 from .uac.alerts import Alert, TooManyAlertsError, info
 from .uac.testing import call_check
@@ -192,6 +194,64 @@ class Evaluation:
             "takes_now": "now" in inspect.signature(module.check).parameters,
             "seconds": time.perf_counter() - started,
         }
+
+    def forecast_constraint(
+        self,
+        path: str,
+        horizon: Horizon,
+        limits: Limits,
+        bound: Mapping[str, Binding],
+        seconds: float,
+    ) -> dict[str, Any]:
+        """Where the findings of one constraint change within the horizon; see `forecasting.py`."""
+        shares = self.shares_processes()
+        self.make_ready()
+        with suppress(Exception):  # as in `run_constraint`
+            self._places()
+        module = self.project.module(path)
+        own = Traces([module])
+        given = shaped(module, bound, self._held)
+
+        def call(today: Any, now: Any) -> Sequence[Alert]:
+            nonlocal module, given
+            determinism.start_again()
+            if not own.complete:  # what it keeps from call to call cannot be seen
+                del sys.modules[module.__name__]
+                module = self.project.module(path)
+            if bound:
+                given = shaped(module, bound, self._held)
+            records = given.arguments
+            return call_check(module, today=today, now=now, most=limits.alerts, records=records)
+
+        def tell(alert: Alert) -> Told:
+            told = self._alert(alert, given.originals)
+            records = {(one["domain"], one["collection"], one["key"]) for one in told["evidence"]}
+            return told["key"], tuple(sorted(records)), "" if records else wording_of(alert.message)
+
+        def is_unharmed() -> bool:
+            return shares and self.is_as_before() and not (own.complete and own.left())
+
+        forecaster = Forecaster(
+            call, tell, is_unharmed, follows=self._can_follow(path), seconds=seconds
+        )
+        local = Instant(horizon.start, horizon.time_zone)
+        if takes_now(module):
+            found = forecaster.moments(horizon)
+        elif "today" in inspect.signature(module.check).parameters:
+            end = horizon.end.astimezone(ZoneInfo(horizon.time_zone)).date()
+            found = forecaster.days(local.now.date(), end)
+        else:
+            found = forecaster.once(horizon.start)
+        return {"takes_now": takes_now(module), **found.to_json()}
+
+    def _can_follow(self, path: str) -> bool:
+        """Whether neither the constraint nor a schema has what hides the use of a traced moment."""
+        files = [
+            file
+            for file in self.project.files.values()
+            if file.path == path or re.fullmatch(r"domains/\w+/schema\.py", file.path)
+        ]
+        return all(file.code is not None and can_follow(file.code) for file in files)
 
     def run_test_file(self, path: str) -> list[dict[str, Any]]:
         """The results of the tests of one file, in the order of the file."""

@@ -13,12 +13,14 @@ from .answers import (
     anything,
     check_constraint,
     check_evaluation,
+    check_forecast,
     check_foreign,
     check_tests,
 )
 from .child import LOAD, Limits
 from .errors import QUERY
 from .evaluation import Evaluation, Instant
+from .forecasting import Horizon
 from .loader import BadRequestError, Project, selected
 from .processes import SCRATCH
 
@@ -100,7 +102,7 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
             code = str(request["code"])
             works = [{"op": operation, "item": QUERY, "code": code, **moment(request)}]
             check = check_evaluation
-        case "constraints":
+        case "constraints" | "forecast":
             now = moment(request)
             bindings = _bindings(request.get("bindings", {}))
             found = _selected(paths, "constraints", request)
@@ -110,9 +112,15 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
                 {"op": operation, "item": path, "bound": bindings.get(path, {}), **now}
                 for path in found
             ]
+            if operation == "forecast":
+                seconds = _share(Limits.of(request["limits"]), len(works))
+                until = {"until": request["until"], "seconds": seconds}
+                works = [{**work, **until} for work in works]
+                for work in works[:1]:
+                    horizon(work)
             # What one writes to a folder, the next one would find.
             together = SCRATCH is None and (files is not None or evaluation.shares_processes())
-            check = check_constraint
+            check = check_forecast if operation == "forecast" else check_constraint
         case "tests":
             works = [{"op": operation, "item": path} for path in _selected(paths, "tests", request)]
             check = check_tests
@@ -138,6 +146,17 @@ def moment(request: dict[str, Any]) -> dict[str, Any]:
 def instant(work: dict[str, Any]) -> Instant:
     """The instant that a request or a piece of work names."""
     return Instant.of(work["now"], work["time_zone"])
+
+
+def horizon(work: dict[str, Any]) -> Horizon:
+    """The days to come that a piece of work is about."""
+    return Horizon.of(work["now"], work["until"], work["time_zone"])
+
+
+def _share(limits: Limits, number: int) -> float:
+    """How long each of so many constraints may be looked ahead at, well within what ends it."""
+    most = min(limits.wall_seconds, float(limits.cpu_seconds)) / 2
+    return min(most, limits.total_seconds * 0.8 / max(number, 1))
 
 
 def _selected(files: Collection[str], folder: str, request: dict[str, Any]) -> list[str]:

@@ -23,7 +23,7 @@ from .errors import QUERY, describe
 from .evaluation import Evaluation, Instant
 from .loader import BadRequestError, Project, compile_source, selected, to_bytecode
 from .processes import confinement, kill_descendants, release_memory, remove_files
-from .requests import Files, Plan, instant, moment, plan
+from .requests import Files, Plan, horizon, instant, moment, plan
 from .supervision import ChildGoneError, HostGoneError, OutOfMemoryError, Report, Supervisor
 from .uac import protocol, testing
 from .values import size
@@ -273,6 +273,10 @@ class Runner:
                 return evaluation.evaluate(work["code"], instant(work), limits)
             case "constraints":
                 return evaluation.run_constraint(item, instant(work), limits, work["bound"])
+            case "forecast":
+                return evaluation.forecast_constraint(
+                    item, horizon(work), limits, work["bound"], work["seconds"]
+                )
             case "tests":
                 return evaluation.run_test_file(item)
             case "dump":
@@ -365,6 +369,15 @@ def _constraints(report: Report) -> dict[str, Any]:
     return _answer(report, {"result": results})
 
 
+def _forecast(report: Report) -> dict[str, Any]:
+    """Where one cannot be looked ahead at, that is its result."""
+    results = [
+        {**(result.get("result") or {}), "path": result["item"], "error": _error(result)}
+        for result in report.results
+    ]
+    return _answer(report, {"result": results})
+
+
 def _tests(report: Report) -> dict[str, Any]:
     """An error of a file is in its own result."""
     results = []
@@ -380,6 +393,7 @@ ANSWERS: dict[str, Callable[[Report], dict[str, Any]]] = {
     "compile": _compiled,
     "evaluate": _the_only_one,
     "constraints": _constraints,
+    "forecast": _forecast,
     "tests": _tests,
     "dump": _the_only_one,
     "foreign": _the_only_one,

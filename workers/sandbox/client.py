@@ -23,11 +23,15 @@ from workers.sandbox.interface import (
     FOREIGN_LIMITS,
     LOAD_LIMITS,
     Bindings,
+    ConstraintForecast,
     ConstraintResult,
     ConstraintRun,
     Dump,
     Evaluation,
     Evidence,
+    ForecastRun,
+    ForeseenChange,
+    ForeseenFinding,
     FoundAlert,
     Limits,
     Loaded,
@@ -234,6 +238,34 @@ class ChannelSandbox:
             if paths is not None and [result.path for result in results] != list(paths):
                 raise ProtocolError("results of other constraints than asked for")
             return ConstraintRun(results=results, usage=_usage(answer))
+
+    @measured("forecast")
+    def forecast(
+        self,
+        paths: Sequence[str],
+        *,
+        now: datetime.datetime,
+        until: datetime.datetime,
+        time_zone: str,
+        bindings: Bindings | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> ForecastRun:
+        """See Sandbox."""
+        answer = self._request(
+            "forecast",
+            limits,
+            limits.total_seconds + GRACE_SECONDS,
+            paths=list(paths),
+            bindings=dict(bindings or {}),
+            until=until.astimezone(datetime.UTC).isoformat(),
+            **_instant(now, time_zone),
+        )
+        with self._checking():
+            results = tuple(_forecast(item) for item in _take_objects(answer, "result"))
+            self._note(result.error for result in results)
+            if [result.path for result in results] != list(paths):
+                raise ProtocolError("forecasts of other constraints than asked for")
+            return ForecastRun(results=results, usage=_usage(answer))
 
     @measured("tests")
     def run_tests(
@@ -486,6 +518,72 @@ def _constraint_result(value: dict[str, Any]) -> ConstraintResult:
         left_out=_integer(value, "left_out"),
         takes_now=_take(value, "takes_now", bool),
     )
+
+
+def _forecast(value: dict[str, Any]) -> ConstraintForecast:
+    path, error = _take(value, "path", str), _error(value.get("error"))
+    if error is not None:
+        return ConstraintForecast(path=path, error=error)
+    findings = tuple(map(_foreseen_finding, _take_objects(value, "findings")))
+    changes = tuple(_foreseen_change(one, len(findings)) for one in _take_objects(value, "changes"))
+    moments = [one.at for one in changes]
+    until = None if value.get("until") is None else _moment(_take(value, "until", str))
+    if not moments or not all(map(_is_earlier, moments, moments[1:])):
+        raise ProtocolError("changes that are in no order, or none")
+    return ConstraintForecast(
+        path=path,
+        error=None,
+        takes_now=_take(value, "takes_now", bool),
+        findings=findings,
+        changes=changes,
+        until=until,
+        calls=_integer(value, "calls"),
+    )
+
+
+def _foreseen_finding(value: dict[str, Any]) -> ForeseenFinding:
+    key: Any = value.get("key")
+    records: list[Any] = _take(value, "records", list)
+    if type(key) not in (str, NoneType) or not (records or key):
+        raise ProtocolError("a finding without key and records")
+    if not all(
+        isinstance(record, list) and [*map(type, record)] == [str, str, str] for record in records
+    ):
+        raise ProtocolError("a finding with records that are none")
+    return ForeseenFinding(key, tuple(map(tuple, records)), _take(value, "wording", str))
+
+
+def _foreseen_change(value: dict[str, Any], findings: int) -> ForeseenChange:
+    error: Any = value.get("error")
+    if type(error) not in (str, NoneType):
+        raise ProtocolError("error is no str")
+    found = []
+    for one in _take(value, "found", list):
+        if not isinstance(one, list) or [*map(type, one)] != [int, str]:
+            raise ProtocolError("nothing that could be found")
+        if not 0 <= one[0] < findings or one[1] not in protocol.SEVERITIES:
+            raise ProtocolError("no such finding, or no severity")
+        found.append((one[0], one[1]))
+    return ForeseenChange(_moment(_take(value, "at", str)), error, tuple(found))
+
+
+def _is_earlier(one: str, other: str) -> bool:
+    """Whether a day is before a day, or a moment before a moment."""
+    if (len(one) == len("2026-01-01")) != (len(other) == len("2026-01-01")):
+        return False
+    return datetime.datetime.fromisoformat(one) < datetime.datetime.fromisoformat(other)
+
+
+def _moment(text: str) -> str:
+    """A day, or a moment in UTC, in ISO's words."""
+    try:
+        if len(text) == len("2026-01-01"):
+            datetime.date.fromisoformat(text)
+        elif datetime.datetime.fromisoformat(text).utcoffset() != datetime.timedelta():
+            raise ProtocolError("a moment that is not in UTC")
+    except ValueError:
+        raise ProtocolError("no moment") from None
+    return text
 
 
 def _alert(value: dict[str, Any]) -> FoundAlert:

@@ -191,6 +191,48 @@ class ConstraintRun:
     usage: Usage
 
 
+class ForeseenFinding(NamedTuple):
+    """What tells a finding from others: key, records (domain, collection, key), and for want of
+    records a hash of its wording."""
+
+    key: str | None
+    records: tuple[tuple[str, str, str], ...]
+    wording: str
+
+
+class ForeseenChange(NamedTuple):
+    """From a day or a moment on (ISO), a constraint finds these, by their place, each with its
+    severity; or it fails with this error."""
+
+    at: str
+    error: str | None
+    found: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstraintForecast:
+    """Where the findings of a constraint change; known until a day or moment, or all along (None).
+
+    With an error, nothing is known.
+    """
+
+    path: str
+    error: UserError | None
+    takes_now: bool = False
+    findings: tuple[ForeseenFinding, ...] = ()
+    changes: tuple[ForeseenChange, ...] = ()
+    until: str | None = None
+    calls: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForecastRun:
+    """What is foreseen of all constraints asked for; usage is that of all together."""
+
+    results: tuple[ConstraintForecast, ...]
+    usage: Usage
+
+
 @dataclass(frozen=True, kw_only=True)
 class TestResult:
     """One test ("tests/test_x.py::test_y"), or a file that could not run ("tests/test_x.py")."""
@@ -347,6 +389,22 @@ class Sandbox(Protocol):
         bindings: which records each of their parameters gets.
         A constraint that fails, even one that is killed or takes too long, has its error in its
         own result and does not stop the others.
+        """
+        ...
+
+    def forecast(
+        self,
+        paths: Sequence[str],
+        *,
+        now: datetime.datetime,
+        until: datetime.datetime,
+        time_zone: str,
+        bindings: Bindings | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> ForecastRun:
+        """Find where the findings of these constraints change if nothing does but the clock.
+
+        Each is called as often as it takes, but no longer than half of its wall_seconds.
         """
         ...
 
