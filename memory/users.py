@@ -93,6 +93,8 @@ def wrong_settings() -> dict[str, str]:
         found["UAC_DAILY_RUN_HOUR"] = f"An hour from 0 to 23, not {hour}."
     if not 1 <= minutes <= 24 * 60:
         found["UAC_INSTANT_MINUTES"] = f"From 1 minute to a day's 1440, not {minutes}."
+    if not 0 <= settings.UAC_FORECAST_DAYS <= 1830:
+        found["UAC_FORECAST_DAYS"] = f"From 0 to 1830 days, not {settings.UAC_FORECAST_DAYS}."
     return found
 
 

@@ -102,6 +102,7 @@ CELERY_TASK_QUEUES = [
 CELERY_TASK_ROUTES = {
     "workers.tasks.checkpoint_records": {"queue": "sandbox"},
     "workers.tasks.execute_run": {"queue": "sandbox"},
+    "workers.tasks.forecast": {"queue": "sandbox"},
     "workers.tasks.judge_workspace_constraint": {"queue": "sandbox"},
     "workers.tasks.structure": {"queue": "llm"},
 }
@@ -258,6 +259,8 @@ UAC_MAX_ATTEMPTS = env.int("UAC_MAX_ATTEMPTS", default=5)
 UAC_DAILY_RUN_HOUR = env.int("UAC_DAILY_RUN_HOUR", default=6)
 # So many minutes after a run, the constraints of a user run again if one of them takes the moment.
 UAC_INSTANT_MINUTES = env.int("UAC_INSTANT_MINUTES", default=5)
+# So many days ahead it is foreseen what the constraints will find; 0: it is not.
+UAC_FORECAST_DAYS = env.int("UAC_FORECAST_DAYS", default=365)
 
 # -- E-mail to the staff -----------------------------------------------------------------------
 # smtp+tls://user:password@host:587, or as django-environ has it; by default mails are printed in

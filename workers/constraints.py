@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import transaction
 
-from memory import alerts, leases, runs, workspace_constraints
+from memory import alerts, forecasts, leases, runs, workspace_constraints
 from memory.alerts import Finding
 from memory.models import Run
 from memory.models.alerts import AlertKind, Severity
@@ -154,6 +154,7 @@ def _finish(
         )
         if applied and takes_now is not None:
             run_again(run.user, run.instant, soon=takes_now)
+            forecasts.after_run(run.user, run.checkpoint, run.instant, standings)
         if not applied:
             result = runs.Result(
                 outcome=RunOutcome.SUPERSEDED, runner=result.runner, timings=result.timings

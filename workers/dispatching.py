@@ -15,6 +15,7 @@ from django.utils import timezone
 from memory import (
     alerts,
     checkpoints,
+    forecasts,
     idempotency,
     lanes,
     leases,
@@ -40,6 +41,8 @@ HINT_AGAIN = datetime.timedelta(seconds=HINT_SECONDS)
 # Of the runs that changed workspace constraints bring about, so many wait at a time: others come in
 # between, however many users there are.
 WORKSPACE_RUNS = 100
+# So many forecasts are given out with one tick.
+FORECASTS = 20
 # So many times as often as other runs are those of constraints tried before they are given up.
 CONSTRAINTS_PATIENCE = 20
 
@@ -59,6 +62,7 @@ def dispatch() -> dict[str, int]:
         "woken": alerts.wake(BATCH),
         "escalated": alerts.escalate(BATCH),
         "abandoned": abandon_hopeless_runs(),
+        "forecasts": hint_forecasts(),
         "runs": _hint(
             Run.objects.exclude(status=RunStatus.DONE), "workers.tasks.execute_run", "pk"
         ),
@@ -88,19 +92,37 @@ def queue_runs_by_the_clock() -> int:
         due = list(
             MemoryUser.objects.select_for_update(skip_locked=True, no_key=True, of=("self",))
             .filter(constraints_due_at__lte=now, head__isnull=False)
-            .select_related("head")
-            .defer("head__tree", "head__edits", "head__verdict")
+            .select_related("head", "forecast")
+            .defer(
+                *("head__tree", "head__edits", "head__verdict"),
+                *("forecast__results", "forecast__timeline"),
+            )
             .order_by("constraints_due_at")[:BATCH]
         )
         for user in due:
             assert user.constraints_due_at is not None
             daily = is_daily(user, user.constraints_due_at, now)
             trigger = RunTrigger.DAILY if daily else RunTrigger.INSTANT
+            if _is_foreseen(user):
+                trigger = RunTrigger.FORECAST
             user.constraints_due_at = next_daily_run(user, now)
             user.save(update_fields=["constraints_due_at"])
             if user.head and checkpoints.wants_constraints_run(user.head):
                 runs.queue(user, RunKind.CONSTRAINTS, trigger, checkpoint=user.head)
     return len(due)
+
+
+def _is_foreseen(user: MemoryUser) -> bool:
+    """Whether it is a forecast that has the user woken now."""
+    forecast = getattr(user, "forecast", None)
+    return forecast is not None and forecast.wakes_at == user.constraints_due_at
+
+
+def hint_forecasts() -> int:
+    """Tell workers of forecasts, a few at a time, and none while runs wait: those come first."""
+    if Run.objects.exclude(status=RunStatus.DONE).filter(leases.free(timezone.now())).exists():
+        return 0
+    return _hint(forecasts.waiting(), forecasts.TASK, "user_id", most=FORECASTS)
 
 
 def hint_deliveries() -> int:
@@ -175,14 +197,14 @@ def _with_model(work: QuerySet[Lane]) -> QuerySet[Lane]:
     return work if settings.UAC_LLM_MODEL else work.exclude(user__workspace__llm_model="")
 
 
-def _hint(work: QuerySet[Hinted], task: str, argument: str) -> int:
+def _hint(work: QuerySet[Hinted], task: str, argument: str, most: int = BATCH) -> int:
     now = timezone.now()
     with transaction.atomic():
         waiting = list(
             work.filter(leases.free(now))
             .filter(Q(hinted_at=None) | Q(hinted_at__lte=now - HINT_AGAIN))
             .select_for_update(skip_locked=True, no_key=True, of=("self",))
-            .order_by("run_after")[:BATCH]
+            .order_by("run_after")[:most]
         )
         work.model._default_manager.filter(pk__in=[row.pk for row in waiting]).update(hinted_at=now)
     for row in waiting:

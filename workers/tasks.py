@@ -13,6 +13,7 @@ from workers import (
     constraints,
     delivering,
     dispatching,
+    forecasting,
     hosting,
     mailing,
     queries,
@@ -67,6 +68,12 @@ def deliver(endpoint_pk: str) -> None:
 def judge_workspace_constraint(version_id: str) -> None:
     """Judge a version of a workspace constraint."""
     workspace_constraints.judge_waiting(version_id)
+
+
+@shared_task(name="workers.tasks.forecast")
+def forecast(user_pk: int) -> None:
+    """Look ahead at what the constraints of a user will find."""
+    forecasting.make(user_pk)
 
 
 @shared_task(name="workers.tasks.execute_run")

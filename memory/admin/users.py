@@ -1,6 +1,7 @@
 """Users and the lanes in which their memory is worked on."""
 
 from collections.abc import Collection
+from datetime import datetime
 from typing import Any
 
 from django.contrib import admin, messages
@@ -34,6 +35,7 @@ from memory.models import (
     AlertFeedback,
     Checkpoint,
     EntryOutcome,
+    Forecast,
     Lane,
     LlmCall,
     LogEntry,
@@ -46,6 +48,10 @@ from memory.models.alerts import LIVE_STATES
 from memory.models.log import Outcome
 from memory.models.users import LaneName
 from memory.users import change_user
+
+
+# So many events to come are listed.
+FORESEEN = 20
 
 
 def _number_of(rows: QuerySet[Any]) -> Coalesce:
@@ -85,7 +91,7 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
     when_empty = "The products' backends have not created a user yet."
     fieldsets = [
         (None, {"fields": ["user_id", "workspace", "time_zone", "metadata"]}),
-        ("What was found", {"fields": ["alerts", "past_alerts", "constraints"]}),
+        ("What was found", {"fields": ["alerts", "past_alerts", "constraints", "foreseen"]}),
         (
             "What was logged",
             {"fields": ["entries", ("covered", "pending", "dismissed", "rejected")]},
@@ -112,6 +118,7 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
         "alerts",
         "past_alerts",
         "constraints",
+        "foreseen",
         "entries",
         "covered",
         "pending",
@@ -234,6 +241,30 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
             )
             for path in sorted({*paths, *paused})
         )
+
+    @admin.display(description="foreseen")
+    def foreseen(self, user: MemoryUser) -> str:
+        """List what opens, changes and resolves next if nothing happens, and when."""
+        forecast = Forecast.objects.filter(user=user).defer("results").first()
+        if forecast is None or forecast.checkpoint_id is None:
+            return "nothing was looked ahead at yet"
+        since = user.alerts_instant or forecast.start
+        events = [one for one in forecast.timeline if datetime.fromisoformat(one["at"]) > since]
+        told = [
+            format_html(
+                "{} {} {}: {} {}",
+                one["day"] or one["at"][:16].replace("T", " "),
+                badge(one["severity"]) if one["severity"] else "",
+                one["kind"],
+                inline(one["constraint"]),
+                inline(shortened(one["error"] or one["key"] or ", ".join(one["records"]), 200)),
+            )
+            for one in events[:FORESEEN]
+        ]
+        more = len(events) - len(told)
+        end = date_format(localtime(forecast.known_until), "DATE_FORMAT")
+        last = f"{counted(more, 'event')} more until {end}" if more else f"nothing more until {end}"
+        return lines([*told, format_html("{}", last)])
 
     @admin.display(description="log", ordering="last_seq")
     def entries(self, user: MemoryUser) -> str:

@@ -8,6 +8,7 @@ from memory.models.alerts import (
     PausedConstraint,
 )
 from memory.models.checkpoints import Blob, Bytecode, Checkpoint, RecordLocation
+from memory.models.forecasts import Forecast
 from memory.models.hosts import SandboxHost
 from memory.models.idempotency import IdempotencyKey
 from memory.models.llm import LlmCall, LlmSpending
@@ -31,6 +32,7 @@ __all__ = [
     "DeliveryAttempt",
     "EntryOutcome",
     "EventCounter",
+    "Forecast",
     "IdempotencyKey",
     "Lane",
     "LlmCall",

@@ -26,6 +26,7 @@ class RunTrigger(models.TextChoices):
     CHECKPOINT = "checkpoint", "new checkpoint"
     DAILY = "daily", "daily"
     INSTANT = "instant", "some minutes later"
+    FORECAST = "forecast", "foreseen"
     WORKSPACE = "workspace", "workspace constraints changed"
     COMMAND = "command", "command line"
     MODEL = "model", "language model"

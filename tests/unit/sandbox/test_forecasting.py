@@ -309,6 +309,6 @@ def test_code_that_could_hide_the_use_of_a_moment_is_not_followed(text: str, can
 
 
 def test_a_day_is_a_date_to_whoever_asks() -> None:
-    day = Day(START, Steps.days(Clock(), DAY))
+    day: object = Day(START, Steps.days(Clock(), DAY))
     assert isinstance(day, datetime.date)
     assert not isinstance(day, datetime.datetime)

@@ -1,0 +1,108 @@
+"""`/v1/users/{user_id}/forecast/`: what will open, change and resolve if nothing happens."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory import forecasts, workspace_constraints
+from memory.api.users import UserScopedView
+from memory.models import Forecast, MemoryUser
+from memory.models.alerts import Severity
+from memory.project import Outline
+
+EVENT_KINDS = ("opens", "changes", "resolves", "fails", "recovers")
+
+
+class ForeseenEventSerializer(serializers.Serializer[Any]):
+    """What is foreseen of one alert, or of a constraint that fails."""
+
+    at = serializers.DateTimeField(help_text="When the constraints run because of it.")
+    day = serializers.DateField(
+        allow_null=True, help_text="The user's date; null of what depends on the moment."
+    )
+    kind = serializers.ChoiceField(choices=EVENT_KINDS)
+    constraint = serializers.CharField()
+    severity = serializers.ChoiceField(
+        choices=Severity.choices, allow_null=True, help_text="From then on, or until then."
+    )
+    fingerprint = serializers.CharField(help_text="The same as the alert's.")
+    key = serializers.CharField(allow_null=True)
+    records = serializers.ListField(
+        child=serializers.CharField(), help_text="The records it rests on: domain.collection:key."
+    )
+    error = serializers.CharField(allow_null=True, help_text="With which the constraint fails.")
+
+
+class UnforeseenSerializer(serializers.Serializer[Any]):
+    """A constraint of which nothing is foreseen, or not all."""
+
+    constraint = serializers.CharField()
+    known_until = serializers.DateTimeField(allow_null=True, help_text="Null: nothing is known.")
+    error = serializers.JSONField(allow_null=True)
+
+
+class ForecastSerializer(serializers.Serializer[Any]):
+    """What will open, change and resolve if nothing changes but the clock."""
+
+    version = serializers.IntegerField(
+        allow_null=True, help_text="Of the project; null: nothing was foreseen yet."
+    )
+    current = serializers.BooleanField(
+        help_text="Whether it is of the newest version, time zone and constraints of the workspace."
+    )
+    computed_at = serializers.DateTimeField(allow_null=True)
+    start = serializers.DateTimeField(allow_null=True)
+    horizon_days = serializers.IntegerField()
+    known_until = serializers.DateTimeField(allow_null=True, help_text="Of all constraints.")
+    next_change = serializers.DateTimeField(allow_null=True)
+    wakes_at = serializers.DateTimeField(
+        allow_null=True, help_text="When the constraints run by the clock because of it."
+    )
+    events = ForeseenEventSerializer(many=True, help_text="From its start on, by time.")
+    unforeseen = UnforeseenSerializer(many=True)
+
+
+class UserForecast(UserScopedView):
+    """What is foreseen for a user."""
+
+    @extend_schema(responses=ForecastSerializer)
+    def get(self, request: Request, user_id: str) -> Response:
+        """Return what will open, change and resolve if nothing changes but the clock."""
+        user = self.memory_user()
+        forecast = (
+            Forecast.objects.filter(user=user, checkpoint__isnull=False)
+            .select_related("checkpoint")
+            .defer("checkpoint__tree", "checkpoint__outline", "checkpoint__edits")
+            .first()
+        )
+        if forecast is None or forecast.checkpoint is None:
+            return Response(ForecastSerializer(_NONE).data)
+        answer = {
+            "version": forecast.checkpoint.version,
+            "current": _is_current(user, forecast),
+            **{name: getattr(forecast, name) for name in _COPIED},
+            "events": forecast.timeline,
+            "unforeseen": forecasts.unforeseen(forecast, user.time_zone),
+        }
+        return Response(ForecastSerializer(answer).data)
+
+
+_COPIED = ("computed_at", "start", "horizon_days", "known_until", "next_change", "wakes_at")
+_NONE = {
+    **dict.fromkeys(("version", *_COPIED)),
+    "current": False,
+    "horizon_days": 0,
+    "events": [],
+    "unforeseen": [],
+}
+
+
+def _is_current(user: MemoryUser, forecast: Forecast) -> bool:
+    if user.head is None or user.alerts_instant is None:
+        return False
+    standings = workspace_constraints.standings(user, Outline.from_json(user.head.outline))
+    basis = forecasts.basis_of(user, standings)
+    return forecasts.is_fresh(forecast, user.head, user.alerts_instant, basis)

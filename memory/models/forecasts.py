@@ -1,0 +1,45 @@
+"""What the constraints will find on the days to come, if nothing changes but the clock."""
+
+from django.db import models
+
+from memory.models.checkpoints import Checkpoint
+from memory.models.fields import ExactJSONField
+from memory.models.leased import LeasedWork
+from memory.models.users import MemoryUser
+
+
+class Forecast(LeasedWork):
+    """The forecast of one user: the newest one, and whether another is due. See
+    `memory.forecasts`."""
+
+    user = models.OneToOneField(MemoryUser, on_delete=models.CASCADE, related_name="forecast")
+    due_at = models.DateTimeField(null=True, help_text="Empty when none is to be made.")
+
+    checkpoint = models.ForeignKey(
+        Checkpoint, null=True, on_delete=models.CASCADE, related_name="+"
+    )
+    basis = models.CharField(
+        max_length=64, blank=True, default="", help_text="Hash of what else it rests on."
+    )
+    computed_at = models.DateTimeField(null=True)
+    start = models.DateTimeField(null=True, help_text="The instant from which on it tells.")
+    horizon_days = models.PositiveIntegerField(default=0)
+    known_until = models.DateTimeField(null=True, help_text="Of all constraints.")
+    needs_daily = models.BooleanField(
+        default=False, help_text="Whether a constraint could not be looked ahead at."
+    )
+    results = ExactJSONField(default=dict, help_text="By constraint, as they are used again.")
+    timeline = ExactJSONField(default=list, help_text="What opens, changes and resolves, and when.")
+    next_change = models.DateTimeField(null=True)
+    wakes_at = models.DateTimeField(null=True, help_text="When the constraints run because of it.")
+    timings = models.JSONField(default=dict, help_text="Seconds, and how much was called anew.")
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["due_at"], name="forecast_due", condition=models.Q(due_at__isnull=False)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"forecast of {self.user}"

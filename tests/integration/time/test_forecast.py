@@ -1,0 +1,431 @@
+"""What is foreseen wakes the user on its day, from beat alone; the rest of the time nobody is woken."""
+
+import datetime
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import time_machine
+from pytest_django.fixtures import Settings
+from rest_framework.test import APIClient
+
+from memory import forecasts, runs
+from memory.canonical import sha256
+from memory.models import Alert, AlertEvent, Blob, Checkpoint, Forecast, MemoryUser, Run, Workspace
+from memory.models.runs import RunKind, RunOutcome, RunTrigger
+from memory.project import Outline
+from memory.project.outline import Domain
+from memory.users import change_user, create_user
+from memory.workspaces import create_key
+from tests.factories import make_checkpoint
+from workers import dispatching, forecasting, tasks
+from workers.sandbox.interface import SandboxError
+
+pytestmark = pytest.mark.django_db
+
+Work = Callable[[], None]
+DAY = datetime.timedelta(days=1)
+# 10:00 in Berlin; the daily hour, 06:00, is 05:00 UTC in winter and 04:00 in summer.
+START = datetime.datetime(2027, 3, 1, 9, tzinfo=datetime.UTC)
+
+SCHEMA = """\
+import datetime
+from dataclasses import dataclass
+from uac import Record
+
+@dataclass(kw_only=True)
+class Lease(Record):
+    ends_on: datetime.date
+"""
+STATE = """\
+import datetime
+from domains.{domain}.schema import Lease
+leases: list[Lease] = [
+    Lease(key="flat", ends_on=datetime.date.fromisoformat("{ends_on}"), sources=(1,)),
+]
+"""
+IMPORTS = """\
+import datetime
+from collections.abc import Iterator
+from uac import Alert, critical, info, warning
+from domains.{domain}.state import leases
+
+"""
+NOTICE = (
+    IMPORTS
+    + """\
+def check(today: datetime.date) -> Iterator[Alert]:
+    for lease in leases:
+        left = (lease.ends_on - today).days
+        if 0 <= left <= 30:
+            severity = critical if left <= 7 else warning
+            yield severity(f"{{left}} days are left", evidence=[lease])
+"""
+)
+SOON = (
+    IMPORTS
+    + """\
+def check(now: datetime.datetime) -> Iterator[Alert]:
+    for lease in leases:
+        noon = datetime.datetime.combine(lease.ends_on, datetime.time(12), now.tzinfo)
+        if datetime.timedelta() <= noon - now < datetime.timedelta(hours=2):
+            yield info("at noon", evidence=[lease])
+"""
+)
+LEAP = (
+    IMPORTS
+    + """\
+def check(today: datetime.date) -> Iterator[Alert]:
+    if today.replace(year=today.year + 1):
+        yield info("always", key="always")
+"""
+)
+TIMELESS = (
+    IMPORTS
+    + """\
+def check() -> Iterator[Alert]:
+    yield info("always", evidence=[leases[0]])
+"""
+)
+
+
+@pytest.fixture
+def user(workspace: Workspace) -> MemoryUser:
+    with time_machine.travel(START - DAY):
+        return create_user(workspace, "ada", time_zone="Europe/Berlin", metadata=None)
+
+
+def settle(
+    user: MemoryUser, constraints: Mapping[str, str], ends: Mapping[str, str] | None = None
+) -> Checkpoint:
+    """Give the user a next version: name → constraint on the domain of its first word, and leases
+    that end on these days, by domain."""
+    user.refresh_from_db()
+    ends = ends or {"home": "2027-06-01"}
+    outline = Outline()
+    files = {"domains/__init__.py": "", "constraints/__init__.py": ""}
+    for domain, day in ends.items():
+        outline = outline.with_domain(Domain(domain))
+        files |= {
+            f"domains/{domain}/__init__.py": "",
+            f"domains/{domain}/schema.py": SCHEMA,
+            f"domains/{domain}/state.py": STATE.format(domain=domain, ends_on=day),
+        }
+    for name, source in constraints.items():
+        outline = outline.with_constraint(name, "")
+        files[f"constraints/{name}.py"] = source.format(domain=name.partition("_")[0])
+    Blob.objects.bulk_create(
+        [Blob(user=user, hash=sha256(text), content=text) for text in set(files.values())],
+        ignore_conflicts=True,
+    )
+    version = make_checkpoint(
+        user,
+        user.head.version + 1 if user.head else 1,
+        outline=outline.to_json(),
+        tree={path: sha256(text) for path, text in files.items()},
+    )
+    user.head = version
+    user.save(update_fields=["head"])
+    runs.queue_constraints(user, version)
+    return version
+
+
+@pytest.fixture
+def settled(work: Work) -> Callable[[], None]:
+    """Do what waits: the runs first, then the forecasts."""
+
+    def do() -> None:
+        work()
+        for waiting in forecasts.waiting():
+            tasks.forecast(waiting.user_id)
+
+    return do
+
+
+def forecast_of(user: MemoryUser) -> Forecast:
+    return Forecast.objects.get(user=user)
+
+
+def due(user: MemoryUser) -> datetime.datetime | None:
+    user.refresh_from_db()
+    return user.constraints_due_at
+
+
+def told(user: MemoryUser) -> list[tuple[str, str, str | None]]:
+    return [(one["at"][:10], one["kind"], one["severity"]) for one in forecast_of(user).timeline]
+
+
+def test_an_alert_opens_changes_and_resolves_on_its_day_from_beat_alone(
+    user: MemoryUser, settled: Callable[[], None]
+) -> None:
+    with time_machine.travel(START, tick=False):
+        settle(user, {"home_notice": NOTICE})
+        settled()
+    assert told(user) == [
+        ("2027-05-02", "opens", "warning"),
+        ("2027-05-25", "changes", "critical"),
+        ("2027-06-02", "resolves", "critical"),
+    ]
+    assert not Alert.objects.exists()
+
+    woken = []
+    for number in range(1, 120):
+        with time_machine.travel(START.replace(hour=4, minute=30) + number * DAY, tick=False):
+            if dispatching.queue_runs_by_the_clock():
+                settled()
+                woken.append((START + number * DAY).date().isoformat())
+
+    assert woken == ["2027-05-02", "2027-05-25", "2027-06-02"]
+    events = AlertEvent.objects.order_by("seq").values_list("kind", "at")
+    assert [(kind, at.date().isoformat()) for kind, at in events] == [
+        ("opened", "2027-05-02"),
+        ("changed", "2027-05-25"),
+        ("resolved", "2027-06-02"),
+    ]
+    triggers = Run.objects.order_by("queued_at").values_list("trigger", flat=True)
+    assert [*triggers] == [RunTrigger.CHECKPOINT, *[RunTrigger.FORECAST] * 3]
+
+
+def test_a_constraint_on_the_moment_is_woken_at_that_moment(
+    user: MemoryUser, settled: Callable[[], None]
+) -> None:
+    with time_machine.travel(START, tick=False):
+        settle(user, {"home_soon": SOON})
+        settled()
+    # Noon in Berlin is 10:00 UTC in summer.
+    opens = datetime.datetime(2027, 6, 1, 8, 0, 0, 1, tzinfo=datetime.UTC)
+    assert due(user) == opens
+    with time_machine.travel(opens + datetime.timedelta(seconds=2), tick=False):
+        assert dispatching.queue_runs_by_the_clock() == 1
+        settled()
+    assert Alert.objects.get().state == "open"
+    assert due(user) == datetime.datetime(2027, 6, 1, 10, 0, 0, 1, tzinfo=datetime.UTC)
+
+
+def test_without_a_forecast_the_daily_run_stays(
+    user: MemoryUser, work: Work, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    settings.UAC_MAX_ATTEMPTS = 1
+    tomorrow = datetime.datetime(2027, 3, 2, 5, tzinfo=datetime.UTC)
+    with time_machine.travel(START, tick=False):
+        settle(user, {"home_notice": NOTICE})
+        MemoryUser.objects.filter(pk=user.pk).update(constraints_due_at=tomorrow)
+        work()
+        assert due(user) == tomorrow
+
+        def broken(*arguments: object) -> Any:
+            raise SandboxError("killed", "no sandbox", infrastructure=True)
+
+        monkeypatch.setattr(forecasting, "loaded", broken)
+        tasks.forecast(user.pk)
+        assert due(user) == tomorrow
+    given_up = forecast_of(user)
+    assert (given_up.due_at, given_up.computed_at) == (None, None)
+    assert "no sandbox" in given_up.last_error
+
+
+def test_it_can_be_switched_off(
+    user: MemoryUser, settled: Callable[[], None], settings: Settings
+) -> None:
+    settings.UAC_FORECAST_DAYS = 0
+    with time_machine.travel(START, tick=False):
+        settle(user, {"home_notice": NOTICE})
+        settled()
+    assert not Forecast.objects.exists()
+
+
+def test_what_raises_on_29_february_alone_is_told_and_ends_nothing(
+    user: MemoryUser, settled: Callable[[], None]
+) -> None:
+    with time_machine.travel(START, tick=False):
+        settle(user, {"home_leap": LEAP, "home_notice": NOTICE}, {"home": "2028-03-05"})
+        settled()
+    days = [(one["day"], one["kind"], one["constraint"]) for one in forecast_of(user).timeline]
+    assert days == [
+        ("2028-02-04", "opens", "constraints/home_notice.py"),
+        ("2028-02-27", "changes", "constraints/home_notice.py"),
+        ("2028-02-29", "fails", "constraints/home_leap.py"),
+    ]
+    assert forecast_of(user).timeline[-1]["error"].startswith("ValueError: day is out of range")
+
+
+@pytest.mark.parametrize("ends_on", ["0001-01-01", "9999-12-31"])
+def test_the_ends_of_the_calendar(
+    user: MemoryUser, settled: Callable[[], None], ends_on: str
+) -> None:
+    with time_machine.travel(START, tick=False):
+        settle(user, {"home_notice": NOTICE, "home_soon": SOON}, {"home": ends_on})
+        settled()
+    assert {run.outcome for run in Run.objects.all()} == {RunOutcome.OK}
+    found = forecast_of(user)
+    assert (found.timeline, found.needs_daily, found.last_error) == ([], False, "")
+    assert due(user) == START + datetime.timedelta(days=365) / 2  # to look farther ahead
+
+
+def test_only_what_reads_a_changed_record_is_looked_at_again(
+    user: MemoryUser, settled: Callable[[], None]
+) -> None:
+    ends = {f"d{number}": "2027-06-01" for number in range(10)}
+    rules = {
+        f"{domain}_{name}": text
+        for domain in ends
+        for name, text in {"notice": NOTICE, "timeless": TIMELESS}.items()
+    }
+    with time_machine.travel(START, tick=False):
+        settle(user, rules, ends)
+        settled()
+        first = forecast_of(user).timings
+    with time_machine.travel(START + DAY, tick=False):
+        settle(user, rules, {**ends, "d3": "2027-07-01"})
+        settled()
+    second = forecast_of(user)
+    assert (first["looked_at"], first["used_again"]) == (20, 0)
+    assert (second.timings["looked_at"], second.timings["used_again"]) == (2, 18)
+    assert second.timings["calls"] <= 0.15 * first["calls"]
+    opens = [one["day"] for one in second.timeline if one["kind"] == "opens"]
+    assert opens == ["2027-05-02"] * 9 + ["2027-06-01"]
+
+
+def test_a_newer_version_takes_the_place_of_a_forecast_that_is_under_way(
+    user: MemoryUser, work: Work, settled: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with time_machine.travel(START, tick=False):
+        settle(user, {"home_notice": NOTICE})
+        work()
+        look_ahead = forecasting._look_ahead
+
+        def overtaken(*arguments: Any) -> Any:
+            made = look_ahead(*arguments)
+            with time_machine.travel(START + datetime.timedelta(minutes=1), tick=False):
+                settle(user, {"home_notice": NOTICE}, {"home": "2027-04-02"})
+                work()
+            return made
+
+        monkeypatch.setattr(forecasting, "_look_ahead", overtaken)
+        tasks.forecast(user.pk)
+        monkeypatch.undo()
+    assert forecast_of(user).due_at is not None
+    with time_machine.travel(START + datetime.timedelta(minutes=2), tick=False):
+        settled()
+    assert told(user)[0] == ("2027-03-03", "opens", "warning")
+    assert due(user) == datetime.datetime(2027, 3, 3, 5, tzinfo=datetime.UTC)
+
+
+def test_a_new_time_zone_is_looked_ahead_in(user: MemoryUser, settled: Callable[[], None]) -> None:
+    with time_machine.travel(START, tick=False):
+        settle(user, {"home_notice": NOTICE})
+        settled()
+        change_user(user, time_zone="Asia/Tokyo")
+        moved = due(user)
+        assert moved == START.replace(hour=21)
+    with time_machine.travel(START.replace(hour=21), tick=False):
+        dispatching.queue_runs_by_the_clock()
+        settled()
+    assert due(user) == datetime.datetime(2027, 5, 1, 21, tzinfo=datetime.UTC)
+
+
+def test_a_clock_that_is_set_back_opens_nothing_early_and_misses_nothing(
+    user: MemoryUser, settled: Callable[[], None]
+) -> None:
+    with time_machine.travel(START, tick=False):
+        settle(user, {"home_notice": NOTICE})
+        settled()
+    with time_machine.travel(START - 3 * DAY, tick=False):
+        assert dispatching.queue_runs_by_the_clock() == 0
+        runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.API, checkpoint=user.head)
+        settled()  # its result is older than what is there
+    assert not Alert.objects.exists()
+    with time_machine.travel(datetime.datetime(2027, 5, 2, 4, 0, 1, tzinfo=datetime.UTC)):
+        assert dispatching.queue_runs_by_the_clock() == 1
+        settled()
+    assert Alert.objects.get().severity == "warning"
+
+
+def test_forecasts_come_after_all_runs(user: MemoryUser, work: Work) -> None:
+    with time_machine.travel(START, tick=False):
+        settle(user, {"home_notice": NOTICE})
+        work()
+        runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.API, checkpoint=user.head)
+        assert dispatching.hint_forecasts() == 0
+        work()
+        assert dispatching.hint_forecasts() == 1
+
+
+class TestReading:
+    URL = "/v1/users/ada/forecast/"
+
+    def test_what_is_foreseen_is_told_with_days_and_records(
+        self, user: MemoryUser, api: APIClient, settled: Callable[[], None]
+    ) -> None:
+        with time_machine.travel(START, tick=False):
+            settle(user, {"home_notice": NOTICE})
+            settled()
+            answer = api.get(self.URL)
+
+        assert answer.status_code == 200
+        body = answer.json()
+        assert (body["version"], body["current"], body["horizon_days"]) == (1, True, 365)
+        assert body["next_change"] == body["wakes_at"] == "2027-05-02T04:00:00Z"
+        assert body["unforeseen"] == []
+        first = body["events"][0]
+        assert {name: first[name] for name in ("day", "kind", "severity", "records")} == {
+            "day": "2027-05-02",
+            "kind": "opens",
+            "severity": "warning",
+            "records": ["home.leases:flat"],
+        }
+        with time_machine.travel(datetime.datetime(2027, 5, 2, 4, 1, tzinfo=datetime.UTC)):
+            dispatching.queue_runs_by_the_clock()
+            settled()
+        assert Alert.objects.get().fingerprint == first["fingerprint"]
+
+    def test_where_nothing_was_foreseen_it_says_so(self, user: MemoryUser, api: APIClient) -> None:
+        body = api.get(self.URL).json()
+        assert (body["version"], body["current"], body["events"]) == (None, False, [])
+
+    def test_it_is_not_current_after_a_newer_version(
+        self, user: MemoryUser, api: APIClient, settled: Callable[[], None]
+    ) -> None:
+        with time_machine.travel(START, tick=False):
+            settle(user, {"home_notice": NOTICE})
+            settled()
+            settle(user, {"home_notice": NOTICE}, {"home": "2027-07-01"})
+            body = api.get(self.URL).json()
+        assert (body["version"], body["current"]) == (1, False)
+
+    def test_a_constraint_that_cannot_be_looked_ahead_at_is_named_and_runs_daily(
+        self, user: MemoryUser, api: APIClient, settled: Callable[[], None]
+    ) -> None:
+        endless = (
+            IMPORTS
+            + """\
+def check(today: datetime.date) -> Iterator[Alert]:
+    while today > datetime.date(2027, 4, 1):
+        pass
+    return iter(())
+"""
+        )
+        tomorrow = datetime.datetime(2027, 3, 2, 5, tzinfo=datetime.UTC)
+        user.workspace.wall_seconds = 1
+        user.workspace.cpu_seconds = 1
+        user.workspace.save()
+        with time_machine.travel(START, tick=False):
+            MemoryUser.objects.filter(pk=user.pk).update(constraints_due_at=tomorrow)
+            settle(user, {"home_endless": endless, "home_notice": NOTICE})
+            settled()
+            body = api.get(self.URL).json()
+        assert due(user) == tomorrow
+        (unforeseen,) = body["unforeseen"]
+        assert unforeseen["constraint"] == "constraints/home_endless.py"
+        assert unforeseen["error"]["type"] == "timeout"
+        assert [one["day"] for one in body["events"]][0] == "2027-05-02"
+
+    def test_another_workspace_reads_nothing(
+        self, user: MemoryUser, settled: Callable[[], None]
+    ) -> None:
+        with time_machine.travel(START, tick=False):
+            settle(user, {"home_notice": NOTICE})
+            settled()
+        _, text = create_key(Workspace.objects.create(name="other"), "tests")
+        stranger = APIClient(headers={"Authorization": f"Bearer {text}"})
+        assert stranger.get(self.URL).status_code == 404
