@@ -96,8 +96,8 @@ def wake(user: MemoryUser, forecast: Forecast, after: datetime.datetime) -> None
     """Have the constraints, which have run as of `after`, run when it is foreseen that something
     changes. Call it under the lock of the user's row."""
     assert forecast.known_until is not None
-    coming = (datetime.datetime.fromisoformat(event["at"]) for event in forecast.timeline)
-    forecast.next_change = min((at for at in coming if at > after), default=None)
+    events = coming(forecast, after)
+    forecast.next_change = datetime.datetime.fromisoformat(events[0]["at"]) if events else None
     known = min(forecast.known_until, renewed_at(forecast))
     due = known if forecast.next_change is None else min(known, forecast.next_change)
     if forecast.needs_daily:  # or sooner, if the run wanted that
@@ -106,6 +106,13 @@ def wake(user: MemoryUser, forecast: Forecast, after: datetime.datetime) -> None
     forecast.wakes_at = due
     forecast.save(update_fields=["next_change", "wakes_at"])
     MemoryUser.objects.filter(pk=user.pk).update(constraints_due_at=due)
+
+
+def coming(forecast: Forecast, after: datetime.datetime) -> list[dict[str, Any]]:
+    """Return what is foreseen after an instant, by time."""
+    return [
+        event for event in forecast.timeline if datetime.datetime.fromisoformat(event["at"]) > after
+    ]
 
 
 def waiting() -> QuerySet[Forecast]:
@@ -141,7 +148,13 @@ def foreseen(
         if result["until"] is not None:
             known = min(known, instant_of(result["until"], time_zone))
         events += _events(path, result, time_zone)
-    events.sort(key=lambda event: (event["at"], event["constraint"], event["fingerprint"]))
+    events.sort(
+        key=lambda event: (
+            datetime.datetime.fromisoformat(event["at"]),
+            event["constraint"],
+            event["fingerprint"],
+        )
+    )
     if len(events) > MOST_EVENTS:
         cut = datetime.datetime.fromisoformat(events[MOST_EVENTS]["at"])
         known = min(known, cut)

@@ -1,7 +1,6 @@
 """Users and the lanes in which their memory is worked on."""
 
 from collections.abc import Collection
-from datetime import datetime
 from typing import Any
 
 from django.contrib import admin, messages
@@ -17,7 +16,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
-from memory import feedback, lanes, llm_calls, log
+from memory import feedback, forecasts, lanes, llm_calls, log
 from memory.admin.base import MemoryAdmin, PresenceFilter, ReadOnlyAdmin, heavy, link, link_to_list
 from memory.admin.display import (
     NOTHING,
@@ -48,7 +47,6 @@ from memory.models.alerts import LIVE_STATES
 from memory.models.log import Outcome
 from memory.models.users import LaneName
 from memory.users import change_user
-
 
 # So many events to come are listed.
 FORESEEN = 20
@@ -246,10 +244,9 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
     def foreseen(self, user: MemoryUser) -> str:
         """List what opens, changes and resolves next if nothing happens, and when."""
         forecast = Forecast.objects.filter(user=user).defer("results").first()
-        if forecast is None or forecast.checkpoint_id is None:
+        if forecast is None or forecast.start is None or forecast.known_until is None:
             return "nothing was looked ahead at yet"
-        since = user.alerts_instant or forecast.start
-        events = [one for one in forecast.timeline if datetime.fromisoformat(one["at"]) > since]
+        events = forecasts.coming(forecast, user.alerts_instant or forecast.start)
         told = [
             format_html(
                 "{} {} {}: {} {}",

@@ -91,7 +91,7 @@ class UserForecast(UserScopedView):
 
 
 _COPIED = ("computed_at", "start", "horizon_days", "known_until", "next_change", "wakes_at")
-_NONE = {
+_NONE: dict[str, Any] = {
     **dict.fromkeys(("version", *_COPIED)),
     "current": False,
     "horizon_days": 0,

@@ -265,6 +265,16 @@ class ChannelSandbox:
             self._note(result.error for result in results)
             if [result.path for result in results] != list(paths):
                 raise ProtocolError("forecasts of other constraints than asked for")
+            # With a day to spare: wherever the user lives.
+            day = datetime.timedelta(days=1)
+            first, last = (
+                (moment.astimezone(datetime.UTC).date() + more).isoformat()
+                for moment, more in ((now, -day), (until, day))
+            )
+            for one in results:
+                told = [*(change.at for change in one.changes), one.until or last]
+                if not all(first <= moment[:10] <= last for moment in told):
+                    raise ProtocolError("a forecast of other days than asked for")
             return ForecastRun(results=results, usage=_usage(answer))
 
     @measured("tests")

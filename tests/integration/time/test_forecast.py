@@ -1,4 +1,4 @@
-"""What is foreseen wakes the user on its day, from beat alone; the rest of the time nobody is woken."""
+"""What is foreseen wakes the user on its day, from beat alone; nobody is woken otherwise."""
 
 import datetime
 from collections.abc import Callable, Mapping
@@ -418,7 +418,7 @@ def check(today: datetime.date) -> Iterator[Alert]:
         (unforeseen,) = body["unforeseen"]
         assert unforeseen["constraint"] == "constraints/home_endless.py"
         assert unforeseen["error"]["type"] == "timeout"
-        assert [one["day"] for one in body["events"]][0] == "2027-05-02"
+        assert body["events"][0]["day"] == "2027-05-02"
 
     def test_another_workspace_reads_nothing(
         self, user: MemoryUser, settled: Callable[[], None]

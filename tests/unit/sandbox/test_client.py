@@ -254,6 +254,68 @@ def test_forged_results_of_constraints_are_refused(results: Any) -> None:
         one.run_constraints(["constraints/a.py"], now=NOW, time_zone="UTC")
 
 
+FORESEEN = {
+    "path": "constraints/a.py",
+    "error": None,
+    "takes_now": False,
+    "findings": [{"key": None, "records": [["d", "c", "k"]], "wording": ""}],
+    "changes": [
+        {"at": "2026-03-01", "error": None, "found": []},
+        {"at": "2026-03-05", "error": None, "found": [[0, "info"]]},
+    ],
+    "until": None,
+    "calls": 3,
+}
+FOUND = {"at": "2026-03-05", "error": None, "found": [[0, "info"]]}
+
+
+def look_ahead(result: Any) -> Any:
+    one = sandbox(Script(HELLO, {**ANSWER, "result": result}))
+    start = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
+    return one.forecast(
+        ["constraints/a.py"],
+        now=start,
+        until=start + datetime.timedelta(days=30),
+        time_zone="UTC",
+    )
+
+
+def test_a_forecast_is_read() -> None:
+    (found,) = look_ahead([FORESEEN]).results
+    assert [change.at for change in found.changes] == ["2026-03-01", "2026-03-05"]
+    assert found.findings[0].records == (("d", "c", "k"),)
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        {},
+        [],
+        [{**FORESEEN, "path": "constraints/b.py"}],
+        [{**FORESEEN, "changes": []}],
+        [{**FORESEEN, "changes": [FOUND, FOUND]}],
+        [{**FORESEEN, "changes": [{**FOUND, "at": "soon"}]}],
+        [{**FORESEEN, "changes": [{**FOUND, "at": "0001-01-01"}]}],
+        [{**FORESEEN, "changes": [{**FOUND, "at": "9999-12-31"}]}],
+        [{**FORESEEN, "changes": [{**FOUND, "at": "2026-03-05T10:00:00"}]}],
+        [{**FORESEEN, "changes": [{**FOUND, "at": "2026-03-05T10:00:00+02:00"}]}],
+        [{**FORESEEN, "changes": [FOUND, {**FOUND, "at": "2026-03-06T10:00:00+00:00"}]}],
+        [{**FORESEEN, "changes": [{**FOUND, "found": [[1, "info"]]}]}],
+        [{**FORESEEN, "changes": [{**FOUND, "found": [[-1, "info"]]}]}],
+        [{**FORESEEN, "changes": [{**FOUND, "found": [[0, "fatal"]]}]}],
+        [{**FORESEEN, "changes": [{**FOUND, "error": 1}]}],
+        [{**FORESEEN, "findings": [{"key": None, "records": [], "wording": ""}]}],
+        [{**FORESEEN, "findings": [{"key": None, "records": [["d", "c"]], "wording": ""}]}],
+        [{**FORESEEN, "until": "0001-01-01"}],
+        [{**FORESEEN, "until": 1}],
+        [{**FORESEEN, "calls": -1}],
+    ],
+)
+def test_forged_forecasts_are_refused(results: Any) -> None:
+    with pytest.raises(SandboxError, match="protocol_error"):
+        look_ahead(results)
+
+
 @pytest.mark.parametrize(
     ("ask", "result"),
     [
