@@ -1,5 +1,6 @@
 """One person's memory with a row of every model, in the words that a test chooses."""
 
+import datetime
 import html
 import json
 import re
@@ -31,6 +32,7 @@ from memory.models import (
     DeliveryAttempt,
     EntryOutcome,
     EventCounter,
+    Forecast,
     IdempotencyKey,
     Lane,
     LlmCall,
@@ -76,6 +78,7 @@ IMMUTABLE: list[type[Model]] = [
     EntryOutcome,
     EventCounter,
     IdempotencyKey,
+    Forecast,
     Lane,
     LlmCall,
     LlmSpending,
@@ -226,6 +229,7 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         due_at=timezone.now(), attempts=3, last_error=text
     )
     user.refresh_from_db()
+    forecast = _forecast(user, checkpoint, text)
     idempotency_key = IdempotencyKey.objects.create(
         workspace=workspace,
         user=user,
@@ -249,6 +253,7 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         MemoryUser: user,
         LogEntry: entries[0],
         EntryOutcome: outcomes[1],
+        Forecast: forecast,
         Lane: user.lanes.get(name=LaneName.RECORDS),
         Blob: user.blobs.get(hash=sha256(_source(text))),
         Bytecode: user.bytecode.get(),
@@ -268,6 +273,35 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         EventCounter: EventCounter.objects.get(workspace=workspace),
         **_webhook(workspace, alert, text, user_id),
     }
+
+
+def _forecast(user: MemoryUser, checkpoint: Checkpoint, text: str) -> Forecast:
+    now = timezone.now()
+    later = now + datetime.timedelta(days=9)
+    event = {
+        "at": later.isoformat(),
+        "day": later.date().isoformat(),
+        "kind": "opens",
+        "constraint": text,
+        "severity": "warning",
+        "fingerprint": "f" * 64,
+        "key": text,
+        "records": [text],
+        "error": text,
+    }
+    return Forecast.objects.create(
+        user=user,
+        checkpoint=checkpoint,
+        computed_at=now,
+        start=now,
+        horizon_days=365,
+        known_until=now + datetime.timedelta(days=365),
+        timeline=[event],
+        next_change=later,
+        wakes_at=later,
+        timings={"seconds": 0.1},
+        last_error=text,
+    )
 
 
 def _subscription(workspace: Workspace, name: str) -> StaffSubscription:
