@@ -5,15 +5,21 @@ UAC_DATA_DIR. Scored as the recorded data says: exact for integers and collectio
 floats, containment without regard to case for strings.
 """
 
+import ast
+import datetime
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.harness import Client, data_file, json_path, report, settled
 from uac_site.embedded.system import running_system
 
 BATCH = 250
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 CLASSES = {
     "trips": "Trip",
     "contacts": "Contact",
@@ -64,15 +70,42 @@ def load(client: Client, user_id: str, records: Mapping[str, Sequence[Mapping[st
     settled(client, user_id, len(entries))
 
 
-def ask(client: Client, user_id: str, collection: str, code: str) -> tuple[Any, str]:
-    """Run a query over `data`, which stands for the collection; return the value and the runner."""
+def ask(client: Client, user_id: str, collection: str, code: str) -> dict[str, Any]:
+    """Run a query over `data`, which stands for the collection; return the answer."""
     status, body = client.post(
         f"users/{user_id}/query/?wait=30", {"code": f"data = {collection}\n{code}"}
     )
     if status == 202:
         run = client.finished(body["id"])
-        return (run["output"] or {}).get("value", run["error"]), run["runner"]
-    return body["value"] if status == 200 else body.get("error", body), body.get("runner", "")
+        body, status = {**run, **(run["output"] or {})}, 200 if run["outcome"] == "ok" else 422
+    return body if status == 200 else {"value": body, "runner": "", "evidence": {"scope": ""}}
+
+
+def names_its_evidence(
+    evidence: Mapping[str, Any], code: str, collection: str, records: Sequence[Mapping[str, Any]]
+) -> bool:
+    """Tell whether an answer rests on what it should: of a single comprehension on the records that
+    it selects, computed here once more; of other code on all of the collection that it reads."""
+    found = [node for node in ast.walk(ast.parse(code)) if isinstance(node, _COMPREHENSIONS)]
+    if len(found) != 1:
+        read = {"domain": collection, "collection": collection, "count": len(records)}
+        return (evidence["scope"], evidence["collections"]) == ("read", [read])
+    (generator,) = found[0].generators
+    element = ast.unparse(generator.target)
+    conditions = "".join(f" if {ast.unparse(one)}" for one in generator.ifs)
+    selected = f"[{element} for {element} in {ast.unparse(generator.iter)}{conditions}]"
+    names = {"data": [_parsed(record) for record in records], "date": datetime.date}
+    expected = {f"{collection}-{one.id}" for one in eval(selected, names)}
+    told = [record["key"] for record in evidence.get("records", ())]
+    return evidence["scope"] == "selected" and set(told) == expected and len(told) == len(expected)
+
+
+def _parsed(record: Mapping[str, Any]) -> SimpleNamespace:
+    values = dict(record)
+    for name, value in record.items():
+        if isinstance(value, str) and _DAY.fullmatch(value):
+            values[name] = datetime.date.fromisoformat(value)
+    return SimpleNamespace(**values)
 
 
 def equals_gold(value: Any, case: Mapping[str, Any]) -> bool:
@@ -95,8 +128,10 @@ def answered(client: Client) -> Iterator[dict[str, Any]]:
         started = time.monotonic()
         load(client, user_id, {case["type"]: case["records"]})
         loaded = time.monotonic()
-        value, runner = ask(client, user_id, case["type"], case["query_code"])
-        yield _row("analytical", case, value, runner, loaded - started, time.monotonic() - loaded)
+        name, records = case["type"], case["records"]
+        answer = ask(client, user_id, name, case["query_code"])
+        seconds = (loaded - started, time.monotonic() - loaded)
+        yield _row("analytical", case, name, records, answer, *seconds)
     if user := ten_domains():
         started = time.monotonic()
         load(client, "ten-domains", user["user_state"])
@@ -104,23 +139,34 @@ def answered(client: Client) -> Iterator[dict[str, Any]]:
         for case in user["cases"]:
             started = time.monotonic()
             domain = case["target_domain"]
-            value, runner = ask(client, "ten-domains", f"{domain}.{domain}", case["query_code"])
-            yield _row("ten_domains", case, value, runner, loading, time.monotonic() - started)
+            answer = ask(client, "ten-domains", f"{domain}.{domain}", case["query_code"])
+            seconds = (loading, time.monotonic() - started)
+            records = user["user_state"][domain]
+            yield _row("ten_domains", case, domain, records, answer, *seconds)
             loading = 0.0
 
 
 def _row(
-    part: str, case: Mapping[str, Any], value: Any, runner: str, loading: float, asking: float
+    part: str,
+    case: Mapping[str, Any],
+    collection: str,
+    records: Sequence[Mapping[str, Any]],
+    answer: Mapping[str, Any],
+    loading: float,
+    asking: float,
 ) -> dict[str, Any]:
+    value, evidence = answer["value"], answer["evidence"]
     return {
         "part": part,
         "case": case["case_id"],
         "gold": json.dumps(case["gold"]),
         "answer": json.dumps(value)[:60],
         "correct": equals_gold(value, case),
+        "evidence": evidence["scope"],
+        "evidence_correct": names_its_evidence(evidence, case["query_code"], collection, records),
         "load_ms": round(1000 * loading),
         "query_ms": round(1000 * asking),
-        "runner": runner,
+        "runner": answer["runner"],
     }
 
 
@@ -143,6 +189,8 @@ def main() -> None:
             continue
         figures[f"{prefix}cases"] = len(of_part)
         figures[f"{prefix}correct"] = sum(row["correct"] for row in of_part)
+        figures[f"{prefix}evidence_correct"] = sum(row["evidence_correct"] for row in of_part)
+        figures[f"{prefix}selected"] = sum(row["evidence"] == "selected" for row in of_part)
     report("analytical", settings=settings, rows=rows, figures=figures, path=path)
 
 

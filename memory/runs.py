@@ -39,6 +39,7 @@ def queue(
     checkpoint: Checkpoint | None,
     instant: datetime.datetime | None = None,
     input: dict[str, Any] | None = None,
+    answer_key: str = "",
 ) -> Run:
     """Queue a run and, once committed, tell the workers. `instant` defaults to now."""
     now = timezone.now()
@@ -49,6 +50,7 @@ def queue(
         checkpoint=checkpoint,
         instant=instant or now,
         input=input or {},
+        answer_key=answer_key,
         hinted_at=now,
     )
     hint("workers.tasks.execute_run", str(run.pk), user_pk=user.pk)

@@ -1,7 +1,11 @@
 """Errors of user code, told in the user's own terms: their file, their line, their frames."""
 
+import dataclasses
+import difflib
+import enum
 import traceback
 from collections.abc import Container
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 from .uac import protocol
@@ -10,6 +14,7 @@ from .values import NotAValueError
 QUERY = "<query>"
 
 MAX_MESSAGE = 2_000
+MAX_NAMES = 40  # that are told where one is unknown
 MAX_TRACEBACK = 4_000
 
 
@@ -32,6 +37,7 @@ def describe(error: BaseException, user_files: Container[str]) -> dict[str, Any]
     message = _message(error)
     if not message and isinstance(error, AssertionError) and frames:
         message = protocol.storable(frames[-1].line or "")  # what was asserted
+    message += _known_names(error)
     listed = "".join(traceback.StackSummary.from_list(frames).format())
     kind = type(error).__name__
     return {
@@ -50,6 +56,62 @@ def _message(error: BaseException) -> str:
     except BaseException:  # the class is the user's, and so is its __str__
         text = f"a {type(error).__name__} that cannot be printed"
     return protocol.storable(text[:MAX_MESSAGE])
+
+
+def _known_names(error: BaseException) -> str:
+    """What to say of an unknown name: the nearest that are known, and what else there is.
+
+    Most names that fail are guessed, and who has guessed one cannot see the others.
+    """
+    try:
+        wanted: Any = getattr(error, "name", None)
+        if type(wanted) is not str:
+            return ""
+        nearest: list[str] = []
+        if isinstance(error, AttributeError):
+            where, names = _attributes(error.obj)
+        elif isinstance(error, NameError) and (last := _innermost(error)) is not None:
+            known = {**last.f_globals, **last.f_locals}
+            where, names = "known", set(known)
+            nearest = [f"{name}.{wanted}" for name in known if _is_in(wanted, known[name])]
+        else:
+            return ""
+        shown = sorted(one for one in names if one.isidentifier() and not one.startswith("_"))
+        nearest = nearest or difflib.get_close_matches(wanted[:200], shown)
+        meant = f": did you mean {' or '.join(map(repr, nearest))}?" if nearest else ":"
+        more = ", …" if len(shown) > MAX_NAMES else ""
+        told = f"{meant} {where} are {', '.join(shown[:MAX_NAMES])}{more}"
+        return protocol.storable(told[:MAX_MESSAGE]) if shown else ""
+    except BaseException:  # the classes are the user's
+        return ""
+
+
+def _attributes(owner: object) -> tuple[str, set[str]]:
+    """What has no such attribute, and those that it has, of what the user's project defines."""
+    kind = owner if isinstance(owner, type) else type(owner)
+    if issubclass(kind, enum.Enum) and isinstance(owner, type):
+        return f"members of {kind.__name__}", set(kind.__members__)
+    if dataclasses.is_dataclass(kind):
+        own = {name for name, value in vars(kind).items() if callable(value)}
+        fields = {field.name for field in dataclasses.fields(kind)}
+        return f"fields of {kind.__name__}", fields | own
+    if _is_domain(owner):
+        return "names in it", set(vars(owner))
+    return "", set()
+
+
+def _is_domain(owner: object) -> bool:
+    """Whether it is a domain as queries see it; one that is a collection, too, is a list."""
+    return isinstance(owner, (SimpleNamespace, list)) and hasattr(owner, "__dict__")
+
+
+def _is_in(name: str, owner: object) -> bool:
+    return _is_domain(owner) and name in vars(owner)
+
+
+def _innermost(error: BaseException) -> FrameType | None:
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return frames[-1] if frames else None
 
 
 def _tail(text: str) -> str:

@@ -28,6 +28,7 @@ from .child import Limits
 from .errors import QUERY, describe
 from .forecasting import Forecaster, Horizon, Told, wording_of
 from .loader import Project, collections_of, remember_source, selected
+from .selection import Meanings, Place, Selection
 from .traces import Traces
 from .tracing import can_follow
 from .uac import PartialDate, Record, protocol, records
@@ -55,6 +56,9 @@ _NOTHING: Mapping[Any, Any] = {}
 
 # So many records are touched in a rehearsal: more would take longer than they save.
 REHEARSED_RECORDS = 2000
+# So many records are named on which an answer rests, and of those merely read.
+MOST_EVIDENCE = 1000
+MOST_READ = 100
 # Of a constraint that finds too much, so many alerts are told, and so much of each.
 QUOTED = 3
 QUOTED_CHARACTERS = 500
@@ -96,6 +100,8 @@ class Evaluation:
         self._names: dict[str, Any] | None = None
         self._traces: Traces | None = None
         self._placed: dict[int, tuple[str, str]] | None = None
+        self._referred: dict[int, Record] = {}  # that references have led to
+        self._meant: Meanings | None = None
         records.resolve_references_with(self._records_with_key)
 
     def prepare(self) -> None:
@@ -105,6 +111,7 @@ class Evaluation:
             self._index()
             self._namespace()
             self._places()
+            self._meanings()
             self.shares_processes()
 
     def shares_processes(self) -> bool:
@@ -146,21 +153,54 @@ class Evaluation:
         tree = ast.parse(code, QUERY)
         names = self._namespace() | {"__name__": "__query__"}
         names |= {"today": instant.today, "now": instant.now}
+        selection = Selection(tree, self._meanings(), self._places())
+        names |= selection.names
         *block, last = tree.body or [ast.Pass()]
-        if not isinstance(last, ast.Expr):
+        value, held = None, list[Record]()
+        if isinstance(last, ast.Expr):
+            tree.body = block
+            first_part = compile(tree, QUERY, "exec")
+            expression = compile(ast.Expression(last.value), QUERY, "eval")
+            exec(first_part, names)
+            value = eval(expression, names)  # noqa: S307
+        else:
             exec(compile(tree, QUERY, "exec"), names)
-            return {"value": None, "type": "NoneType"}
-        tree.body = block
-        first_part = compile(tree, QUERY, "exec")
-        expression = compile(ast.Expression(last.value), QUERY, "eval")
-        exec(first_part, names)
-        value = eval(expression, names)  # noqa: S307
         try:
-            encoded = encode(value, max_bytes=limits.result_bytes, max_depth=limits.result_depth)
+            encoded = encode(
+                value, max_bytes=limits.result_bytes, max_depth=limits.result_depth, held=held
+            )
         except NotAValueError as error:
             error.line = last.lineno
             raise
-        return {"value": encoded, "type": protocol.storable(type(value).__name__)}
+        return {
+            "value": encoded,
+            "type": protocol.storable(type(value).__name__),
+            "evidence": self._rests_on(selection, held),
+        }
+
+    def _rests_on(self, selection: Selection, held: Sequence[Record]) -> dict[str, Any]:
+        """What the answer to a query rests on, of which the first records are named."""
+        most = MOST_EVIDENCE
+        read = [(*place, self._held(*place)) for place in selection.read]
+        collections = [
+            {"domain": domain, "collection": name, "count": len(found)}
+            for domain, name, found in read
+        ]
+        if held := [one for one in held if id(one) in self._places()]:
+            scope, rests_on = "value", held
+        elif selection.met:
+            scope, rests_on = "selected", list(selection.selected.values())
+        else:
+            scope, most = "read", MOST_READ
+            everything = itertools.chain(self._referred.values(), *(found for _, _, found in read))
+            rests_on = [one for one in everything if isinstance(one, Record)]
+        unique = list({id(one): one for one in rests_on}.values())
+        return {
+            "scope": scope,
+            "count": len(unique),
+            "records": [self._evidence(one) for one in unique[:most]],
+            "collections": collections,
+        }
 
     def run_constraint(
         self, path: str, instant: Instant, limits: Limits, bound: Mapping[str, Binding]
@@ -188,12 +228,8 @@ class Evaluation:
         except TooManyAlertsError as error:
             told |= {"alerts": _gravest(error.alerts), "seconds": time.perf_counter() - started}
             raise AlertLimitError(str(error), told) from None
-        return {
-            "alerts": [self._alert(alert, given.originals) for alert in found],
-            "left_out": given.left_out,
-            "takes_now": "now" in inspect.signature(module.check).parameters,
-            "seconds": time.perf_counter() - started,
-        }
+        told["alerts"] = [self._alert(alert, given.originals) for alert in found]
+        return {**told, "seconds": time.perf_counter() - started}
 
     def forecast_constraint(
         self,
@@ -349,8 +385,25 @@ class Evaluation:
         self._names = {**HELPERS, **unique, **in_domains}
         return self._names
 
+    def _meanings(self) -> Meanings:
+        """What the names in a query mean of the state."""
+        if self._meant is None:
+            domains: dict[str, dict[str, list[Place]]] = {}
+            collections: dict[str, list[Place]] = {}
+            for domain, module in self._state_modules():
+                places = {name: [(domain, name)] for name in self._state(module)}
+                every = [place for found in places.values() for place in found]
+                domains[domain] = {"": places.get(domain, every), **places}
+                for name in places:
+                    collections.setdefault(name, []).append((domain, name))
+            unique = {name: {"": found} for name, found in collections.items() if len(found) == 1}
+            self._meant = {**unique, **domains}
+        return self._meant
+
     def _records_with_key(self, key: str) -> Iterable[Record]:
-        return self._index().get(key, ())
+        found = self._index().get(key, ())
+        self._referred |= {id(record): record for record in found}
+        return found
 
     def _index(self) -> dict[str, list[Record]]:
         if self._by_key is None:
@@ -374,34 +427,33 @@ class Evaluation:
 
     def _alert(self, alert: Alert, originals: Mapping[int, Record] = _NOTHING) -> dict[str, Any]:
         """An alert for the host; `originals` are records by the ids of what stands for them."""
-        evidence = []
-        for named in alert.evidence:
-            record = originals.get(id(named), named)
-            if (place := self._places().get(id(record))) is None:
-                raise NotAValueError(
-                    f"the evidence {type(record).__name__} {record.key!r} is no record of the"
-                    " state: name the records themselves, not copies of them"
-                )
-            if not protocol.are_sources(record.sources) or not isinstance(record.key, str):
-                raise NotAValueError(
-                    f"the evidence {type(record).__name__} {record.key!r} has sources that are no"
-                    " entries' numbers, or a key that is no text: leave both as they are"
-                )
-            domain, collection = place
-            evidence.append(
-                {
-                    "class": type(record).__name__,
-                    "domain": domain,
-                    "collection": collection,
-                    "key": protocol.storable(record.key),
-                    "sources": list(record.sources),
-                }
-            )
+        evidence = [self._evidence(originals.get(id(one), one)) for one in alert.evidence]
         return {
             "severity": str(alert.severity),
             "message": protocol.storable(alert.message),
             "key": alert.key if alert.key is None else protocol.storable(alert.key),
             "evidence": evidence,
+        }
+
+    def _evidence(self, record: Record) -> dict[str, Any]:
+        """A record of the state as that on which something rests; NotAValueError of another."""
+        if (place := self._places().get(id(record))) is None:
+            raise NotAValueError(
+                f"the evidence {type(record).__name__} {record.key!r} is no record of the"
+                " state: name the records themselves, not copies of them"
+            )
+        if not protocol.are_sources(record.sources) or not isinstance(record.key, str):
+            raise NotAValueError(
+                f"the evidence {type(record).__name__} {record.key!r} has sources that are no"
+                " entries' numbers, or a key that is no text: leave both as they are"
+            )
+        domain, collection = place
+        return {
+            "class": type(record).__name__,
+            "domain": domain,
+            "collection": collection,
+            "key": protocol.storable(record.key),
+            "sources": list(record.sources),
         }
 
 

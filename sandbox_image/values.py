@@ -35,18 +35,21 @@ class NotAValueError(Exception):
     line: int | None = None
 
 
-def encode(value: object, *, max_bytes: int, max_depth: int) -> Any:
-    """A value as typed JSON of about `max_bytes` at most.
+def encode(
+    value: object, *, max_bytes: int, max_depth: int, held: list[Record] | None = None
+) -> Any:
+    """A value as typed JSON of about `max_bytes` at most; the records in it are added to `held`.
 
     Raises ResultLimitError, also for what contains itself, and NotAValueError.
     """
-    return _Encoder(max_bytes, max_depth).encode(value, max_depth)
+    return _Encoder(max_bytes, max_depth, [] if held is None else held).encode(value, max_depth)
 
 
 class _Encoder:
-    def __init__(self, max_bytes: int, max_depth: int) -> None:
+    def __init__(self, max_bytes: int, max_depth: int, held: list[Record]) -> None:
         self.max_bytes = max_bytes
         self.max_depth = max_depth
+        self.held = held
         self.bytes_left = max_bytes
 
     def spend(self, count: int) -> None:
@@ -149,6 +152,7 @@ class _Encoder:
         return value if math.isfinite(value) else {"$float": repr(value)}
 
     def record(self, value: Record, depth: int) -> dict[str, Any]:
+        self.held.append(value)
         names = [field.name for field in dataclasses.fields(value)]
         own = [name for name in names if name not in ("key", "sources")]
         if not protocol.are_sources(value.sources):

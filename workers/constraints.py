@@ -188,16 +188,7 @@ def _finding(path: str, alert: FoundAlert) -> Finding:
         severity=Severity(alert.severity),
         message=alert.message,
         key=alert.key,
-        evidence=[
-            {
-                "class": item.class_name,
-                "domain": item.domain,
-                "collection": item.collection,
-                "key": item.key,
-                "sources": list(item.sources),
-            }
-            for item in alert.evidence
-        ],
+        evidence=[item.to_json() for item in alert.evidence],
     )
 
 

@@ -55,7 +55,11 @@ def execute(run: Run) -> None:
         run,
         runs.Result(
             outcome=RunOutcome.OK,
-            output={"value": evaluation.value, "type": evaluation.type},
+            output={
+                "value": evaluation.value,
+                "type": evaluation.type,
+                "evidence": evaluation.evidence.to_json(),
+            },
             stdout=evaluation.usage.stdout,
             runner=runner,
             timings={

@@ -4,12 +4,13 @@ from typing import Any
 
 import django_filters
 from django.db.models import QuerySet
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import history, runs
+from memory import answers, history, runs
 from memory.api import waiting
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict
@@ -22,7 +23,9 @@ from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger, warni
 MAX_CODE = 20_000
 QUERY_WAIT_SECONDS = 10.0
 # A question is answered many times a second: what it needs to know of the user.
-ASKED = MemoryUser.objects.select_related("head").only("user_id", "last_seq", "head__version")
+ASKED = MemoryUser.objects.select_related("head").only(
+    "user_id", "last_seq", "time_zone", "head__version"
+)
 
 
 class RunSerializer(serializers.ModelSerializer[Run]):
@@ -139,6 +142,40 @@ class QuerySerializer(StrictSerializer):
     )
 
 
+class EvidenceSerializer(serializers.Serializer[Any]):
+    """A record on which an answer rests, and the entries on which it rests itself."""
+
+    domain = serializers.CharField()
+    collection = serializers.CharField()
+    key = serializers.CharField()
+    sources = serializers.ListField(child=serializers.IntegerField())
+
+    def get_fields(self) -> dict[str, Any]:
+        """Return them with the class, which is no name in Python."""
+        return {"class": serializers.CharField(), **super().get_fields()}
+
+
+class CollectionReadSerializer(serializers.Serializer[Any]):
+    """A collection that the code reads."""
+
+    domain = serializers.CharField()
+    collection = serializers.CharField()
+    count = serializers.IntegerField(help_text="Its records.")
+
+
+class RestsOnSerializer(serializers.Serializer[Any]):
+    """What an answer rests on."""
+
+    scope = serializers.ChoiceField(
+        choices=["value", "selected", "read"],
+        help_text="The records in the value; those that the code's one comprehension selects; or"
+        " all that the code reads.",
+    )
+    count = serializers.IntegerField(help_text="So many records are meant.")
+    records = EvidenceSerializer(many=True, help_text="The first 1000; of those read, 100.")
+    collections = CollectionReadSerializer(many=True)
+
+
 class AnswerSerializer(serializers.Serializer[Any]):
     """The value exactly as computed, in typed JSON, with what it was computed on."""
 
@@ -147,6 +184,10 @@ class AnswerSerializer(serializers.Serializer[Any]):
     outcome = serializers.ChoiceField(choices=RunOutcome.choices)
     value = serializers.JSONField()
     type = serializers.CharField(help_text="Name of the value's Python type.")
+    evidence = RestsOnSerializer(allow_null=True)
+    cached = serializers.BooleanField(
+        help_text="Whether it was computed for an earlier request: the run."
+    )
     stdout = serializers.CharField()
     code = serializers.CharField()
     checkpoint = serializers.IntegerField()
@@ -177,8 +218,10 @@ class Query(UserScopedView):
     def post(self, request: Request, user_id: str) -> Response:
         """Run the code on the user's newest version and return the value.
 
-        200 with the value; 422 with the outcome and the error where the code failed or hit a
-        limit; 503 where the server failed; 202 with the run where it was not done in time.
+        200 with the value, which may be an earlier one: of one version the same code says the same,
+        whenever it asks for no time, and all day if it asks for `today`. 422 with the outcome and
+        the error where the code failed or hit a limit; 503 where the server failed; 202 with the
+        run where it was not done in time.
         """
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
         body = QuerySerializer(data=request.data)
@@ -195,13 +238,20 @@ class Query(UserScopedView):
                 if user.head is None
                 else "There was no checkpoint then yet, so there is no state to ask."
             )
+        code = asked["code"]
+        instant = instant_of(user, asked["at"]) if "at" in asked else timezone.now()
+        key = answers.key_of(user, code, instant)
+        if (run := answers.earlier(known.checkpoint, key)) is not None:
+            same = {"cached": True, "as_of": known.to_json(), "instant": instant}
+            return Response({**answer(run), **same})
         run = runs.queue(
             user,
             RunKind.QUERY,
             RunTrigger.API,
             checkpoint=known.checkpoint,
-            instant=instant_of(user, asked["at"]) if "at" in asked else None,
-            input={"code": asked["code"], "as_of": known.to_json()},
+            instant=instant,
+            input={"code": code, "as_of": known.to_json()},
+            answer_key=key,
         )
         run = waiting.for_run(run, limit)
         if run.status != RunStatus.DONE:
@@ -227,6 +277,8 @@ def answer(run: Run) -> dict[str, Any]:
         "outcome": run.outcome,
         "value": output.get("value"),
         "type": output.get("type"),
+        "evidence": output.get("evidence"),
+        "cached": False,
         "stdout": run.stdout,
         "code": run.input["code"],
         "as_of": run.input.get("as_of"),

@@ -87,6 +87,10 @@ class Run(LeasedWork):
     instant = models.DateTimeField(help_text="What the code is told is now.")
     input = ExactJSONField(default=dict)
 
+    answer_key = models.CharField(
+        max_length=64, blank=True, default="", help_text="Of a query: see `memory.answers`."
+    )
+
     status = models.CharField(max_length=16, choices=RunStatus.choices, default=RunStatus.QUEUED)
     outcome = models.CharField(max_length=16, choices=RunOutcome.choices, blank=True, default="")
     output = ExactJSONField(null=True)
@@ -111,6 +115,11 @@ class Run(LeasedWork):
                 fields=["run_after"],
                 name="run_unfinished",
                 condition=~models.Q(status="done"),
+            ),
+            models.Index(
+                fields=["checkpoint", "answer_key"],
+                name="run_answer",
+                condition=models.Q(outcome="ok") & ~models.Q(answer_key=""),
             ),
         ]
 

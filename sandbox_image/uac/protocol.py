@@ -31,6 +31,7 @@ OUTCOMES = (
 )
 
 SEVERITIES = ("info", "warning", "critical")  # of an alert
+SCOPES = ("value", "selected", "read")  # of what an answer rests on
 
 HEADER_BYTES = 4
 MAX_FRAME_BYTES = 64 * 1024 * 1024

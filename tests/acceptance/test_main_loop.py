@@ -337,7 +337,8 @@ def test_recorded_questions_are_answered_as_recorded(client: Client) -> None:
 
     rows = list(analytical.answered(client))
 
-    assert [row for row in rows if not row["correct"]] == []
+    assert [row for row in rows if not (row["correct"] and row["evidence_correct"])] == []
+    assert {row["evidence"] for row in rows} == {"selected", "read"}
     expected = len(analytical.cases() or []) + len(
         (analytical.ten_domains() or {"cases": []})["cases"]
     )

@@ -35,6 +35,7 @@ from workers.sandbox.interface import (
     FoundAlert,
     Limits,
     Loaded,
+    RestsOn,
     SandboxError,
     TestResult,
     TestRun,
@@ -210,7 +211,10 @@ class ChannelSandbox:
                 raise ProtocolError("no value")
             protocol.check_typed_json(result["value"])
             return Evaluation(
-                value=result["value"], type=_take(result, "type", str), usage=_usage(answer)
+                value=result["value"],
+                type=_take(result, "type", str),
+                evidence=_rests_on(_take(result, "evidence", dict)),
+                usage=_usage(answer),
             )
 
     @measured("constraints")
@@ -606,6 +610,18 @@ def _alert(value: dict[str, Any]) -> FoundAlert:
     if not evidence and not key:
         raise ProtocolError("an alert without evidence and key")
     return FoundAlert(severity, message, key, evidence)
+
+
+def _rests_on(value: dict[str, Any]) -> RestsOn:
+    records = tuple(map(_evidence, _take_objects(value, "records")))
+    collections = [
+        (_take(one, "domain", str), _take(one, "collection", str), _integer(one, "count"))
+        for one in _take_objects(value, "collections")
+    ]
+    scope, count = _take(value, "scope", str), _integer(value, "count")
+    if scope not in protocol.SCOPES or count < len(records):
+        raise ProtocolError("no scope, or fewer records than are named")
+    return RestsOn(scope=scope, count=count, records=records, collections=tuple(collections))
 
 
 def _evidence(value: dict[str, Any]) -> Evidence:

@@ -138,23 +138,59 @@ class Loaded:
     usage: Usage
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """The value of a query as typed JSON, with the name of its class."""
-
-    value: JsonValue
-    type: str
-    usage: Usage
-
-
 class Evidence(NamedTuple):
-    """A record that an alert rests on."""
+    """A record that an alert or an answer rests on."""
 
     class_name: str
     domain: str
     collection: str
     key: str
     sources: tuple[int, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as it is stored and shown."""
+        class_name, domain, collection, key, sources = self
+        return {
+            "class": class_name,
+            "domain": domain,
+            "collection": collection,
+            "key": key,
+            "sources": list(sources),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestsOn:
+    """What an answer rests on: the records in the "value", those that a comprehension "selected",
+    or all that the code "read", of which the first are named; and the collections it reads, as
+    domain, name and number of records."""
+
+    scope: str
+    count: int
+    records: tuple[Evidence, ...]
+    collections: tuple[tuple[str, str, int], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as it is stored and shown."""
+        return {
+            "scope": self.scope,
+            "count": self.count,
+            "records": [record.to_json() for record in self.records],
+            "collections": [
+                {"domain": domain, "collection": name, "count": count}
+                for domain, name, count in self.collections
+            ],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The value of a query as typed JSON, with the name of its class and what it rests on."""
+
+    value: JsonValue
+    type: str
+    evidence: RestsOn
+    usage: Usage
 
 
 class FoundAlert(NamedTuple):

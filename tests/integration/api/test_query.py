@@ -15,7 +15,7 @@ from tests.integration.checkpointing.conftest import trip
 pytestmark = pytest.mark.django_db
 
 URL = "/v1/users/ada/query/"
-Ask = Callable[[str], dict[str, Any]]
+Ask = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
@@ -60,7 +60,9 @@ def test_a_value_is_returned_exactly(ask: Ask, code: str, value: Any, type_name:
     run = ask(code)
 
     assert (run["status"], run["outcome"], run["error"]) == ("done", "ok", None)
+    evidence = run["output"].pop("evidence")
     assert run["output"] == {"value": value, "type": type_name}
+    assert evidence["scope"] in ("value", "selected", "read")
     assert run["checkpoint"] == 1
     assert run["runner"] == "process"
     assert run["memory_bytes"] > 0
@@ -73,6 +75,88 @@ def test_a_record_comes_with_its_key_and_its_entries(ask: Ask) -> None:
         "sources": [1],
         "fields": {"to": "Rome", "cost": 840, "on": {"$date": "2026-05-02"}},
     }
+
+
+def test_a_value_names_the_records_that_it_rests_on_and_their_entries(ask: Ask) -> None:
+    evidence = ask("sum(t.cost for t in trips if t.on.year == 2026)")["output"]["evidence"]
+
+    trip = {"class": "Trip", "domain": "travel", "collection": "trips"}
+    assert evidence == {
+        "scope": "selected",
+        "count": 2,
+        "records": [{**trip, "key": "a", "sources": [1]}, {**trip, "key": "b", "sources": [2]}],
+        "collections": [{"domain": "travel", "collection": "trips", "count": 3}],
+    }
+
+
+@pytest.fixture
+def answered(api: APIClient, ask: Ask, work: Callable[[], None]) -> Ask:
+    """Ask; if that is not answered at once, work, and ask again."""
+
+    def do(code: str, **more: Any) -> dict[str, Any]:
+        response = api.post(f"{URL}?wait=0", {"code": code, **more})
+        if response.status_code == 202:
+            work()
+            (run,) = Run.objects.order_by("-queued_at")[:1]
+            assert run.status == "done"
+            return {"cached": False, "id": str(run.pk)}
+        assert response.status_code == 200, response.data
+        found: dict[str, Any] = response.data
+        return {**found, "id": str(found["id"])}
+
+    return do
+
+
+def test_the_same_question_is_computed_once_for_a_version(
+    api: APIClient, answered: Ask, work: Callable[[], None], user: MemoryUser
+) -> None:
+    first = answered("len(trips)")
+    again = answered("len(trips)")
+
+    assert (first["cached"], again["cached"]) == (False, True)
+    assert (again["id"], again["value"], again["type"]) == (first["id"], 3, "int")
+    assert again["evidence"]["count"] == 3
+    assert again["as_of"] is None
+
+    # Of another version nothing is known, and of this one still all.
+    statement = {"kind": "record", **trip("Bonn", key="d", cost=1, on="2026-05-02")}
+    api.post("/v1/users/ada/entries/", {"entries": [statement]})
+    work()
+    assert answered("len(trips)")["cached"] is False
+    assert answered("len(trips)")["value"] == 4
+    past = answered("len(trips)", as_of="v1")
+    assert (past["cached"], past["value"], past["as_of"]["version"]) == (True, 3, 1)
+
+
+def test_an_answer_holds_for_as_much_of_the_clock_as_the_code_asks_for(answered: Ask) -> None:
+    of_day = {"code": "today.isoformat()", "at": "2026-03-01T08:00:00+00:00"}
+    of_moment = {**of_day, "code": "now.isoformat()"}
+    of_nothing = {**of_day, "code": "len(trips)"}
+    for asked in (of_day, of_moment, of_nothing):
+        assert answered(**asked)["cached"] is False
+        assert answered(**asked)["cached"] is True
+    later, next_day = "2026-03-01T20:00:00+00:00", "2026-03-02T08:00:00+00:00"
+    same_day = answered(of_day["code"], at=later)
+    assert (same_day["cached"], same_day["value"]) == (True, "2026-03-01")
+    assert same_day["instant"].isoformat() == later
+    assert answered(**{**of_day, "at": next_day})["cached"] is False
+    assert answered(**{**of_day, "at": next_day})["value"] == "2026-03-02"
+    assert answered(**{**of_moment, "at": later})["cached"] is False
+    assert answered(**{**of_nothing, "at": next_day})["cached"] is True
+
+
+def test_the_day_of_an_answer_is_that_where_the_user_lives(answered: Ask, user: MemoryUser) -> None:
+    asked = {"code": "today.isoformat()", "at": "2026-03-01T20:00:00+00:00"}
+    answered(**asked)
+    MemoryUser.objects.filter(pk=user.pk).update(time_zone="Asia/Tokyo")
+
+    assert answered(**asked)["cached"] is False
+    assert answered(**asked)["value"] == "2026-03-02"
+
+
+def test_a_failure_is_no_answer(answered: Ask) -> None:
+    assert answered("1 / 0")["cached"] is False
+    assert answered("1 / 0")["cached"] is False
 
 
 def test_an_error_names_the_users_own_line(ask: Ask) -> None:

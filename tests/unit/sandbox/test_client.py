@@ -15,12 +15,26 @@ from workers.sandbox.interface import Evaluation, Limits, SandboxError, Usage
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 HELLO = {"hello": protocol.VERSION, "python": "3.11.7", "hash_seed": "0"}
-ANSWER = {
+EVIDENCE: dict[str, Any] = {
+    "class": "T",
+    "domain": "d",
+    "collection": "c",
+    "key": "k",
+    "sources": [1],
+}
+RESTS_ON: dict[str, Any] = {
+    "scope": "read",
+    "count": 1,
+    "records": [EVIDENCE],
+    "collections": [],
+}
+VALUE: dict[str, Any] = {"value": 2, "type": "int", "evidence": RESTS_ON}
+ANSWER: dict[str, Any] = {
     "id": 1,
     "outcome": "ok",
     "message": "",
     "error": None,
-    "result": {"value": 2, "type": "int"},
+    "result": VALUE,
     "stdout": "",
     "load_seconds": 0.0,
     "seconds": 0.1,
@@ -114,7 +128,9 @@ def test_what_only_looks_like_values_within_a_text_is_none(
 ) -> None:
     monkeypatch.setattr(client, "MAX_VALUES", 100)
     text = ',"[{\\' * 1000
-    channel = Script(HELLO, {**ANSWER, "result": {"value": text, "type": "str"}})
+    channel = Script(
+        HELLO, {**ANSWER, "result": {"value": text, "type": "str", "evidence": RESTS_ON}}
+    )
 
     assert evaluate(channel).value == text
 
@@ -150,7 +166,18 @@ def test_no_request_is_given_more_memory_than_there_is() -> None:
     assert given == [1000, 500]
 
 
-FORGED = [
+WRONG_EVIDENCE: list[dict[str, Any]] = [
+    {"scope": "all"},
+    {"scope": None},
+    {"count": 0},
+    {"count": True},
+    {"records": None},
+    {"records": [{**EVIDENCE, "sources": ["1"]}]},
+    {"records": [{**EVIDENCE, "key": 1}]},
+    {"collections": [["travel", "trips", 1]]},
+    {"collections": [{"domain": "travel", "collection": "trips", "count": -1}]},
+]
+FORGED: list[dict[str, Any] | bytes] = [
     {**ANSWER, "id": 2},
     {**ANSWER, "id": 0},
     {**ANSWER, "id": True},
@@ -160,10 +187,15 @@ FORGED = [
     {**ANSWER, "message": 1},
     {**ANSWER, "result": None},
     {**ANSWER, "result": []},
-    {**ANSWER, "result": {"type": "int"}},
-    {**ANSWER, "result": {"value": 1, "type": 2}},
-    {**ANSWER, "result": {"value": {"$date": "tomorrow"}, "type": "date"}},
-    {**ANSWER, "result": {"value": 2**60, "type": "int"}},
+    {**ANSWER, "result": {"type": "int", "evidence": RESTS_ON}},
+    {**ANSWER, "result": {"value": 1, "type": 2, "evidence": RESTS_ON}},
+    {**ANSWER, "result": {**VALUE, "value": {"$date": "tomorrow"}}},
+    {**ANSWER, "result": {**VALUE, "value": 2**60}},
+    {**ANSWER, "result": {"value": 2, "type": "int"}},
+    *(
+        {**ANSWER, "result": {**VALUE, "evidence": {**RESTS_ON, **wrong}}}
+        for wrong in WRONG_EVIDENCE
+    ),
     {**ANSWER, "stdout": None},
     {**ANSWER, "seconds": "fast"},
     {**ANSWER, "seconds": -1},
@@ -174,7 +206,7 @@ FORGED = [
     {**ANSWER, "memory_bytes": 10.0},
     {**ANSWER, "memory_bytes": -1},
     {**ANSWER, "memory_bytes": 2**63},
-    {**ANSWER, "result": {"value": {"$duration": 2**60}, "type": "timedelta"}},
+    {**ANSWER, "result": {**VALUE, "value": {"$duration": 2**60}}},
     {**ANSWER, "outcome": "user_error", "error": "bad"},
     {**ANSWER, "outcome": "user_error", "error": {"type": "X"}},
     {
@@ -215,7 +247,6 @@ def test_a_forged_answer_breaks_the_sandbox(answer: dict[str, Any] | bytes) -> N
     assert len(channel.sent) == asked
 
 
-EVIDENCE = {"class": "T", "domain": "d", "collection": "c", "key": "k", "sources": [1]}
 ALERT = {"severity": "info", "message": "x", "key": None, "evidence": [EVIDENCE]}
 RESULT = {
     "path": "constraints/a.py",

@@ -1,0 +1,38 @@
+"""Answers to queries that are given again: one version, asked the same, says the same.
+
+Code in a sandbox is told what it needs to know of the time, and nothing else changes between two
+runs of it. So an answer holds for the version, the code and as much of the moment as the code asks
+for: none of it, the day where the user lives, or all.
+"""
+
+import datetime
+import re
+from zoneinfo import ZoneInfo
+
+from memory.canonical import canonical_json, sha256
+from memory.models import Checkpoint, MemoryUser, Run
+from memory.models.runs import RunKind, RunOutcome
+
+# Also in a text or a comment, which costs no more than an evaluation.
+_NOW, _TODAY = re.compile(r"\bnow\b"), re.compile(r"\btoday\b")
+
+
+def key_of(user: MemoryUser, code: str, instant: datetime.datetime) -> str:
+    """Return what answers to that code at that instant have in common, whatever the version."""
+    clock: list[str] = []
+    if _NOW.search(code):
+        clock = [user.time_zone, instant.isoformat()]
+    elif _TODAY.search(code):
+        clock = [instant.astimezone(ZoneInfo(user.time_zone)).date().isoformat()]
+    return sha256(canonical_json([code, clock]))
+
+
+def earlier(checkpoint: Checkpoint, key: str) -> Run | None:
+    """Return the run that has answered the same about that version, if one has."""
+    return (
+        Run.objects.filter(
+            checkpoint=checkpoint, answer_key=key, kind=RunKind.QUERY, outcome=RunOutcome.OK
+        )
+        .order_by("-finished_at")
+        .first()
+    )

@@ -1,0 +1,161 @@
+"""What an answer rests on, and what is said of names that are not known."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from sandbox_image.evaluation import MOST_EVIDENCE, MOST_READ
+from tests.integration.sandbox.conftest import NOW, PROJECT
+from workers.sandbox.interface import Limits, RestsOn, Sandbox, SandboxError
+
+LIMITS = Limits(wall_seconds=10, cpu_seconds=10)
+TRIPS = ("travel", "trips", 3)
+PASSPORT = ("travel", "passport", 1)
+
+
+def rests_on(sandbox: Sandbox, code: str) -> RestsOn:
+    return sandbox.evaluate(code, now=NOW, time_zone="UTC", limits=LIMITS).evidence
+
+
+def keys(found: RestsOn) -> list[str]:
+    assert found.count == len(found.records)
+    return sorted(record.key for record in found.records)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected", "collections"),
+    [
+        ("sum(1 for t in trips if t.on)", ["t-1"], [TRIPS]),
+        ("len([t for t in travel.trips if 'o' in t.name.lower()])", ["t-1", "t-2", "t-3"], [TRIPS]),
+        ("len({t.name for t in trips if t.passport})", ["t-2"], [TRIPS]),
+        ("sum({t.key: 1 for t in trips if not t.on if t.name > 'C'}.values())", ["t-2"], [TRIPS]),
+        ("any(t.name == 'Oslo' for t in trips)", ["t-1", "t-2"], [TRIPS]),  # where it stopped
+        ("max(t.name for t in trips)", ["t-1", "t-2", "t-3"], [TRIPS]),
+        ("sum(1 for t in trips if t.name == 'Paris')", [], [TRIPS]),
+        ("data = trips\nsum(1 for t in data if t.on)", ["t-1"], [TRIPS]),
+        ("from domains.travel.state import trips as ts\nsum(1 for t in ts if t.on)",
+         ["t-1"], [TRIPS]),
+        ("from domains.travel import state\nsum(1 for t in state.trips if t.on)",
+         ["t-1"], [TRIPS]),
+        ("sum(i for i, t in enumerate(sorted(trips, key=lambda t: t.name)) if t.on)",
+         ["t-1"], [TRIPS]),
+        ("def f():\n    return len([t for t in trips if t.on])\nf()", ["t-1"], [TRIPS]),
+        ("sum(1 for t in trips if t.passport and t.passport.get() is passport)",
+         ["t-2"], [PASSPORT, TRIPS]),
+        ("sum(len(x) for t in trips for x in (t.name, t.key) if x == 'Rome')", ["t-1"], [TRIPS]),
+        ("[n.text for n in notes]", ["note-1"], [("notes", "notes", 1)]),
+    ],
+)  # fmt: skip
+def test_of_one_comprehension_it_is_known_what_it_selects(
+    loaded: Sandbox, code: str, expected: Sequence[str], collections: Sequence[tuple[str, str, int]]
+) -> None:
+    found = rests_on(loaded, code)
+    assert (found.scope, keys(found)) == ("selected", expected)
+    assert list(found.collections) == list(collections)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("trips[0]", ["t-1"]),
+        ("[t for t in trips if not t.on]", ["t-2", "t-3"]),
+        ("{'deep': [(trips[1], {'x': trips[1]})]}", ["t-2"]),
+        ("trips[1].passport.get()", ["p-1"]),
+        ("max(trips, key=lambda t: t.name)", ["t-1"]),
+    ],
+)
+def test_records_in_the_value_are_what_it_rests_on(
+    loaded: Sandbox, code: str, expected: Sequence[str]
+) -> None:
+    found = rests_on(loaded, code)
+    assert (found.scope, keys(found)) == ("value", expected)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected", "collections"),
+    [
+        ("len(trips)", ["t-1", "t-2", "t-3"], [TRIPS]),
+        ("max(trips, key=lambda t: t.name).name", ["t-1", "t-2", "t-3"], [TRIPS]),
+        # Of two comprehensions, and of one beside another use, what one selects is not all.
+        ("sum(1 for t in trips if t.on) - sum(1 for t in trips if not t.on)",
+         ["t-1", "t-2", "t-3"], [TRIPS]),
+        ("sum(1 for t in trips if t.on) / len(trips)", ["t-1", "t-2", "t-3"], [TRIPS]),
+        ("n = 0\nfor t in trips:\n    n += 1\nn", ["t-1", "t-2", "t-3"], [TRIPS]),
+        ("passport.number", ["p-1"], [PASSPORT]),
+        ("len(travel.__dict__)", ["p-1", "t-1", "t-2", "t-3"],
+         [PASSPORT, ("travel", "plans", 0), TRIPS]),
+        ("trips[1].passport.get().number", ["p-1", "t-1", "t-2", "t-3"], [TRIPS]),
+        ("sum(1 for t in travel.plans)", [], [("travel", "plans", 0)]),
+        ("sum(x for x in range(4))", [], []),
+        ("1 + 1", [], []),
+        ("x = trips", [], []),
+    ],
+)  # fmt: skip
+def test_of_all_other_code_it_is_what_it_reads(
+    loaded: Sandbox, code: str, expected: Sequence[str], collections: Sequence[tuple[str, str, int]]
+) -> None:
+    found = rests_on(loaded, code)
+    assert (found.scope, keys(found)) == ("read", expected)
+    assert list(found.collections) == list(collections)
+
+
+def test_a_record_has_its_class_its_place_and_its_entries(loaded: Sandbox) -> None:
+    (record,) = rests_on(loaded, "sum(1 for t in trips if t.on)").records
+    assert record == ("Trip", "travel", "trips", "t-1", (2, 3))
+
+
+def test_what_a_query_makes_is_no_evidence(loaded: Sandbox) -> None:
+    made = "made = [Trip(key='x', name='made up')]\n"
+    found = rests_on(loaded, made + "sum(1 for t in made + trips if t.name == 'made up')")
+    assert "x" not in {record.key for record in found.records}
+    assert rests_on(loaded, made + "made").records == ()
+
+
+def test_of_many_records_the_first_are_named(sandbox: Sandbox) -> None:
+    many = 'trips: list[Trip] = [Trip(key=f"t-{n}", name="x") for n in range(1500)]\n'
+    state = "from domains.travel.schema import Passport, Trip\n" + many
+    sandbox.load({**PROJECT, "domains/travel/state.py": state})
+    selected = rests_on(sandbox, "sum(1 for t in trips if t.name == 'x')")
+    read = rests_on(sandbox, "len(trips)")
+    assert (selected.count, len(selected.records)) == (1500, MOST_EVIDENCE)
+    assert (read.count, len(read.records)) == (1500, MOST_READ)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("trips[0].nam",
+         "'Trip' object has no attribute 'nam': did you mean 'name'?"
+         " fields of Trip are key, mode, name, on, passport, sources"),
+        ("[t.destination for t in trips]",
+         "'Trip' object has no attribute 'destination':"
+         " fields of Trip are key, mode, name, on, passport, sources"),
+        ("travel.trip", "has no attribute 'trip': did you mean 'trips' or 'Trip'? names in it are"),
+        ("Mode.TRAM", "TRAM: did you mean 'TRAIN'? members of Mode are TRAIN"),
+        ("trip", "name 'trip' is not defined: did you mean 'trips'"),
+        ("(lambda: [p for t in [1] for p in passprt])()",
+         "did you mean 'passport' or 'Passport'? known are Counter"),
+    ],
+)  # fmt: skip
+def test_an_unknown_name_is_told_with_the_nearest_that_is_known(
+    loaded: Sandbox, code: str, expected: str
+) -> None:
+    with pytest.raises(SandboxError) as raised:
+        rests_on(loaded, code)
+    assert raised.value.error is not None
+    assert expected in raised.value.error.message
+    assert "$" not in raised.value.error.message
+
+
+def test_hostile_names_are_no_trouble(loaded: Sandbox) -> None:
+    code = (
+        "class Odd(Trip):\n"
+        "    @property\n    def __dict__(self):\n        raise SystemExit\n"
+        "error = AttributeError('odd')\n"
+        "error.name, error.obj = ['x'], Odd(key='k', name='n')\n"
+        "raise error"
+    )
+    with pytest.raises(SandboxError) as raised:
+        rests_on(loaded, code)
+    assert raised.value.error is not None
+    assert raised.value.error.message == "odd"
