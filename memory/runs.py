@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from memory import leases
@@ -13,6 +14,8 @@ from memory.hints import hint, signal_done, wait_done
 from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 
+TASK = "workers.tasks.execute_run"
+ANSWER_TASK = "workers.tasks.answer"
 # A worker that waits for a run looks at its row so often, if no signal comes.
 WAIT_SECONDS = 5.0
 MIN_WAIT_SECONDS = 0.2
@@ -53,8 +56,21 @@ def queue(
         answer_key=answer_key,
         hinted_at=now,
     )
-    hint("workers.tasks.execute_run", str(run.pk), user_pk=user.pk)
+    if kind == RunKind.ASK:
+        hint(ANSWER_TASK, str(run.pk))
+    else:
+        hint(TASK, str(run.pk), user_pk=user.pk)
     return run
+
+
+def waiting() -> QuerySet[Run]:
+    """Return the runs that are not done, for the workers with sandboxes."""
+    return Run.objects.exclude(status=RunStatus.DONE).exclude(kind=RunKind.ASK)
+
+
+def questions() -> QuerySet[Run]:
+    """Return the questions that are not answered yet, for the workers with language models."""
+    return Run.objects.exclude(status=RunStatus.DONE).filter(kind=RunKind.ASK)
 
 
 def queue_constraints(user: MemoryUser, checkpoint: Checkpoint) -> None:

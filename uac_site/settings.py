@@ -100,6 +100,7 @@ CELERY_TASK_QUEUES = [
     Queue(name, routing_key=name, no_ack=True) for name in ("default", "sandbox", "llm")
 ]
 CELERY_TASK_ROUTES = {
+    "workers.tasks.answer": {"queue": "llm"},
     "workers.tasks.checkpoint_records": {"queue": "sandbox"},
     "workers.tasks.execute_run": {"queue": "sandbox"},
     "workers.tasks.forecast": {"queue": "sandbox"},

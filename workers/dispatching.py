@@ -63,9 +63,8 @@ def dispatch() -> dict[str, int]:
         "escalated": alerts.escalate(BATCH),
         "abandoned": abandon_hopeless_runs(),
         "forecasts": hint_forecasts(),
-        "runs": _hint(
-            Run.objects.exclude(status=RunStatus.DONE), "workers.tasks.execute_run", "pk"
-        ),
+        "runs": _hint(runs.waiting(), runs.TASK, "pk"),
+        "questions": _hint(runs.questions(), runs.ANSWER_TASK, "pk"),
         "lanes": _hint(
             Lane.objects.filter(name=LaneName.RECORDS, due_at__isnull=False),
             "workers.tasks.checkpoint_records",
@@ -120,7 +119,7 @@ def _is_foreseen(user: MemoryUser) -> bool:
 
 def hint_forecasts() -> int:
     """Tell workers of forecasts, a few at a time, and none while runs wait: those come first."""
-    if Run.objects.exclude(status=RunStatus.DONE).filter(leases.free(timezone.now())).exists():
+    if runs.waiting().filter(leases.free(timezone.now())).exists():
         return 0
     return _hint(forecasts.waiting(), forecasts.TASK, "user_id", most=FORECASTS)
 

@@ -19,7 +19,7 @@ from workers import (
     queries,
     workspace_constraints,
 )
-from workers.authoring import lane
+from workers.authoring import answering, lane
 from workers.checkpointing import imports, proposals, records
 
 logger = structlog.get_logger(__name__)
@@ -27,6 +27,7 @@ logger = structlog.get_logger(__name__)
 EXECUTORS = {
     RunKind.CONSTRAINTS: constraints.execute,
     RunKind.QUERY: queries.execute,
+    RunKind.ASK: answering.execute,
     RunKind.PROPOSAL: proposals.execute,
     RunKind.IMPORT: imports.execute,
 }
@@ -74,6 +75,12 @@ def judge_workspace_constraint(version_id: str) -> None:
 def forecast(user_pk: int) -> None:
     """Look ahead at what the constraints of a user will find."""
     forecasting.make(user_pk)
+
+
+@shared_task(name="workers.tasks.answer")
+def answer(run_id: str) -> None:
+    """Have a question answered by a language model."""
+    execute_run(run_id)
 
 
 @shared_task(name="workers.tasks.execute_run")

@@ -1,5 +1,7 @@
 """`/v1/runs/`: every execution, and the queries that start one."""
 
+import datetime
+from collections.abc import Mapping
 from typing import Any
 
 import django_filters
@@ -17,7 +19,8 @@ from memory.api.errors import Conflict
 from memory.api.moments import AsOfSerializer, instant_of, known_as_of
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
-from memory.models import MemoryUser, Run
+from memory.history import Known
+from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger, warning_of
 
 MAX_CODE = 20_000
@@ -125,10 +128,9 @@ class OneRun(generics.RetrieveAPIView[Run]):
         )
 
 
-class QuerySerializer(StrictSerializer):
-    """Python over the user's state: an expression, or statements whose last is an expression."""
+class MomentSerializer(StrictSerializer):
+    """What was known when, and what day it is said to be."""
 
-    code = serializers.CharField(max_length=MAX_CODE)
     as_of = serializers.CharField(
         required=False,
         max_length=100,
@@ -140,6 +142,12 @@ class QuerySerializer(StrictSerializer):
         help_text="The day (2026-03-01) or the moment with its offset that the code is told is"
         " now. It filters no records.",
     )
+
+
+class QuerySerializer(MomentSerializer):
+    """Python over the user's state: an expression, or statements whose last is an expression."""
+
+    code = serializers.CharField(max_length=MAX_CODE)
 
 
 class EvidenceSerializer(serializers.Serializer[Any]):
@@ -228,27 +236,17 @@ class Query(UserScopedView):
         body.is_valid(raise_exception=True)
         asked = body.validated_data
         user = self.memory_user(None if {"as_of", "at"} & asked.keys() else ASKED)
-        known = (
-            known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else history.now(user)
-        )
-        if known.checkpoint is None:
-            raise Conflict(
-                "This user has no checkpoint yet, so there is no state to ask;"
-                " append typed records first, with ?wait= to know when they are in."
-                if user.head is None
-                else "There was no checkpoint then yet, so there is no state to ask."
-            )
-        code = asked["code"]
-        instant = instant_of(user, asked["at"]) if "at" in asked else timezone.now()
+        known, checkpoint = known_state(user, asked)
+        code, instant = asked["code"], instant_asked(user, asked)
         key = answers.key_of(user, code, instant)
-        if (run := answers.earlier(known.checkpoint, key)) is not None:
+        if (run := answers.earlier(checkpoint, key)) is not None:
             same = {"cached": True, "as_of": known.to_json(), "instant": instant}
             return Response({**answer(run), **same})
         run = runs.queue(
             user,
             RunKind.QUERY,
             RunTrigger.API,
-            checkpoint=known.checkpoint,
+            checkpoint=checkpoint,
             instant=instant,
             input={"code": code, "as_of": known.to_json()},
             answer_key=key,
@@ -257,6 +255,24 @@ class Query(UserScopedView):
         if run.status != RunStatus.DONE:
             return Response(RunSerializer(run).data, status=status.HTTP_202_ACCEPTED)
         return Response(answer(run), status=status_of(run))
+
+
+def known_state(user: MemoryUser, asked: Mapping[str, Any]) -> tuple[Known, Checkpoint]:
+    """Return what was known as of what is `asked`, and its version; Conflict if there is none."""
+    known = known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else history.now(user)
+    if known.checkpoint is None:
+        raise Conflict(
+            "This user has no checkpoint yet, so there is no state to ask;"
+            " append typed records first, with ?wait= to know when they are in."
+            if user.head is None
+            else "There was no checkpoint then yet, so there is no state to ask."
+        )
+    return known, known.checkpoint
+
+
+def instant_asked(user: MemoryUser, asked: Mapping[str, Any]) -> datetime.datetime:
+    """Return the moment that is asked for; ValidationError if it is none."""
+    return instant_of(user, asked["at"]) if "at" in asked else timezone.now()
 
 
 def status_of(run: Run) -> int:

@@ -5,6 +5,7 @@ from drf_spectacular.views import SpectacularJSONAPIView
 
 from memory.api import (
     alerts,
+    asking,
     checkpoints,
     constraints,
     entries,
@@ -57,6 +58,7 @@ urlpatterns = [
         name="collection",
     ),
     path(f"{USER}query/", runs.Query.as_view(), name="query"),
+    path(f"{USER}ask/", asking.Ask.as_view(), name="ask"),
     path(f"{USER}constraints/", constraints.Constraints.as_view(), name="constraints"),
     path(f"{USER}constraints/<str:name>/", constraints.Constraint.as_view(), name="constraint"),
     path(f"{USER}alerts/", alerts.UserAlertList.as_view(), name="user-alerts"),

@@ -15,6 +15,7 @@ class RunKind(models.TextChoices):
 
     CONSTRAINTS = "constraints", "constraints"
     QUERY = "query", "query"
+    ASK = "ask", "question"
     PROPOSAL = "proposal", "proposal"
     IMPORT = "import", "import"
 
@@ -56,6 +57,7 @@ class RunOutcome(models.TextChoices):
     KILLED = "killed", "killed"
     INPUT_LIMIT = "input_limit", "project too large"
     PROTOCOL_ERROR = "protocol_error", "invalid answer of the sandbox"
+    MODEL_ERROR = "model_error", "language model came to no answer"
     ABANDONED = "abandoned", "given up after repeated failures of the server"
 
 

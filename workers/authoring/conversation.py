@@ -6,7 +6,7 @@ from django.db import transaction
 
 from memory import leases
 from memory.llm_calls import Work
-from memory.models import Lane
+from memory.models.leased import LeasedWork
 from workers.authoring.settling import NotSettled
 from workers.llm.interface import (
     Assistant,
@@ -36,11 +36,11 @@ NO_TOOL = (
 
 
 class Conversation:
-    """One piece of work on a lane: what was said so far, and what came of it."""
+    """One piece of work under a lease: what was said so far, and what came of it."""
 
-    def __init__(self, work: Work, lane: Lane) -> None:
+    def __init__(self, work: Work, leased: LeasedWork) -> None:
         self._model = MeteredModel(work)
-        self._lane = lane
+        self._leased = leased
         self._messages: list[Message] = []
         self._repetitions = 0
         self.characters = 0
@@ -57,7 +57,7 @@ class Conversation:
         the errors of calls (LanguageModelError).
         """
         with transaction.atomic():
-            leases.check(self._lane)  # nobody pays for what another worker does already
+            leases.check(self._leased)  # nobody pays for what another worker does already
         try:
             answer = self._model.complete(self._messages, tools, tool_choice="required")
         except OF_THE_QUESTION as error:

@@ -12,6 +12,7 @@ from workers.checkpointing.findings import Finding
 _INSTRUCTIONS = Path(__file__).parent / "instructions"
 MEMORIZE = (_INSTRUCTIONS / "memorize.md").read_text()
 STRUCTURE = (_INSTRUCTIONS / "structure.md").read_text()
+ANSWER = (_INSTRUCTIONS / "answer.md").read_text()
 
 
 def messages(user: MemoryUser, text: str, earlier: str, facts: str) -> str:
@@ -34,6 +35,11 @@ def entries(user: MemoryUser, newest: datetime.date, manifest: str, text: str) -
         f"The newest entry is of {newest} ({newest:%A}); times are in {user.time_zone}.\n\n"
         f"The project:\n{manifest or 'It is empty.'}\n\nEntries to bring into it:\n{text}"
     )
+
+
+def question(local: datetime.datetime, manifest: str, text: str) -> str:
+    """Return the question that is asked at a moment, by the user's clock."""
+    return f"It is {local:%Y-%m-%d %A %H:%M}.\n\nThe project:\n{manifest}\n\nThe question:\n{text}"
 
 
 def entry(entry: LogEntry, zone: zoneinfo.ZoneInfo, text: str, part: str = "") -> str:

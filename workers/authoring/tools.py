@@ -79,12 +79,14 @@ EDIT = {
     "additionalProperties": False,
 }
 
+_OPEN_DOMAIN = Tool(
+    "open_domain",
+    "Read a domain's classes, and its collections with their newest records.",
+    _object({"domain": _TEXT}, "domain"),
+)
+
 TOOLS = (
-    Tool(
-        "open_domain",
-        "Read a domain's classes, and its collections with their newest records.",
-        _object({"domain": _TEXT}, "domain"),
-    ),
+    _OPEN_DOMAIN,
     Tool(
         "look_up",
         "Find records, the newest first: by key, by words that they contain, by fields' values.",
@@ -126,4 +128,23 @@ TOOLS = (
     ),
     Tool("check", "Run all checks and tests, without committing.", _object({})),
     Tool("finish", "Run all checks and tests, and commit.", _object({})),
+)
+
+ANSWER_TOOLS = (
+    _OPEN_DOMAIN,
+    Tool(
+        "query",
+        "Run Python over the records; you are told its value.",
+        _object({"code": _text("An expression, or statements whose last is one.")}, "code"),
+    ),
+    Tool(
+        "answer",
+        "Give the value of a query as the answer.",
+        _object({"query": {"type": "integer", "minimum": 1}}, "query"),
+    ),
+    Tool(
+        "not_known",
+        "Say that the memory does not hold the answer.",
+        _object({"reason": _text("What is missing, in one sentence.")}, "reason"),
+    ),
 )

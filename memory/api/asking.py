@@ -1,0 +1,133 @@
+"""`/v1/users/{user_id}/ask/`: a question in words, answered by a computed value."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory import language_models, runs
+from memory.api import waiting
+from memory.api.errors import Conflict
+from memory.api.moments import AsOfSerializer
+from memory.api.runs import (
+    MomentSerializer,
+    RestsOnSerializer,
+    RunSerializer,
+    instant_asked,
+    known_state,
+    status_of,
+)
+from memory.api.users import UserScopedView
+from memory.language_models import NotConfigured
+from memory.models import Run
+from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+
+MAX_QUESTION = 4000
+# A model takes its time; no more than UAC_MAX_WAIT_SECONDS is waited.
+WAIT_SECONDS = 60.0
+
+
+class QuestionSerializer(MomentSerializer):
+    """A question about the user, in any language that the model understands."""
+
+    question = serializers.CharField(max_length=MAX_QUESTION)
+
+
+class TriedSerializer(serializers.Serializer[Any]):
+    """A query that the model has written."""
+
+    id = serializers.UUIDField(help_text="The run.")
+    code = serializers.CharField()
+    outcome = serializers.ChoiceField(choices=RunOutcome.choices)
+
+
+class AskedSerializer(serializers.Serializer[Any]):
+    """The value exactly as computed by the query that the model has written, with that query."""
+
+    id = serializers.UUIDField(help_text="The run.")
+    status = serializers.ChoiceField(choices=RunStatus.choices)
+    outcome = serializers.ChoiceField(choices=RunOutcome.choices)
+    question = serializers.CharField()
+    known = serializers.BooleanField(
+        allow_null=True, help_text="False: the memory does not hold the answer; see `reason`."
+    )
+    reason = serializers.CharField(allow_null=True)
+    value = serializers.JSONField()
+    type = serializers.CharField(allow_null=True, help_text="Name of the value's Python type.")
+    code = serializers.CharField(allow_null=True)
+    evidence = RestsOnSerializer(allow_null=True)
+    query = serializers.UUIDField(allow_null=True, help_text="The run that computed the value.")
+    queries = TriedSerializer(many=True, help_text="All that were run, in their order.")
+    checkpoint = serializers.IntegerField()
+    as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
+    instant = serializers.DateTimeField()
+    error = serializers.JSONField()
+    timings = serializers.JSONField()
+
+
+class Ask(UserScopedView):
+    """Ask the memory a question in words."""
+
+    parameters = {"POST": ["wait"]}
+    reads_only = True
+
+    @extend_schema(
+        request=QuestionSerializer,
+        responses={
+            200: AskedSerializer,
+            202: RunSerializer,
+            422: AskedSerializer,
+            503: AskedSerializer,
+        },
+        parameters=[waiting.WAIT],
+    )
+    def post(self, request: Request, user_id: str) -> Response:
+        """Have the language model write a query that answers the question, and return its value.
+
+        200 with the value, or with `known` false where the memory does not hold it; 409 where no
+        language model is configured; 422 where the model came to no answer; 503 where it, or the
+        server, failed; 202 with the run where it was not done in time.
+        """
+        limit = waiting.seconds(request, default=WAIT_SECONDS)
+        body = QuestionSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked = body.validated_data
+        user = self.memory_user()
+        try:
+            language_models.connection(user.workspace.chosen_llm)
+        except NotConfigured as error:
+            raise Conflict(str(error)) from None
+        known, checkpoint = known_state(user, asked)
+        run = runs.queue(
+            user,
+            RunKind.ASK,
+            RunTrigger.API,
+            checkpoint=checkpoint,
+            instant=instant_asked(user, asked),
+            input={"question": asked["question"], "as_of": known.to_json()},
+        )
+        run = waiting.for_run(run, limit)
+        if run.status != RunStatus.DONE:
+            return Response(RunSerializer(run).data, status=status.HTTP_202_ACCEPTED)
+        return Response(answer(run), status=status_of(run))
+
+
+def answer(run: Run) -> dict[str, Any]:
+    """Return what came of a question."""
+    output = run.output or {}
+    told = ("known", "reason", "value", "type", "code", "evidence", "query")
+    return {
+        "id": run.pk,
+        "status": run.status,
+        "outcome": run.outcome,
+        "question": run.input["question"],
+        **{name: output.get(name) for name in told},
+        "queries": output.get("queries", []),
+        "checkpoint": run.checkpoint.version if run.checkpoint else None,
+        "as_of": run.input.get("as_of"),
+        "instant": run.instant,
+        "error": run.error,
+        "timings": run.timings,
+    }

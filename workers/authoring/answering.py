@@ -1,0 +1,200 @@
+"""Answering a question: a language model writes queries, and names the one whose value answers it.
+
+No value passes through the model: what it names is given as it was computed, or nothing is.
+"""
+
+import json
+import time
+import zoneinfo
+from collections.abc import Mapping
+from typing import Any
+
+from memory import answers, runs
+from memory.language_models import LanguageModelError
+from memory.llm_calls import Work
+from memory.models import MemoryUser, Run
+from memory.models.llm import LlmPurpose
+from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.project import manifest_text
+from workers.authoring import prompts
+from workers.authoring.conversation import Conversation
+from workers.authoring.settling import NotSettled
+from workers.authoring.tools import ANSWER_TOOLS
+from workers.authoring.workbench import ToolFailed, Workbench
+from workers.llm.interface import ToolCall
+
+# How often the model may answer and query, and how much may be said in all.
+MAX_TURNS = 16
+MAX_QUERIES = 12
+MAX_CHARACTERS = 120_000
+MAX_MANIFEST_CHARACTERS = 20_000
+# Of a value, the model is shown so much.
+MAX_VALUE = 4000
+# So long a query is waited for: somebody waits for the answer.
+QUERY_SECONDS = 60.0
+
+
+def execute(run: Run) -> None:
+    """Have the run's question answered, and store what it came to."""
+    started = time.monotonic()
+    session = _Session(run)
+    try:
+        output = session.work()
+    except NotSettled as failure:
+        result = _failed("not_answered", failure, infrastructure=False)
+    except LanguageModelError as failure:
+        result = _failed(type(failure).__name__, failure, infrastructure=True)
+    else:
+        result = runs.Result(outcome=RunOutcome.OK, output=output)
+    timings = {"total": time.monotonic() - started}
+    runs.finish(run, runs.Result(**{**vars(result), "timings": timings}))
+
+
+def _failed(kind: str, failure: Exception, *, infrastructure: bool) -> runs.Result:
+    error = {"type": kind, "message": str(failure), "path": None, "line": None}
+    return runs.Result(
+        outcome=RunOutcome.MODEL_ERROR, error={**error, "infrastructure": infrastructure}
+    )
+
+
+class _Session:
+    """One question, until it is answered or the model says that the answer is not known."""
+
+    def __init__(self, run: Run) -> None:
+        assert run.checkpoint is not None
+        self._run, self._user = run, _as_of(run)
+        work = Work(workspace=run.user.workspace, purpose=LlmPurpose.QUERY, user=run.user, run=run)
+        self._conversation = Conversation(work, run)
+        self._bench = Workbench(self._user, lambda code: self._done(code)["value"])
+        self._queries: list[Run] = []
+        self._output: dict[str, Any] | None = None
+
+    def work(self) -> dict[str, Any]:
+        """Talk until there is an answer; return the output of the run.
+
+        Raises NotSettled if the model comes to none, the errors of calls, and LeaseLost.
+        """
+        self._conversation.tell(prompts.ANSWER, self._question())
+        for _ in range(MAX_TURNS):
+            if self._conversation.characters > MAX_CHARACTERS:
+                break
+            for call in self._conversation.ask(ANSWER_TOOLS):
+                self._carry_out(call)
+                if self._output is not None:
+                    return self._output
+        raise NotSettled(
+            f"the model has come to no answer in {MAX_TURNS} turns, or in {MAX_CHARACTERS:,}"
+            f" characters; the last problem: {self._conversation.last_problem}"
+        )
+
+    def _question(self) -> str:
+        local = self._run.instant.astimezone(zoneinfo.ZoneInfo(self._user.time_zone))
+        manifest = manifest_text(self._bench.outline)
+        if len(manifest) > MAX_MANIFEST_CHARACTERS:
+            manifest = f"{manifest[:MAX_MANIFEST_CHARACTERS]}\n... (open_domain shows the others)\n"
+        return prompts.question(local, manifest, self._run.input["question"])
+
+    def _carry_out(self, call: ToolCall) -> None:
+        if call.problem:
+            self._conversation.answer(call, call.problem, failed=True)
+            return
+        arguments = call.arguments
+        try:
+            match call.name:
+                case "open_domain":
+                    told = self._bench.open_domain(arguments["domain"])
+                case "query":
+                    told = self._query(arguments["code"])
+                case "answer":
+                    told = self._answer(arguments["query"])
+                case _:
+                    told = self._not_known(arguments["reason"])
+        except ToolFailed as failure:
+            self._conversation.answer(call, str(failure), failed=True)
+        else:
+            self._conversation.answer(call, told)
+
+    def _query(self, code: str) -> str:
+        if len(self._queries) == MAX_QUERIES:
+            raise ToolFailed(
+                f"{MAX_QUERIES} queries were run, and no more are: answer, or say why."
+            )
+        output = self._done(code)
+        value = json.dumps(output["value"], ensure_ascii=False)
+        if len(value) > MAX_VALUE:
+            value = f"{value[:MAX_VALUE]} ... ({len(value)} characters; the answer has all of them)"
+        return f"Query {len(self._queries)} has the value ({output['type']}): {value}"
+
+    def _answer(self, number: int) -> str:
+        if not 1 <= number <= len(self._queries):
+            raise ToolFailed(f"There is no query {number}: 1 to {len(self._queries)} were run.")
+        query = self._queries[number - 1]
+        if query.outcome != RunOutcome.OK:
+            raise ToolFailed(f"Query {number} has no value: it has failed. Run another one.")
+        assert query.output is not None
+        self._output = {
+            **self._told(known=True, reason=None),
+            **{name: query.output.get(name) for name in ("value", "type", "evidence")},
+            "code": query.input["code"],
+            "query": str(query.pk),
+        }
+        return "Done."
+
+    def _not_known(self, reason: str) -> str:
+        self._output = {
+            **self._told(known=False, reason=reason),
+            **dict.fromkeys(("value", "type", "evidence", "code", "query")),
+        }
+        return "Done."
+
+    def _told(self, *, known: bool, reason: str | None) -> dict[str, Any]:
+        tried = [
+            {"id": str(one.pk), "code": one.input["code"], "outcome": one.outcome}
+            for one in self._queries
+        ]
+        return {"known": known, "reason": reason, "queries": tried}
+
+    def _done(self, code: str) -> Mapping[str, Any]:
+        """Run code on the version that is asked, and return its output; ToolFailed if it fails."""
+        run, checkpoint = self._run, self._run.checkpoint
+        assert checkpoint is not None
+        key = answers.key_of(self._user, code, run.instant)
+        query = answers.earlier(checkpoint, key)
+        if query is None:
+            query = runs.queue(
+                self._user,
+                RunKind.QUERY,
+                RunTrigger.MODEL,
+                checkpoint=checkpoint,
+                instant=run.instant,
+                input={"code": code, "as_of": run.input.get("as_of")},
+                answer_key=key,
+            )
+            runs.wait(query, QUERY_SECONDS)
+            if query.status != RunStatus.DONE:
+                raise SandboxAbsent(
+                    f"no sandbox worker has done the run {query.pk} in {QUERY_SECONDS:g} s"
+                )
+        self._queries.append(query)
+        if query.outcome != RunOutcome.OK or query.output is None:
+            error = query.error or {}
+            if error.get("infrastructure"):
+                raise SandboxAbsent(f"the query could not be run: {error.get('message')}")
+            where = f" (line {error['line']})" if error.get("line") else ""
+            raise ToolFailed(
+                f"Query {len(self._queries)} has failed{where}: {error.get('type')}:"
+                f" {error.get('message')}"
+            )
+        found: Mapping[str, Any] = query.output
+        return found
+
+
+class SandboxAbsent(LanguageModelError):
+    """What the model asks for cannot be computed: nothing is wrong with the question."""
+
+
+def _as_of(run: Run) -> MemoryUser:
+    """The user with the version that is asked for its newest one."""
+    user = run.user
+    user.head = run.checkpoint
+    return user
