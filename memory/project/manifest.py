@@ -15,8 +15,12 @@ _BRIEF_LEGEND = "fields: see schema.py"
 
 def render_manifest(outline: Outline) -> str:
     """Write manifest.py: valid Python, one line for each collection, singleton and class."""
-    lines = [f'"""Generated. {_legend(outline)}"""', "DOMAINS = {"]
-    for domain, entries in _domains(outline):
+    brief = _is_brief(outline)
+    lines = [f'"""Generated. {_legend(brief)}"""', "DOMAINS = {"]
+    for domain, entries in _domains(outline, brief):
+        if brief:
+            lines.append(f"{string_literal(domain)}: {string_literal(', '.join(entries))},")
+            continue
         lines.append(f"{string_literal(domain)}: [")
         lines += [f" {string_literal(entry)}," for entry in entries]
         lines.append("],")
@@ -34,11 +38,20 @@ def render_manifest(outline: Outline) -> str:
     return "\n".join(lines) + "\n"
 
 
-def manifest_text(outline: Outline, open_alerts: Sequence[tuple[str, str]] = ()) -> str:
-    """Return the manifest as plain text, with the open alerts as (severity, message)."""
-    lines = [f"Domains ({_legend(outline)}):"]
-    for domain, entries in _domains(outline):
-        lines += [f"{domain}:", *(f"  {entry}" for entry in entries)]
+def manifest_text(
+    outline: Outline, open_alerts: Sequence[tuple[str, str]] = (), *, brief: bool = False
+) -> str:
+    """Return the manifest as plain text, with the open alerts as (severity, message).
+
+    Brief, it has names and counts alone, as that of a large project always has.
+    """
+    brief = brief or _is_brief(outline)
+    lines = [f"Domains ({_legend(brief)}):"]
+    for domain, entries in _domains(outline, brief):
+        if brief:
+            lines.append(f"{domain}: {', '.join(entries)}")
+        else:
+            lines += [f"{domain}:", *(f"  {entry}" for entry in entries)]
     if outline.constraints:
         lines.append("Constraints:")
         lines += [f"  {name}: {_short(doc)}" for name, doc in outline.constraints.items()]
@@ -51,10 +64,9 @@ def manifest_text(outline: Outline, open_alerts: Sequence[tuple[str, str]] = ())
     return "\n".join(lines) + "\n"
 
 
-def _domains(outline: Outline) -> Iterator[tuple[str, list[str]]]:
-    brief = _is_brief(outline)
+def _domains(outline: Outline, brief: bool) -> Iterator[tuple[str, list[str]]]:
     for domain in outline.domains.values():
-        yield domain.name, list(_entries(domain, brief))
+        yield domain.name, list(_names(domain) if brief else _entries(domain))
 
 
 def _is_brief(outline: Outline) -> bool:
@@ -62,16 +74,22 @@ def _is_brief(outline: Outline) -> bool:
     return sum(len(domain.classes) + len(domain.enums) for domain in domains) > MAX_CLASSES
 
 
-def _legend(outline: Outline) -> str:
-    return _BRIEF_LEGEND if _is_brief(outline) else _LEGEND
+def _legend(brief: bool) -> str:
+    return _BRIEF_LEGEND if brief else _LEGEND
 
 
-def _entries(domain: Domain, brief: bool) -> Iterator[str]:
+def _names(domain: Domain) -> Iterator[str]:
+    """Name what can be found in a domain: `trips 50`."""
+    yield from (f"{one.name} {one.count}" for one in domain.collections.values())
+    yield from domain.singletons
+
+
+def _entries(domain: Domain) -> Iterator[str]:
     """Describe what can be found in a domain: `trips: 50 Trip(to, starts_on:date)`."""
     described: set[str] = set()
 
     def describe(class_name: str) -> str:
-        if brief or class_name in described:
+        if class_name in described:
             return class_name
         described.add(class_name)
         return _class(domain.classes[class_name])
@@ -80,11 +98,10 @@ def _entries(domain: Domain, brief: bool) -> Iterator[str]:
         yield f"{collection.name}: {collection.count} {describe(collection.class_name)}"
     for singleton in domain.singletons.values():
         yield f"{singleton.name} = {describe(singleton.class_name)}"
-    if not brief:
-        for class_ in domain.classes.values():
-            if class_.name not in described:
-                yield _class(class_)
-        yield from map(_enum, domain.enums.values())
+    for class_ in domain.classes.values():
+        if class_.name not in described:
+            yield _class(class_)
+    yield from map(_enum, domain.enums.values())
 
 
 def _class(class_: Class) -> str:

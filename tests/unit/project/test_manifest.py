@@ -81,7 +81,25 @@ def test_past_a_size_it_gives_names_and_counts_alone() -> None:
 
     assert "(field)" in small
     assert "(field)" not in big
-    assert ' "things_of_80_: 0 Thing80",\n' in big
+    assert "things_of_79_ 0, things_of_80_ 0" in big
+    assert ast.literal_eval(big.split("DOMAINS = ")[1])["big"].startswith("things_of_0_ 0, ")
+
+
+def test_of_a_hundred_domains_it_takes_2500_tokens_at_most() -> None:
+    classes = [
+        define(f"part_of_life_{number}", name, {"field": "str"}, collection=f"{name.lower()}s")
+        for number in range(100)
+        for name in ("Appointment", "Medication", "Conversation")
+    ]
+    outline = project_with(*classes).outline
+
+    text = manifest_text(outline)
+
+    assert len(text) / 4 <= 2500
+    assert len(render_manifest(outline)) / 4 <= 2500
+    for number in range(100):
+        line = f"part_of_life_{number}: appointments 0, medications 0, conversations 0\n"
+        assert line in text
 
 
 def test_of_an_empty_project_there_is_nothing_to_say() -> None:
