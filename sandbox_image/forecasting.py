@@ -7,7 +7,6 @@ never their wording.
 """
 
 import datetime
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -199,6 +198,8 @@ class Forecaster:
 
 def wording_of(message: str) -> str:
     """What stands for a wording by which alone a finding is told from what it was."""
+    import hashlib  # takes 4 MB of every sandbox, and is seldom needed
+
     return hashlib.sha256(message.encode("utf-8", "replace")).hexdigest()[:16]
 
 

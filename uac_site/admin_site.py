@@ -8,7 +8,7 @@ from django.http import HttpRequest
 
 # Section → models. A model that is not named here stays in the section of its app.
 SECTIONS = {
-    "People": ["Alert", "PausedConstraint", "MemoryUser", "LogEntry", "EntryOutcome"],
+    "People": ["Alert", "PausedConstraint", "Forecast", "MemoryUser", "LogEntry", "EntryOutcome"],
     "Projects": ["Checkpoint", "Run", "WorkspaceConstraint", "WorkspaceConstraintVersion"],
     "Access": ["Workspace", "ApiKey", "StaffSubscription"],
     "Webhooks": ["WebhookEndpoint", "Delivery", "DeliveryAttempt"],

@@ -1,0 +1,25 @@
+"""What every sandbox holds before it is of use to anybody."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+# OpenSSL, and what is for errors alone: megabytes of each of many containers.
+DEAR = {"_hashlib", "_ssl", "asyncio", "difflib", "email", "http", "multiprocessing", "socket"}
+
+
+def test_it_imports_nothing_that_takes_much_memory_and_is_seldom_needed() -> None:
+    code = (
+        "import json, sys\n"
+        "from sandbox_image import runner\n"
+        "runner.prepare()\n"
+        "print(json.dumps(list(sys.modules)))"
+    )
+    command = [sys.executable, "-s", "-S", "-c", code]
+    told = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    modules = set(json.loads(told))
+
+    assert "sandbox_image.forecasting" in modules
+    assert DEAR & modules == set()
