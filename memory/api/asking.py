@@ -53,7 +53,11 @@ class AskedSerializer(serializers.Serializer[Any]):
     known = serializers.BooleanField(
         allow_null=True, help_text="False: the memory does not hold the answer; see `reason`."
     )
-    reason = serializers.CharField(allow_null=True)
+    reason = serializers.CharField(
+        allow_null=True,
+        help_text="In the model's words: what is missing; or how it has read what can be read in"
+        " several ways.",
+    )
     value = serializers.JSONField()
     type = serializers.CharField(allow_null=True, help_text="Name of the value's Python type.")
     code = serializers.CharField(allow_null=True)

@@ -4,6 +4,7 @@ No value passes through the model: what it names is given as it was computed, or
 """
 
 import json
+import re
 import time
 import zoneinfo
 from collections.abc import Mapping
@@ -30,6 +31,8 @@ MAX_CHARACTERS = 120_000
 MAX_MANIFEST_CHARACTERS = 20_000
 # Of a value, the model is shown so much.
 MAX_VALUE = 4000
+MAX_NOTE = 500
+_DIGIT = re.compile(r"\d")
 # So long a query is waited for: somebody waits for the answer.
 QUERY_SECONDS = 60.0
 
@@ -106,7 +109,7 @@ class _Session:
                 case "query":
                     told = self._query(arguments["code"])
                 case "answer":
-                    told = self._answer(arguments["query"])
+                    told = self._answer(arguments["query"], arguments.get("note", ""))
                 case _:
                     told = self._not_known(arguments["reason"])
         except ToolFailed as failure:
@@ -125,7 +128,9 @@ class _Session:
             value = f"{value[:MAX_VALUE]} ... ({len(value)} characters; the answer has all of them)"
         return f"Query {len(self._queries)} has the value ({output['type']}): {value}"
 
-    def _answer(self, number: int) -> str:
+    def _answer(self, number: int, note: str) -> str:
+        if _DIGIT.search(note):
+            raise ToolFailed("The note has a number: values are computed. Say it without, or not.")
         if not 1 <= number <= len(self._queries):
             raise ToolFailed(f"There is no query {number}: 1 to {len(self._queries)} were run.")
         query = self._queries[number - 1]
@@ -133,7 +138,7 @@ class _Session:
             raise ToolFailed(f"Query {number} has no value: it has failed. Run another one.")
         assert query.output is not None
         self._output = {
-            **self._told(known=True, reason=None),
+            **self._told(known=True, reason=" ".join(note.split())[:MAX_NOTE] or None),
             **{name: query.output.get(name) for name in ("value", "type", "evidence")},
             "code": query.input["code"],
             "query": str(query.pk),
@@ -142,7 +147,7 @@ class _Session:
 
     def _not_known(self, reason: str) -> str:
         self._output = {
-            **self._told(known=False, reason=reason),
+            **self._told(known=False, reason=" ".join(reason.split())[:MAX_NOTE]),
             **dict.fromkeys(("value", "type", "evidence", "code", "query")),
         }
         return "Done."

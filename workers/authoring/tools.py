@@ -140,7 +140,13 @@ ANSWER_TOOLS = (
     Tool(
         "answer",
         "Give the value of a query as the answer.",
-        _object({"query": {"type": "integer", "minimum": 1}}, "query"),
+        _object(
+            {
+                "query": {"type": "integer", "minimum": 1},
+                "note": _text("Without numbers, in one sentence, if at all."),
+            },
+            "query",
+        ),
     ),
     Tool(
         "not_known",

@@ -178,6 +178,22 @@ def test_no_value_passes_through_the_model(ask: Ask, model: Callable[..., LlmSer
     assert ask()["output"]["value"] == 939.81
 
 
+def test_the_model_may_say_how_it_has_read_the_question_and_no_number(
+    ask: Ask, model: Callable[..., LlmServer]
+) -> None:
+    server = model(
+        queries(SPENT),
+        called("answer", {"query": 1, "note": "That is about 93 euros."}),
+        called("answer", {"query": 1, "note": "Trips are counted\n by the day they begin."}),
+    )
+
+    output = ask()["output"]
+
+    assert (output["known"], output["value"]) == (True, 939.81)
+    assert output["reason"] == "Trips are counted by the day they begin."
+    assert "The note has a number" in shown(server)
+
+
 def test_a_long_value_is_given_whole(ask: Ask, model: Callable[..., LlmServer]) -> None:
     server = model(queries("['x' * 100] * 100"), answers(1))
 
