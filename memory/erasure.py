@@ -29,6 +29,9 @@ from memory.models import (
     PausedConstraint,
     RecordLocation,
     Run,
+    SearchBlock,
+    SearchIndex,
+    SearchSegment,
 )
 
 
@@ -158,6 +161,31 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "timings",
             *_LEASE,
         ),
+    ),
+    SearchIndex: Erasure(
+        Method.DELETE,
+        content=("last_error",),
+        kept=("id", "user", "due_at", *_LEASE),
+    ),
+    SearchSegment: Erasure(
+        Method.DELETE,
+        content=(),
+        kept=(
+            "id",
+            "user",
+            "first_seq",
+            "last_seq",
+            "version",
+            "blocks",
+            "postings",
+            "created_at",
+        ),
+    ),
+    SearchBlock: Erasure(
+        Method.DELETE,
+        # Of words there are hashes alone, which can be guessed.
+        content=("data",),
+        kept=("id", "segment", "number"),
     ),
     Alert: Erasure(
         Method.DELETE,

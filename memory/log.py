@@ -17,6 +17,7 @@ from memory.lanes import KINDS
 from memory.models import EntryOutcome, Lane, LogEntry, MemoryUser
 from memory.models.log import EntryKind, Outcome
 from memory.models.users import LaneName
+from memory.search import announcing
 
 PAYLOAD_FIELDS = (
     "content",
@@ -96,6 +97,7 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
         if new:
             LogEntry.objects.bulk_create(new)
             locked.save(update_fields=["last_seq", "last_hash"])
+            announcing.appended(locked.pk, new)
         if any(entry.kind == EntryKind.RECORD for entry in new):
             Lane.objects.filter(user=locked, name=LaneName.RECORDS, due_at=None).update(due_at=now)
             hint("workers.tasks.checkpoint_records", locked.pk, user_pk=locked.pk)

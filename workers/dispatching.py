@@ -31,6 +31,7 @@ from memory.models.leased import LeasedWork
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.models.users import LaneName
 from memory.project import Outline
+from memory.search import announcing
 from memory.users import is_daily, next_daily_run
 from workers import constraints
 
@@ -74,6 +75,7 @@ def dispatch() -> dict[str, int]:
             _with_model(lanes.due(LaneName.STRUCTURE)), "workers.tasks.structure", "user_id"
         ),
         "mails": _hint(staff_mail.waiting(timezone.now()), "workers.tasks.mail_staff", "pk"),
+        "indexes": _hint(announcing.waiting(), announcing.TASK, "user_id"),
         "deliveries": hint_deliveries(),
         "judged": _hint(workspace_constraints.unjudged(), workspace_constraints.TASK, "pk"),
         "interrupted": llm_calls.close_interrupted(BATCH),

@@ -9,6 +9,7 @@ from celery import shared_task
 
 from memory import leases, runs
 from memory.models.runs import RunKind
+from memory.search import index
 from workers import (
     constraints,
     delivering,
@@ -81,6 +82,12 @@ def forecast(user_pk: int) -> None:
 def answer(run_id: str) -> None:
     """Have a question answered by a language model."""
     execute_run(run_id)
+
+
+@shared_task(name="workers.tasks.index_log")
+def index_log(user_pk: int) -> None:
+    """Index the entries of a user's log that are not indexed yet."""
+    index.keep_up(user_pk)
 
 
 @shared_task(name="workers.tasks.execute_run")

@@ -12,12 +12,15 @@ MAX_OBJECT_BYTES = 256 * 1024
 MAX_NAMED = 20
 
 # The JSON that each kind of field takes. The framework would take 5 for "5" and "yes" for true.
-_EXPECTED: Mapping[type[serializers.Field[Any, Any, Any, Any]], tuple[type, str]] = {
+_EXPECTED: Mapping[
+    type[serializers.Field[Any, Any, Any, Any]], tuple[type | tuple[type, ...], str]
+] = {
     serializers.CharField: (str, "a string"),
     serializers.ChoiceField: (str, "a string"),
     serializers.DateTimeField: (str, "a string"),
     serializers.BooleanField: (bool, "true or false"),
     serializers.IntegerField: (int, "an integer"),
+    serializers.FloatField: ((int, float), "a number"),
     serializers.DictField: (dict, "an object"),
     serializers.ListField: (list, "a list"),
 }
@@ -97,7 +100,9 @@ def _mismatch(field: serializers.Field[Any, Any, Any, Any], value: Any) -> str |
     expected, name = next(
         (found for kind, found in _EXPECTED.items() if isinstance(field, kind)), (object, "")
     )
-    if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
+    if not isinstance(value, expected) or (
+        isinstance(value, bool) and expected not in (bool, object)
+    ):
         return f"Send {name}, not {_json_name(value)}."
     if isinstance(field, serializers.ListField) and isinstance(value, list):
         for index, item in enumerate(value):

@@ -14,6 +14,7 @@ from memory.models.idempotency import IdempotencyKey
 from memory.models.llm import LlmCall, LlmSpending
 from memory.models.log import EntryOutcome, LogEntry
 from memory.models.runs import Run
+from memory.models.search import SearchBlock, SearchIndex, SearchSegment
 from memory.models.staff_mail import MailCursor, StaffSubscription
 from memory.models.users import Lane, MemoryUser
 from memory.models.webhooks import Delivery, DeliveryAttempt, WebhookEndpoint
@@ -44,6 +45,9 @@ __all__ = [
     "RecordLocation",
     "Run",
     "SandboxHost",
+    "SearchBlock",
+    "SearchIndex",
+    "SearchSegment",
     "StaffSubscription",
     "WebhookEndpoint",
     "Workspace",

@@ -1,0 +1,195 @@
+"""`/v1/users/{user_id}/search/`: entries found by words."""
+
+from typing import TYPE_CHECKING, Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory.api.moments import AsOfSerializer, known_as_of
+from memory.api.serializers import StrictSerializer
+from memory.api.users import UserScopedView
+from memory.models import LogEntry, MemoryUser
+from memory.models.log import EntryKind
+from memory.search import filters
+from memory.search.documents import CorpusName
+from memory.search.finding import Explanation, Found, Hit, find
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_QUERY = 10_000
+MAX_TOP_K = 1000
+MAX_WORDS = 100_000
+ASKED = MemoryUser.objects.only("user_id", "time_zone", "last_seq")
+
+
+class SearchSerializer(StrictSerializer):
+    """What to look for, and where."""
+
+    query = serializers.CharField(max_length=MAX_QUERY, help_text="A question, or words.")
+    top_k = serializers.IntegerField(
+        default=10, min_value=1, max_value=MAX_TOP_K, help_text="Hits at most."
+    )
+    words = serializers.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MAX_WORDS,
+        help_text="The texts of the hits have so many words together at most. What does not fit is"
+        " left out for what comes after it and does. Give a large top_k with it.",
+    )
+    filters = serializers.DictField(
+        required=False,
+        help_text=f"Keys: {', '.join(filters.KEYS)}; operators: {', '.join(filters.OPERATORS)};"
+        ' groups: AND and OR with a list, NOT with an object. {"speaker": "Ada", "occurred_at":'
+        ' {"gte": "2026-03-01"}} means both.',
+    )
+    threshold = serializers.FloatField(
+        default=0.0, min_value=0, max_value=1, help_text="Hits with a lower score are left out."
+    )
+    as_of = serializers.CharField(
+        required=False,
+        max_length=100,
+        help_text="Search what was known as of an entry's number (120), a version (v7) or a"
+        " moment.",
+    )
+    explain = serializers.BooleanField(default=False, help_text="Say why each hit is where it is.")
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """Return the fields; one has a name that Python reserves."""
+        fields = super().get_fields()
+        corpora = serializers.ListField(
+            child=serializers.ChoiceField(choices=[name.value for name in CorpusName]),
+            min_length=1,
+            max_length=len(CorpusName),
+            default=[name.value for name in CorpusName],
+            help_text="facts: facts, corrections and typed records; archive: messages.",
+        )
+        return {**fields, "in": corpora}
+
+
+class NamedEntrySerializer(serializers.Serializer[LogEntry]):
+    """An entry by its number and id."""
+
+    seq = serializers.IntegerField()
+    id = serializers.UUIDField()
+
+
+class TermSerializer(serializers.Serializer[Any]):
+    """What a term of the query contributes to a hit."""
+
+    term = serializers.CharField()
+    heard = serializers.FloatField(
+        help_text="How often it stands in the entry, and what is heard of it from entries next to"
+        " it in the same session: a half, a quarter, …"
+    )
+    score = serializers.FloatField(help_text="Its part of the score.")
+
+
+class ExplanationSerializer(serializers.Serializer[Explanation]):
+    """Why a hit is where it is."""
+
+    rank = serializers.IntegerField(help_text="By score among all entries of its corpus.")
+    of = serializers.IntegerField(help_text="So many entries does the corpus have.")
+    speaker_named = serializers.BooleanField(
+        help_text="The query names its speaker. Where it names others', a score is a third less."
+    )
+    terms = TermSerializer(many=True)
+
+
+class HitSerializer(serializers.Serializer[Hit]):
+    """An entry that was found."""
+
+    corpus = serializers.ChoiceField(choices=[name.value for name in CorpusName])
+    score = serializers.FloatField(
+        help_text="0 to 1: the share of what an entry full of all the words would reach."
+    )
+    text = serializers.CharField(help_text="Of a record its fields; of a long text the best part.")
+    is_cut = serializers.BooleanField(help_text="Whether the text is only a part.")
+    seq = serializers.IntegerField(source="entry.seq")
+    id = serializers.UUIDField(source="entry.id")
+    kind = serializers.ChoiceField(source="entry.kind", choices=EntryKind.choices)
+    speaker = serializers.CharField(source="entry.speaker", allow_null=True)
+    role = serializers.CharField(source="entry.role", allow_null=True)
+    session_id = serializers.CharField(source="entry.session_id", allow_null=True)
+    occurred_at = serializers.DateTimeField(source="entry.occurred_at")
+    recorded_at = serializers.DateTimeField(source="entry.recorded_at")
+    metadata = serializers.JSONField(source="entry.metadata", allow_null=True)
+    entries = serializers.SerializerMethodField(
+        help_text="The entry itself, and those that it was derived from."
+    )
+    explanation = ExplanationSerializer(allow_null=True)
+
+    def get_entries(self, hit: Hit) -> list[dict[str, Any]]:
+        """Name what the hit rests on."""
+        ids: Mapping[int, Any] = self.context["ids"]
+        return [{"seq": seq, "id": ids[seq]} for seq in hit.rests_on if seq in ids]
+
+
+class FoundSerializer(serializers.Serializer[Any]):
+    """What was found, the best first."""
+
+    hits = HitSerializer(many=True)
+    terms = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="What was looked for: the words without those that say nothing, as the and of.",
+    )
+    searched = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Corpus → how many entries it has."
+    )
+    as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
+
+
+class Search(UserScopedView):
+    """Find what was said and understood by its words."""
+
+    reads_only = True
+
+    @extend_schema(request=SearchSerializer, responses=FoundSerializer)
+    def post(self, request: Request, user_id: str) -> Response:
+        """Return the entries that answer a query best, the newest of those that do equally well.
+
+        It is answered from the log as it is now: what was acknowledged is found.
+        """
+        body = SearchSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked = body.validated_data
+        user = self.memory_user(None if "as_of" in asked else ASKED)
+        known = known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else None
+        found = find(
+            user,
+            asked["query"],
+            corpora=[CorpusName(name) for name in asked["in"]],
+            top_k=asked["top_k"],
+            words=asked.get("words"),
+            where=_where(asked["filters"], user.time_zone) if "filters" in asked else None,
+            up_to=known.seq if known else None,
+            threshold=asked["threshold"],
+            explain=asked["explain"],
+        )
+        answer = {
+            "hits": found.hits,
+            "terms": found.terms,
+            "searched": found.searched,
+            "as_of": known.to_json() if known else None,
+        }
+        context = {"ids": _ids(user, found)}
+        return Response(FoundSerializer(answer, context=context).data)
+
+
+def _where(given: Any, time_zone: str) -> Any:
+    try:
+        return filters.condition(given, time_zone)
+    except filters.BadFilter as error:
+        raise serializers.ValidationError({"filters": [str(error)]}) from None
+
+
+def _ids(user: MemoryUser, found: Found) -> dict[int, Any]:
+    """Return seq → id of the entries that the hits name."""
+    ids = {hit.entry.seq: hit.entry.pk for hit in found.hits}
+    missing = {seq for hit in found.hits for seq in hit.rests_on} - ids.keys()
+    if missing:
+        named = LogEntry.objects.filter(user=user, seq__in=missing)
+        ids |= dict(named.values_list("seq", "pk"))
+    return ids

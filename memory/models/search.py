@@ -1,0 +1,66 @@
+"""The index that a search reads: segments of a log, which can be made anew at any time."""
+
+from django.db import models
+
+from memory.models.leased import LeasedWork
+from memory.models.users import MemoryUser
+
+
+class SearchIndex(LeasedWork):
+    """The work on one user's index: whether some is due, and who does it. See
+    `memory.search.index`.
+
+    A redaction takes the lease away (migration 0013), so that what was read before it is not
+    written after it.
+    """
+
+    user = models.OneToOneField(MemoryUser, on_delete=models.CASCADE, related_name="search_index")
+    due_at = models.DateTimeField(null=True, help_text="Empty when nothing is to be indexed.")
+
+    class Meta:
+        verbose_name_plural = "search indexes"
+        indexes = [
+            models.Index(
+                fields=["due_at"], name="search_due", condition=models.Q(due_at__isnull=False)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"search index of {self.user}"
+
+
+class SearchSegment(models.Model):
+    """An index of consecutive entries, never changed: entries from `first_seq` to `last_seq`."""
+
+    user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="segments")
+    first_seq = models.BigIntegerField()
+    last_seq = models.BigIntegerField()
+    version = models.PositiveSmallIntegerField(help_text="Of the format.")
+    blocks = models.PositiveIntegerField(help_text="Over which its postings are spread.")
+    postings = models.PositiveIntegerField(help_text="Its size.")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["user", "first_seq"]
+        constraints = [
+            models.UniqueConstraint(fields=["user", "first_seq"], name="segment_of_user"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} #{self.first_seq}–{self.last_seq}"
+
+
+class SearchBlock(models.Model):
+    """A part of a segment: number 0 tells of the entries, the others hold postings."""
+
+    segment = models.ForeignKey(SearchSegment, on_delete=models.CASCADE, related_name="parts")
+    number = models.PositiveIntegerField()
+    data = models.BinaryField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["segment", "number"], name="block_of_segment"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.segment} / {self.number}"

@@ -1,0 +1,124 @@
+"""Texts as terms: what an index holds of a text, and what is looked for.
+
+A term is a word without case, accents and English endings. Words of other languages are found as
+they are written; scripts that put no spaces between words are cut into pairs of characters.
+"""
+
+import datetime
+import hashlib
+import re
+import threading
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+
+import Stemmer
+
+# English words that say nothing of what a text is about; the last are what apostrophes leave over.
+_STOP_TEXT = """
+    a about above after again against all am an and any are as at be because been before being
+    below between both but by can could did do does doing down during each few for from further had
+    has have having he her here hers herself him himself his how i if in into is it its itself just
+    me more most my myself no nor not now of off on once only or other our ours ourselves out over
+    own same she should so some such than that the their theirs them themselves then there these
+    they this those through to too under until up very was we were what when where which while who
+    whom why will with would you your yours yourself yourselves
+    d ll m o re s t ve
+"""
+STOP_WORDS = frozenset(_STOP_TEXT.split())
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july"),
+    *("august", "september", "october", "november", "december"),
+)
+# Han, kana, hangul; Thai, Lao, Tibetan, Myanmar, Khmer.
+_UNSPACED = (
+    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"
+    "\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
+)
+# The signs of Indian scripts are no letters to the library, and parts of words.
+_LETTER = rf"(?:[^\W_{_UNSPACED}]|[\u0900-\u0963\u0966-\u0dff])"
+_WORD = re.compile(
+    rf"(?P<day>\b\d{{4}}-\d{{2}}-\d{{2}}\b)|(?P<unspaced>[{_UNSPACED}]+)|(?P<word>{_LETTER}+)"
+)
+_UNSPACED_RUNS = re.compile(f"[{_UNSPACED}]+")
+_ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th)")
+_ACCENTS = re.compile("[\u0300-\u036f]")
+# Nothing that people write is longer; of what is, the beginning will do.
+_LONGEST = 64
+
+_local = threading.local()  # a stemmer serves one thread
+
+
+def terms(text: str) -> list[str]:
+    """Return the terms of a text in its order, without stop words."""
+    return [_term(word) for word in _words(text) if word not in STOP_WORDS]
+
+
+def terms_of_day(day: datetime.date) -> list[str]:
+    """Return the terms by which a text may name a day: year, month and day of the month."""
+    return [str(day.year), _term(MONTHS[day.month - 1]), str(day.day)]
+
+
+@lru_cache(maxsize=1 << 16)
+def identity(term: str) -> int:
+    """Return the number that stands for a term in an index: 63 bits of its hash."""
+    digest = hashlib.blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+def number_of_words(text: str) -> int:
+    """Return how many words a text has; of scripts without spaces each character is one."""
+    return len(text.split()) + sum(len(run) for run in _UNSPACED_RUNS.findall(text))
+
+
+def best_part(text: str, wanted: Collection[str], length: int) -> str:
+    """Return the text, or of a longer one the part of this length that has most of these terms."""
+    if len(text) <= length:
+        return text
+    places = [
+        match.start()
+        for match in re.finditer(r"[^\W_]+", text)
+        if _term(match[0].casefold()[:_LONGEST]) in wanted
+    ]
+    best, most = 0, 0
+    for index, place in enumerate(places):
+        within = bisect_left(places, place + length) - index
+        if within > most:
+            best, most = place, within
+    start = min(best, len(text) - length)
+    return text[start : start + length]
+
+
+def _words(text: str) -> Iterator[str]:
+    text = text.casefold()
+    if not text.isascii():
+        decomposed = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
+        text = unicodedata.normalize("NFC", decomposed)
+    for match in _WORD.finditer(text):
+        word = match[0]
+        if match.lastgroup == "word":
+            yield word[:_LONGEST]
+        elif match.lastgroup == "unspaced":
+            yield from (word[start : start + 2] for start in range(max(1, len(word) - 1)))
+        else:
+            yield from _named(word)
+
+
+def _named(day: str) -> list[str]:
+    """The words of a day that is written as 2026-03-01; of what is none, its numbers."""
+    try:
+        date = datetime.date.fromisoformat(day)
+    except ValueError:
+        return day.split("-")
+    return [str(date.year), MONTHS[date.month - 1], str(date.day)]
+
+
+@lru_cache(maxsize=1 << 16)
+def _term(word: str) -> str:
+    if ordinal := _ORDINAL.fullmatch(word):
+        return ordinal[1]
+    if not hasattr(_local, "stemmer"):
+        _local.stemmer = Stemmer.Stemmer("english")
+    stem: str = _local.stemmer.stemWord(word)
+    return stem

@@ -1,0 +1,100 @@
+"""A log to search in, and its index."""
+
+import datetime
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from memory import leases, log
+from memory.models import LogEntry, MemoryUser, SearchIndex, SearchSegment
+from memory.models.log import EntryKind
+from memory.search import announcing, index
+from memory.search.finding import Found, find
+
+NOON = datetime.datetime(2026, 3, 2, 12, tzinfo=datetime.UTC)
+
+Say = Callable[..., LogEntry]
+Find = Callable[..., Found]
+
+
+@pytest.fixture
+def say(user: MemoryUser) -> Say:
+    """Append a message, or what else is wanted, of the first session by default."""
+
+    def do(content: str | None, kind: EntryKind = EntryKind.MESSAGE, **fields: Any) -> LogEntry:
+        fields = {"occurred_at": NOON, "session_id": "one", **fields}
+        draft = log.Draft(kind=kind, content=content, **fields)
+        return log.append(user, [draft], source="test")[0]
+
+    return do
+
+
+@pytest.fixture
+def say_all(user: MemoryUser) -> Callable[[Sequence[str]], None]:
+    """Append messages, each in a session of its own."""
+
+    def do(contents: Sequence[str]) -> None:
+        drafts = [
+            log.Draft(kind=EntryKind.MESSAGE, content=content, session_id=f"{content[:50]} {number}")
+            for number, content in enumerate(contents)
+        ]
+        log.append(user, drafts, source="test")
+
+    return do
+
+
+@pytest.fixture
+def search(user: MemoryUser) -> Find:
+    """Search in the user's log."""
+
+    def do(question: str, **parameters: Any) -> Found:
+        return find(user, question, **parameters)
+
+    return do
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries are indexed however few they are."""
+    monkeypatch.setattr(index, "TAIL", 1)
+
+
+def leased(user: MemoryUser) -> SearchIndex:
+    """Claim the user's index, as a worker does."""
+    announcing.want(user.pk)
+    SearchIndex.objects.filter(user=user).update(lease_expires_at=None)
+    claimed = leases.claim(announcing.waiting().filter(user=user))
+    assert claimed is not None
+    return claimed
+
+
+def texts(found: Found) -> list[str]:
+    return [hit.text for hit in found.hits]
+
+
+def index_all(user: MemoryUser) -> list[SearchSegment]:
+    """Have the index kept up as a worker does; return its segments."""
+    announcing.want(user.pk)
+    SearchIndex.objects.filter(user=user).update(lease_expires_at=None)
+    index.keep_up(user.pk)
+    return segments_of(user)
+
+
+def segments_of(user: MemoryUser) -> list[SearchSegment]:
+    return list(SearchSegment.objects.filter(user=user).order_by("first_seq"))
+
+
+def redact(entry: LogEntry) -> None:
+    """Redact an entry, with the one statement that the log permits."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE memory_logentry SET redacted_at = now(), content = NULL, data = NULL,
+                metadata = NULL, session_id = NULL, role = NULL, speaker = NULL, agent_id = NULL,
+                source = NULL, idempotency_key = NULL, salt = NULL
+            WHERE id = %s
+            """,
+            [entry.pk],
+        )

@@ -1,0 +1,315 @@
+"""What is found, and in which order."""
+
+import datetime
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from memory.models import MemoryUser, Workspace
+from memory.models.log import EntryKind
+from memory.search import index
+from memory.search.documents import CorpusName
+from memory.search.finding import find
+from memory.users import create_user
+from tests.integration.search.conftest import (
+    NOON,
+    Find,
+    Say,
+    index_all,
+    leased,
+    redact,
+    segments_of,
+    texts,
+)
+
+pytestmark = pytest.mark.django_db
+
+SayAll = Callable[[Sequence[str]], None]
+DAY = datetime.timedelta(days=1)
+
+
+def test_an_empty_log_has_no_hits(search: Find) -> None:
+    found = search("anything at all?")
+
+    assert found.hits == []
+    assert found.searched == {"facts": 0, "archive": 0}
+
+
+def test_an_entry_is_found_as_soon_as_it_is_in_the_log(say: Say, search: Find) -> None:
+    said = say("I have adopted a puppy called Toby")
+
+    found = search("Which puppies were adopted?")
+
+    assert [hit.entry.seq for hit in found.hits] == [said.seq]
+    assert found.terms == ["puppi", "adopt"]
+
+
+def test_what_has_more_of_the_words_comes_first(say: Say, search: Find) -> None:
+    say("We ate pizza", session_id="a")
+    say("Toby ate my pizza and my shoes", session_id="b")
+    say("Nothing to see here", session_id="c")
+
+    found = search("Did Toby eat shoes or pizza?")
+
+    assert texts(found) == ["Toby ate my pizza and my shoes", "We ate pizza"]
+    assert 1 > found.hits[0].score > found.hits[1].score > 0
+
+
+def test_an_answer_beside_the_words_is_found_within_its_session(say: Say, search: Find) -> None:
+    say("Where did you get the guitar?", session_id="a")
+    say("It was a present from my grandfather.", session_id="a")
+    say("Goodbye", session_id="b")
+
+    assert texts(search("guitar")) == [
+        "Where did you get the guitar?",
+        "It was a present from my grandfather.",
+    ]
+
+
+def test_without_sessions_what_is_said_on_a_day_is_together(say: Say, search: Find) -> None:
+    say("About the guitar:", session_id=None)
+    say("a present", session_id=None)
+    say("something else", session_id=None, occurred_at=NOON + DAY)
+
+    assert texts(search("guitar")) == ["About the guitar:", "a present"]
+
+
+def test_whoever_is_named_is_heard_first(say: Say, search: Find) -> None:
+    say("I love sailing", speaker="Jon Snow", session_id="a")
+    say("I love sailing", speaker="Gina", session_id="b")
+
+    for name in ("Jon", "Gina"):
+        hits = search(f"What does {name} love?", explain=True).hits
+        assert hits[0].entry.speaker is not None
+        assert name in hits[0].entry.speaker
+        assert [hit.explanation is not None and hit.explanation.speaker_named for hit in hits] == [
+            True,
+            False,
+        ]
+
+
+def test_a_day_is_found_however_it_is_written(say: Say, search: Find) -> None:
+    say("bowling", session_id="a", occurred_at=NOON)
+    say("bowling", session_id="b", occurred_at=NOON + 40 * DAY)
+
+    for day in ("2026-03-02", "March 2nd", "2 March 2026", "March"):
+        assert search(f"bowling on {day}").hits[0].entry.occurred_at == NOON, day
+
+
+def test_days_are_those_of_where_the_user_lives(say: Say, search: Find) -> None:
+    late = NOON.replace(hour=23, minute=30)  # the third of March in Berlin
+    say("bowling", occurred_at=late)
+
+    assert search("3 March").hits
+    assert not search("on the 2nd").hits
+
+
+def test_ends_of_the_calendar_do_no_harm(say: Say, search: Find) -> None:
+    first = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+    last = datetime.datetime(9999, 12, 31, 23, 59, tzinfo=datetime.UTC)
+    say("genesis", occurred_at=first)
+    say("apocalypse", occurred_at=last, session_id="two")
+
+    assert texts(search("genesis")) == ["genesis"]
+    assert texts(search("apocalypse")) == ["apocalypse"]
+
+
+def test_facts_corrections_and_records_are_one_corpus(say: Say, search: Find) -> None:
+    say("Ada flew to Lisbon", EntryKind.FACT, session_id="a")
+    say("It was Porto, not Lisbon", EntryKind.CORRECTION, session_id="b")
+    say(
+        None,
+        EntryKind.RECORD,
+        session_id="c",
+        data={"type": "Trip", "key": "lisbon-1", "data": {"city": "Lisbon", "stops": [{"n": 2}]}},
+    )
+    say(
+        None,
+        EntryKind.RECORD,
+        session_id="d",
+        data={"type": "Trip", "key": "lisbon-1", "retired": True},
+    )
+    say("Lisbon!", session_id="e")
+
+    facts = search("Lisbon", corpora=[CorpusName.FACTS])
+    archive = search("Lisbon", corpora=[CorpusName.ARCHIVE])
+
+    assert set(texts(facts)) == {
+        "Ada flew to Lisbon",
+        "It was Porto, not Lisbon",
+        "Trip lisbon-1: city: Lisbon; stops: n 2",
+        "Trip lisbon-1: retired",
+    }
+    assert texts(archive) == ["Lisbon!"]
+    assert len(search("Lisbon").hits) == 5
+    assert facts.searched == {"facts": 4}
+
+
+def test_a_fact_names_the_messages_it_rests_on(say: Say, search: Find) -> None:
+    said = say("I was in Lisbon")
+    fact = say("Ada was in Lisbon", EntryKind.FACT, derived_from=[said.seq])
+
+    (hit,) = search("Lisbon", corpora=[CorpusName.FACTS]).hits
+
+    assert hit.rests_on == [fact.seq, said.seq]
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("Ich habe einen Hund adoptiert", "Hund"),
+        ("El niño está en São Paulo", "nino sao"),
+        ("我上周在东京买了一把吉他", "东京的吉他"),
+        ("昨日は京都で寿司を食べました", "京都 寿司"),
+        ("Я купил собаку", "СОБАКУ"),
+        ("मैंने एक किताब खरीदी", "किताब"),
+        ("ฉันชอบกินข้าวผัด", "ข้าวผัด"),
+        ("ΟΔΟΣ Αθηνών", "οδος"),
+        ("ﬁne ｗｉｄｅ", "fine wide"),
+    ],
+)
+def test_other_languages_are_found_as_they_are_written(
+    say: Say, search: Find, said: str, asked: str
+) -> None:
+    say("Something in English that has nothing to do with it", session_id="other")
+    say(said)
+
+    assert texts(search(asked)) == [said]
+
+
+@pytest.mark.parametrize("question", ["", " ", "?!", "the of and", "\u200b", "🎸", "\ud800", "_"])
+def test_a_question_without_words_finds_nothing(say: Say, search: Find, question: str) -> None:
+    say("the of and 🎸")
+
+    assert search(question).hits == []
+
+
+def test_no_more_than_top_k_and_none_below_the_threshold(say_all: SayAll, search: Find) -> None:
+    say_all(["a puppy"] * 5 + ["a puppy and a kitten"] * 2)
+
+    all_ = search("puppy kitten", top_k=100)
+    assert [hit.words for hit in all_.hits] == [5, 5, 2, 2, 2, 2, 2]
+    assert len(search("puppy kitten", top_k=3).hits) == 3
+    assert len(search("puppy kitten", top_k=100, threshold=all_.hits[1].score).hits) == 2
+    assert search("puppy kitten", threshold=1.0).hits == []
+
+
+def test_of_equals_the_newest_comes_first(say_all: SayAll, search: Find) -> None:
+    say_all(["a puppy"] * 4)
+
+    assert [hit.entry.seq for hit in search("puppy").hits] == [4, 3, 2, 1]
+
+
+def test_what_does_not_fit_makes_room_for_what_does(say: Say, search: Find) -> None:
+    say("puppy puppy puppy " + "and so on " * 20, session_id="a")
+    say("a puppy of ours", session_id="b")
+    say("puppy", session_id="c")
+
+    assert texts(search("puppy", words=5)) == ["puppy", "a puppy of ours"]
+    assert texts(search("puppy", words=3)) == ["puppy"]
+    assert search("puppy", words=1).hits[0].words == 1
+
+
+def test_words_of_scripts_without_spaces_count_by_character(say: Say, search: Find) -> None:
+    say("我上周在东京买了一把吉他")
+
+    assert search("吉他", words=5).hits == []
+    assert search("吉他", words=20).hits[0].words == 13
+
+
+def test_of_a_long_text_the_part_with_the_words_is_given(say: Say, search: Find) -> None:
+    say("filler " * 20_000 + "the secret puppy " + "filler " * 20_000)
+
+    (hit,) = search("secret puppies").hits
+
+    assert hit.is_cut
+    assert "the secret puppy" in "the " + hit.text
+    assert len(hit.text) == 10_000
+
+
+def test_an_explanation_adds_up(say: Say, search: Find) -> None:
+    say("A guitar and a piano", speaker="Ada")
+    say("Oh, a guitar!")
+
+    first, second = search("Ada's guitar and piano", explain=True).hits
+
+    for place, hit in enumerate((first, second), 1):
+        explanation = hit.explanation
+        assert explanation is not None
+        assert explanation.rank == place
+        assert explanation.of == 2
+        assert sum(term.score for term in explanation.terms) == pytest.approx(hit.score, abs=1e-5)
+    assert first.explanation is not None
+    assert {term.term: term.heard for term in first.explanation.terms} == {
+        "ada": 1,
+        "guitar": 1.5,
+        "piano": 1,
+    }
+    assert search("guitar").hits[0].explanation is None
+
+
+def test_nothing_later_than_asked_for_is_found(say: Say, search: Find) -> None:
+    say("puppy one")
+    say("puppy two")
+
+    assert texts(search("puppy", up_to=1)) == ["puppy one"]
+
+
+def test_another_user_is_not_found(say: Say, workspace: Workspace) -> None:
+    say("my secret puppy")
+    other = create_user(workspace, "bob", time_zone="UTC", metadata=None)
+
+    assert find(other, "secret puppy").hits == []
+
+
+def test_a_redacted_entry_is_not_found_indexed_or_not(
+    eager: None, user: MemoryUser, say: Say, search: Find
+) -> None:
+    secret = say("a secret puppy", session_id="a")
+    say("another puppy", session_id="b")
+    assert len(index_all(user)) == 1
+    assert len(search("puppy").hits) == 2
+
+    redact(secret)
+
+    found = search("puppy secret", explain=True)
+    assert texts(found) == ["another puppy"]
+    assert found.searched["archive"] == 1
+    assert len(index_all(user)) == 1
+    assert texts(search("puppy secret")) == ["another puppy"]
+    assert search("puppy secret").searched["archive"] == 1
+
+
+WORDS = "puppy kitten guitar piano lisbon porto sailing bowling march pizza shoes garden".split()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_where_a_log_is_cut_into_segments_changes_nothing(
+    eager: None, user: MemoryUser, say: Say, search: Find, seed: int
+) -> None:
+    """A search that finds no index is what all others are compared with."""
+    chance = random.Random(seed)
+    kinds = [EntryKind.MESSAGE, EntryKind.MESSAGE, EntryKind.FACT]
+    for number in range(120):
+        say(
+            " ".join(chance.choices(WORDS, k=chance.randint(1, 12))),
+            chance.choice(kinds),
+            session_id=chance.choice([None, f"session {number // 9}"]),
+            speaker=chance.choice([None, "Ada", "Jon Piano"]),
+        )
+    questions = [" ".join(chance.sample(WORDS, 3)) for _ in range(5)]
+    assert not segments_of(user)
+    expected = [search(question, top_k=1000, explain=True) for question in questions]
+
+    for first in range(1, 121, chance.randint(5, 40)):  # some of it, cut anywhere
+        part = (first, min(120, first + chance.randint(0, 4)))
+        lease = leased(user)
+        index._write(lease, *index._built(lease, part))
+    partly = [search(question, top_k=1000, explain=True) for question in questions]
+    segments = index_all(user)
+    wholly = [search(question, top_k=1000, explain=True) for question in questions]
+
+    assert [(one.first_seq, one.last_seq) for one in segments] == [(1, 120)]
+    assert partly == expected
+    assert wholly == expected
