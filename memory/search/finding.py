@@ -71,7 +71,7 @@ class Found:
 
     hits: Sequence[Hit]
     terms: Sequence[str]
-    searched: dict[CorpusName, int]
+    searched: Mapping[str, int]
 
 
 def find(
@@ -128,7 +128,7 @@ def find(
         )
         if len(hits) == top_k or room == 0:
             break
-    return Found(hits, asked, {name: len(one.seqs) for name, one in rankings.items()})
+    return Found(hits, asked, {name.value: len(one.seqs) for name, one in rankings.items()})
 
 
 @dataclass(frozen=True)

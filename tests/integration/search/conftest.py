@@ -37,7 +37,9 @@ def say_all(user: MemoryUser) -> Callable[[Sequence[str]], None]:
 
     def do(contents: Sequence[str]) -> None:
         drafts = [
-            log.Draft(kind=EntryKind.MESSAGE, content=content, session_id=f"{content[:50]} {number}")
+            log.Draft(
+                kind=EntryKind.MESSAGE, content=content, session_id=f"{content[:50]} {number}"
+            )
             for number, content in enumerate(contents)
         ]
         log.append(user, drafts, source="test")

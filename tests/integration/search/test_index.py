@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import pytest
 from django.db import connection
@@ -9,6 +10,7 @@ from django.db import connection
 from memory import leases
 from memory.models import MemoryUser, SearchBlock, SearchIndex, SearchSegment
 from memory.search import announcing, index, segments
+from memory.search.words import identity, terms
 from tests.integration.search.conftest import (
     Find,
     Say,
@@ -71,8 +73,8 @@ def test_segments_are_few_and_cover_the_log(
     assert len(rows) <= 6
     assert rows[0].first_seq == 1
     assert rows[-1].last_seq == 40 * announcing.TAIL
-    assert all(a.last_seq + 1 == b.first_seq for a, b in zip(rows, rows[1:], strict=False))
-    assert all(a.postings >= 2 * b.postings for a, b in zip(rows, rows[1:], strict=False))
+    assert all(a.last_seq + 1 == b.first_seq for a, b in pairwise(rows))
+    assert all(a.postings >= 2 * b.postings for a, b in pairwise(rows))
     assert search("Toby").searched["archive"] == 40 * announcing.TAIL
     # What was merged is gone.
     assert SearchBlock.objects.count() == sum(row.blocks + 1 for row in rows)
@@ -272,8 +274,6 @@ def test_a_redaction_before_anything_was_indexed_counts_too(user: MemoryUser, sa
 
 def holders_of(user: MemoryUser, word: str) -> int:
     """Count the segments of the user that have a word."""
-    from memory.search.words import identity, terms
-
     (term,) = terms(word)
     found = index.read(user, [identity(term)])
     return sum(identity(term) in one.terms for one in found)

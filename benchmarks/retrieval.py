@@ -1,0 +1,406 @@
+"""Evidence that a search finds in recorded conversations, against other ways to search them.
+
+The conversations of `locomo.json` (UAC_DATA_DIR) are posted to a server, turn by turn, and it is
+asked their questions of the categories 1 to 4. Measured is the share of the turns named as evidence
+that are in what is returned, of 3,000 and of 1,500 words at most. In the same run the others search
+the conversations cut into chunks of 300 words: BM25 with stems, PostgreSQL's ts_rank, and MiniLM.
+All pack by one rule: the best first, and what does not fit is passed over.
+
+The parameters of the search were chosen on the first, third and fifth conversation; the second and
+the fourth are kept back, and told apart. Then a user with 10,000 entries is asked all of them again
+over HTTP, one request at a time.
+"""
+
+import datetime
+import json
+import math
+import re
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from benchmarks.harness import Client, data_file, json_path, p95, report, settings_of, until
+from benchmarks.minilm import MiniLm, model_folder
+from uac_site.embedded.system import System, running_system
+
+BUDGETS = (3000, 1500)
+CHUNK = 300
+KEPT_BACK = (1, 3)  # of the conversations, from 0
+CATEGORIES = {1: "multi_hop", 2: "time", 3: "open", 4: "single_hop"}
+ENTRIES = 10_000
+BATCH = 1000
+SPACE_FOR_TAIL = 128
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What somebody said, with what the picture shows that he sent."""
+
+    name: str
+    session: str
+    at: datetime.datetime
+    speaker: str
+    text: str
+
+    @property
+    def words(self) -> int:
+        """What it takes of a budget."""
+        return len(self.text.split())
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question and the places of the turns that answer it."""
+
+    text: str
+    evidence: frozenset[int]
+    category: int
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """Turns in their order, and questions about them."""
+
+    name: str
+    turns: Sequence[Turn]
+    questions: Sequence[Question]
+
+
+# Question and budget to the places of the turns that are returned.
+Search = Callable[[str, int], set[int]]
+
+
+@dataclass
+class Tally:
+    """How much of the evidence one way found of one half, by budget."""
+
+    found: Counter[tuple[int, int]] = field(default_factory=Counter)
+    wanted: Counter[tuple[int, int]] = field(default_factory=Counter)
+    shares: dict[int, list[float]] = field(default_factory=dict)
+
+    def add(self, question: Question, budget: int, returned: set[int]) -> None:
+        """Count what was returned for a question."""
+        found = len(question.evidence & returned)
+        self.found[budget, question.category] += found
+        self.wanted[budget, question.category] += len(question.evidence)
+        self.shares.setdefault(budget, []).append(found / len(question.evidence))
+
+    def __add__(self, other: "Tally") -> "Tally":
+        shares = {budget: self.shares[budget] + other.shares[budget] for budget in BUDGETS}
+        return Tally(self.found + other.found, self.wanted + other.wanted, shares)
+
+    def evidence(self, budget: int, *categories: int) -> float:
+        """The share of the evidence turns of these categories in per cent; of all by default."""
+        chosen = categories or tuple(CATEGORIES)
+        found = sum(self.found[budget, one] for one in chosen)
+        return round(100 * found / sum(self.wanted[budget, one] for one in chosen), 1)
+
+    def per_question(self, budget: int) -> float:
+        """The mean of the questions' shares, in per cent."""
+        return round(100 * statistics.mean(self.shares[budget]), 1)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    path = json_path(__doc__)
+    data = data_file("locomo.json")
+    if data is None:
+        figures = {"retrieval": "absent", "absent": "locomo.json in UAC_DATA_DIR"}
+        report("retrieval", settings={}, rows=[], figures=figures, path=path)
+        return
+    conversations = read_conversations(data)
+    problems = []
+    with running_system(sandbox_workers=0) as system:
+        settings_of(system)
+        key = json.loads(system.manage("create_workspace", "retrieval"))["api_key"]
+        client = Client(system.base_url, key)
+        ways: dict[str, Callable[[Conversation], Search]] = {
+            "search": lambda one: over_http(client, one),
+            "bm25": bm25,
+            "ts_rank": lambda one: ts_rank(system, one),
+        }
+        folder = model_folder()
+        if folder is None:
+            problems.append("MiniLM is not installed: make bench NAME=retrieval does it")
+        else:
+            model = MiniLm(folder)
+            ways["minilm"] = lambda one: minilm(model, one)
+        tallies = {name: tally(way, conversations) for name, way in ways.items()}
+        timings = time_requests(client, conversations)
+    rows = [
+        row(name, half, of_half)
+        for name, halves in tallies.items()
+        for half, of_half in [*halves.items(), ("both", halves["tuned"] + halves["kept_back"])]
+    ]
+    figures = figures_of(tallies) | timings
+    settings = {
+        "conversations": [one.name for one in conversations],
+        "kept_back": [conversations[index].name for index in KEPT_BACK],
+        "chunk_words": CHUNK,
+        "entries": ENTRIES,
+    }
+    report("retrieval", settings=settings, rows=rows, figures=figures, path=path, problems=problems)
+
+
+def read_conversations(path: Path) -> list[Conversation]:
+    """Read the recorded conversations."""
+    found = []
+    for recorded in json.loads(path.read_text()):
+        said = recorded["conversation"]
+        sessions = sorted(
+            (name for name in said if re.fullmatch(r"session_\d+", name)),
+            key=lambda name: int(name.removeprefix("session_")),
+        )
+        turns = [
+            _turn(turn, name, said[f"{name}_date_time"]) for name in sessions for turn in said[name]
+        ]
+        places = {turn.name: place for place, turn in enumerate(turns)}
+        questions = [
+            Question(one["question"], evidence, one["category"])
+            for one in recorded["qa"]
+            if one["category"] in CATEGORIES
+            # A few name turns that there are not.
+            if (evidence := frozenset(places[name] for name in one["evidence"] if name in places))
+        ]
+        found.append(Conversation(recorded["sample_id"], turns, questions))
+    return found
+
+
+def _turn(recorded: dict[str, Any], session: str, moment: str) -> Turn:
+    at = datetime.datetime.strptime(moment, "%I:%M %p on %d %B, %Y").replace(tzinfo=datetime.UTC)
+    caption = recorded.get("blip_caption")
+    text = recorded["text"] + (f" [shares {caption}]" if caption else "")
+    return Turn(recorded["dia_id"], session, at, recorded["speaker"], text)
+
+
+def tally(
+    way: Callable[[Conversation], Search], conversations: Sequence[Conversation]
+) -> dict[str, Tally]:
+    """Ask all questions in one way; return what was found of each half."""
+    halves = {"tuned": Tally(), "kept_back": Tally()}
+    for index, conversation in enumerate(conversations):
+        search = way(conversation)
+        half = halves["kept_back" if index in KEPT_BACK else "tuned"]
+        for question in conversation.questions:
+            for budget in BUDGETS:
+                returned = search(question.text, budget)
+                words = sum(conversation.turns[place].words for place in returned)
+                if words > budget:
+                    raise AssertionError(f"{words} words were returned, of {budget}")
+                half.add(question, budget, returned)
+    return halves
+
+
+# -- The ways to search ------------------------------------------------------------------------
+
+
+def over_http(client: Client, conversation: Conversation) -> Search:
+    """The server itself, asked over HTTP: entries."""
+    post(client, conversation.name, conversation.turns)
+
+    def search(question: str, budget: int) -> set[int]:
+        body = {"query": question, "top_k": 1000, "words": budget, "in": ["archive"]}
+        status, found = client.post(f"users/{conversation.name}/search/", body)
+        assert status == 200, found
+        return {hit["seq"] - 1 for hit in found["hits"]}
+
+    return search
+
+
+def bm25(conversation: Conversation) -> Search:
+    """BM25 (k1 1.2, b 0.75) of stemmed words without stop words, over chunks."""
+    from memory.search.words import terms
+
+    chunks = list(chunks_of(conversation))
+    counts = [Counter(terms(text_of(conversation, chunk))) for chunk in chunks]
+    having = Counter(term for count in counts for term in count)
+    average = statistics.mean(count.total() for count in counts)
+    rarity = {
+        term: math.log(1 + (len(chunks) - number + 0.5) / (number + 0.5))
+        for term, number in having.items()
+    }
+
+    def score(count: Counter[str], asked: Sequence[str]) -> float:
+        damping = 1.2 * (0.25 + 0.75 * count.total() / average)
+        return sum(
+            rarity[term] * count[term] * 2.2 / (count[term] + damping)
+            for term in asked
+            if term in count
+        )
+
+    def search(question: str, budget: int) -> set[int]:
+        asked = terms(question)
+        return packed(conversation, chunks, [score(count, asked) for count in counts], budget)
+
+    return search
+
+
+def ts_rank(system: System, conversation: Conversation) -> Search:
+    """PostgreSQL's ts_rank over chunks that have any of the words."""
+    chunks = list(chunks_of(conversation))
+    texts = [text_of(conversation, chunk) for chunk in chunks]
+    database = psycopg.connect(system.services.postgres.owner_url, autocommit=True)
+    database.execute("CREATE TEMPORARY TABLE chunk (place int, vector tsvector)")
+    for place, text in enumerate(texts):
+        database.execute("INSERT INTO chunk VALUES (%s, to_tsvector('english', %s))", [place, text])
+
+    def search(question: str, budget: int) -> set[int]:
+        rows = database.execute(
+            """
+            SELECT ts_rank(vector, query) FROM chunk, (
+                SELECT replace(plainto_tsquery('english', %s)::text, '&', '|')::tsquery AS query
+            ) AS asked ORDER BY place
+            """,
+            [question],
+        )
+        return packed(conversation, chunks, [float(rank) for (rank,) in rows], budget)
+
+    return search
+
+
+def minilm(model: MiniLm, conversation: Conversation) -> Search:
+    """The cosine of MiniLM's vectors, over chunks."""
+    chunks = list(chunks_of(conversation))
+    vectors = model.encode([text_of(conversation, chunk) for chunk in chunks])
+    asked: dict[str, list[float]] = {}
+
+    def search(question: str, budget: int) -> set[int]:
+        if question not in asked:
+            asked[question] = (vectors @ model.encode([question])[0]).tolist()
+        return packed(conversation, chunks, asked[question], budget)
+
+    return search
+
+
+def chunks_of(conversation: Conversation) -> Iterator[list[int]]:
+    """Cut a conversation into chunks of whole turns with 300 words at most."""
+    chunk: list[int] = []
+    size = 0
+    for place, turn in enumerate(conversation.turns):
+        if chunk and size + turn.words > CHUNK:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(place)
+        size += turn.words
+    yield chunk
+
+
+def text_of(conversation: Conversation, chunk: Sequence[int]) -> str:
+    """Return a chunk as text: the days, and who said what. Of that the words said count."""
+    turns = [conversation.turns[place] for place in chunk]
+    days = dict.fromkeys(f"{turn.at:%d %B %Y}" for turn in turns)
+    return "\n".join([*days, *(f"{turn.speaker}: {turn.text}" for turn in turns)])
+
+
+def packed(
+    conversation: Conversation,
+    chunks: Sequence[Sequence[int]],
+    scores: Sequence[float],
+    budget: int,
+) -> set[int]:
+    """Return the turns of the best chunks that fit."""
+    returned: set[int] = set()
+    for chunk in sorted(range(len(chunks)), key=lambda one: -scores[one]):
+        words = sum(conversation.turns[place].words for place in chunks[chunk])
+        if words <= budget:
+            returned.update(chunks[chunk])
+            budget -= words
+    return returned
+
+
+# -- The endpoint ------------------------------------------------------------------------------
+
+
+def post(client: Client, user_id: str, turns: Sequence[Turn]) -> None:
+    """Create a user and append the turns as messages."""
+    status, body = client.post("users/", {"user_id": user_id})
+    assert status == 201, body
+    entries = [
+        {
+            "kind": "message",
+            "content": turn.text,
+            "speaker": turn.speaker,
+            "session_id": turn.session,
+            "occurred_at": turn.at.isoformat(),
+        }
+        for turn in turns
+    ]
+    for start in range(0, len(entries), BATCH):
+        body = {"entries": entries[start : start + BATCH]}
+        status, answer = client.post(f"users/{user_id}/entries/", body)
+        assert status == 202, answer
+
+
+def time_requests(client: Client, conversations: Sequence[Conversation]) -> dict[str, Any]:
+    """Ask a user with 10,000 entries all questions, and for what was appended just before."""
+    from memory.models import SearchSegment
+
+    turns = [turn for one in conversations for turn in one.turns]
+    post(client, "long", (turns * (ENTRIES // len(turns) + 1))[:ENTRIES])
+    segments = SearchSegment.objects.filter(user__user_id="long")
+    until(lambda: segments.filter(last_seq__gt=ENTRIES - SPACE_FOR_TAIL).exists())
+    until(lambda: segments.count() <= math.log2(ENTRIES))
+
+    seconds = []
+    for question in [one for conversation in conversations for one in conversation.questions]:
+        started = time.perf_counter()
+        status, found = client.post("users/long/search/", {"query": question.text})
+        seconds.append(time.perf_counter() - started)
+        assert status == 200, found
+        assert len(found["hits"]) == 10, found
+    missed = 0
+    for number in range(20):
+        word = f"xylophone{number}"
+        client.post("users/long/entries/", {"kind": "message", "content": f"a {word}"})
+        hits = client.post("users/long/search/", {"query": word})[1]["hits"]
+        missed += not (hits and word in hits[0]["text"])
+    return {
+        "p50_ms": round(1000 * statistics.median(seconds), 1),
+        "p95_ms": round(1000 * p95(seconds), 1),
+        "missed_after_append": missed,
+    }
+
+
+# -- What is made of it ------------------------------------------------------------------------
+
+
+def row(name: str, half: str, tally: Tally) -> dict[str, Any]:
+    """Return a row of the table: one way, one half."""
+    return {
+        "way": name,
+        "half": half,
+        **{f"evidence_{budget}": tally.evidence(budget) for budget in BUDGETS},
+        **{f"per_question_{budget}": tally.per_question(budget) for budget in BUDGETS},
+        **{
+            f"{category}_{budget}": tally.evidence(budget, number)
+            for number, category in CATEGORIES.items()
+            for budget in BUDGETS
+        },
+    }
+
+
+def figures_of(tallies: dict[str, dict[str, Tally]]) -> dict[str, Any]:
+    """Return what the benchmark measures: of all conversations, and of those kept back."""
+    names = {"search": "evidence"}
+    figures: dict[str, Any] = {"minilm_3000": None, "minilm_1500": None}
+    for way, halves in tallies.items():
+        name = names.get(way, way)
+        for budget in BUDGETS:
+            both = halves["tuned"] + halves["kept_back"]
+            figures[f"{name}_{budget}"] = both.evidence(budget)
+            figures[f"{name}_{budget}_kept_back"] = halves["kept_back"].evidence(budget)
+    for budget in BUDGETS:
+        for suffix in ("", "_kept_back"):
+            gain = figures[f"evidence_{budget}{suffix}"] - figures[f"bm25_{budget}{suffix}"]
+            figures[f"above_bm25_{budget}{suffix}"] = round(gain, 1)
+    return figures
+
+
+if __name__ == "__main__":
+    main()
