@@ -33,7 +33,7 @@ def open_alerts(user: MemoryUser) -> list[Alert]:
         Alert.objects.filter(user=user, kind=AlertKind.FINDING)
         .exclude(state__in=[AlertState.RESOLVED, AlertState.SNOOZED])
         .select_related("last_run")
-        .only("severity", "message", "opened_at", "last_run__runner")
+        .only("severity", "message", "evidence", "opened_at", "last_run__runner")
     )
     return sorted(live, key=lambda alert: (-alert.rank, alert.opened_at))
 

@@ -1,0 +1,85 @@
+"""`/v1/users/{user_id}/context/`: what an agent's prompt is told of a user."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory import context, history
+from memory.api.moments import AsOfSerializer, known_as_of
+from memory.api.serializers import StrictSerializer
+from memory.api.users import UserScopedView
+
+MAX_QUERY = 10_000
+
+
+class ContextRequestSerializer(StrictSerializer):
+    """What the agent is about to answer, and how much room there is."""
+
+    query = serializers.CharField(
+        default="",
+        allow_blank=True,
+        max_length=MAX_QUERY,
+        help_text="The last message, or what it is about. Without: what matters always.",
+    )
+    tokens = serializers.IntegerField(
+        default=2000,
+        min_value=1,
+        max_value=context.MAX_TOKENS,
+        help_text="The block takes so many at most, counted as four characters each.",
+    )
+    as_of = serializers.CharField(
+        required=False,
+        max_length=100,
+        help_text="What was known as of an entry's number (120), a version (v7) or a moment; the"
+        " alerts, which are of now, are left out then.",
+    )
+
+
+class PartSerializer(serializers.Serializer[context.Part]):
+    """A part of the block."""
+
+    name = serializers.ChoiceField(choices=["manifest", "alerts", "state", "facts", "archive"])
+    tokens = serializers.IntegerField()
+    lines = serializers.IntegerField()
+    left_out = serializers.IntegerField(help_text="Lines that did not fit.")
+    entries = serializers.ListField(child=serializers.IntegerField(), help_text="That it cites.")
+
+
+class ContextSerializer(serializers.Serializer[context.Context]):
+    """One block of text, ready for a prompt."""
+
+    text = serializers.CharField()
+    tokens = serializers.IntegerField(help_text="About how many it takes.")
+    stable_characters = serializers.IntegerField(
+        help_text="So many of the first characters do not depend on the query: what a provider's"
+        " prompt cache can keep."
+    )
+    parts = PartSerializer(many=True)
+    entries = serializers.ListField(
+        child=serializers.IntegerField(), help_text="The entries that are cited."
+    )
+    checkpoint = serializers.IntegerField(source="known.version", allow_null=True)
+    as_of = AsOfSerializer(source="known.to_json", allow_null=True, help_text="Null: as of now.")
+
+
+class Context(UserScopedView):
+    """Get what an agent should know of a user before it answers."""
+
+    reads_only = True
+
+    @extend_schema(request=ContextRequestSerializer, responses=ContextSerializer)
+    def post(self, request: Request, user_id: str) -> Response:
+        """Return the manifest and the open alerts, and the records, facts and messages that matter
+        to the query, under a budget of tokens, each line with the entries that it rests on."""
+        body = ContextRequestSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked: dict[str, Any] = body.validated_data
+        user = self.memory_user()
+        known = (
+            known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else history.now(user)
+        )
+        found = context.compose(known, asked["query"], asked["tokens"])
+        return Response(ContextSerializer(found).data)
