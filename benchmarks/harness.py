@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 import urllib.error
@@ -18,7 +19,7 @@ from typing import Any
 
 import django
 
-from uac_site.embedded.services import running_services
+from uac_site.embedded.services import Services, running_services
 from uac_site.embedded.system import System
 
 NOON = datetime.time(12, tzinfo=datetime.UTC)
@@ -40,13 +41,20 @@ def json_path(description: str | None) -> Path | None:
 
 
 @contextmanager
-def docker_sandboxes() -> Iterator[None]:
+def docker_sandboxes() -> Iterator[Services]:
     """Have the server's settings here, with services of their own and Docker for the sandboxes."""
     with running_services() as services:
         os.environ.update(services.environment, UAC_SANDBOX_RUNNER="docker")
         os.environ["DJANGO_SETTINGS_MODULE"] = "uac_site.settings"
         django.setup()
-        yield
+        yield services
+
+
+def migrate(services: Services) -> None:
+    """Make the tables, as the role that owns them."""
+    environment = {**os.environ, "DATABASE_URL": services.postgres.owner_url}
+    command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
+    subprocess.run(command, env=environment, check=True)
 
 
 def until(true: Callable[[], bool], seconds: float = 60) -> None:

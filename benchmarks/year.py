@@ -1,0 +1,532 @@
+"""A year of a thousand users in minutes: every alert on its day, and nobody run who is not due.
+
+The clock stands still but where it is moved: to each moment at which the daily hour strikes in one
+of the users' time zones. There the real dispatcher runs as beat would have it, every two seconds
+until it has nothing more to say, and what its hints name is done by the real tasks, with real
+sandboxes; nothing else is. The users have contracts that end, friends with birthdays (29 February
+among them, and a constraint whose use of the day cannot be followed), and a few have meetings that
+a constraint tells of two hours before. On one day beat does not tick at all; on another one a
+dispatcher and a worker have clocks that are a day behind, and hear of everything first.
+
+What is to happen is computed from the users' dates alone, by code that knows neither constraints
+nor forecasts.
+"""
+
+import datetime
+import logging
+import os
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest import mock
+from zoneinfo import ZoneInfo
+
+import time_machine
+
+from benchmarks.harness import docker_sandboxes, json_path, migrate, report
+
+if TYPE_CHECKING:
+    from memory.models import MemoryUser, Workspace
+    from memory.project import Project
+
+USERS = int(os.environ.get("UAC_YEAR_USERS", "1000"))
+DAYS = 365
+THREADS = 4
+START = datetime.datetime(2027, 9, 1, tzinfo=datetime.UTC)  # there is a 29 February in this year
+JOINING_DAYS = 30
+DAILY_HOUR = 6
+DAY = datetime.timedelta(days=1)
+BEAT = datetime.timedelta(seconds=2)
+NOTICE = datetime.timedelta(hours=2)
+# A hint that nobody has followed is given again.
+AGAIN = datetime.timedelta(seconds=11)
+ZONES = (
+    *("Europe/Berlin", "America/New_York", "Asia/Kolkata"),
+    *("Australia/Lord_Howe", "America/Santiago", "Pacific/Auckland"),
+)
+
+HEAD = """\
+import datetime
+from collections.abc import Iterator
+from uac import Alert, critical, info, warning
+from domains.life.state import {collection}
+
+
+"""
+CONSTRAINTS = {
+    "contract": HEAD.format(collection="contracts")
+    + """\
+def check(today: datetime.date) -> Iterator[Alert]:
+    for contract in contracts:
+        left = (contract.ends_on - today).days
+        if 0 <= left <= 30:
+            severity = critical if left <= 3 else warning if left <= 14 else info
+            yield severity(f"ends in {left} days", evidence=[contract])
+""",
+    "friend": HEAD.format(collection="friends")
+    + """\
+def check(today: datetime.date) -> Iterator[Alert]:
+    for friend in friends:
+        born = friend.born_on
+        for year in (today.year, today.year + 1):
+            is_short = (born.month, born.day) == (2, 29) and year % 4 != 0
+            birthday = datetime.date(year, born.month, 28 if is_short else born.day)
+            left = (birthday - today).days
+            if 0 <= left <= 5:
+                severity = warning if left == 0 else info
+                yield severity(f"birthday in {left} days", evidence=[friend])
+""",
+    "friend_by_text": HEAD.format(collection="friends")
+    + """\
+def check(today: datetime.date) -> Iterator[Alert]:
+    for friend in friends:
+        if today.strftime("%m-%d") == friend.born_on.strftime("%m-%d"):
+            yield warning("birthday", evidence=[friend])
+""",
+    "meeting": HEAD.format(collection="meetings")
+    + """\
+def check(now: datetime.datetime) -> Iterator[Alert]:
+    for meeting in meetings:
+        left = meeting.starts_at - now
+        if datetime.timedelta() < left <= datetime.timedelta(hours=2):
+            yield warning("begins soon", evidence=[meeting])
+""",
+}
+
+# Finding → severity.
+Findings = Mapping[str, str]
+
+
+class Event(NamedTuple):
+    """What happened to an alert, and the tick that brought it about."""
+
+    person: int
+    finding: str
+    kind: str
+    severity: str
+    tick: datetime.datetime
+
+
+@dataclass(frozen=True)
+class Person:
+    """The dates of a user, and what follows from them."""
+
+    number: int
+    zone: ZoneInfo
+    joins: datetime.datetime
+    contract: datetime.date | None
+    friend: datetime.date | None
+    by_text: bool
+    meetings: tuple[datetime.datetime, ...]
+
+    @classmethod
+    def made_up(cls, number: int, people: int) -> "Person":
+        """One of so many, always the same."""
+        chance = random.Random(number)
+        zone = ZoneInfo(ZONES[number % len(ZONES)])
+        joins = START + (number * JOINING_DAYS // people) * DAY + datetime.timedelta(hours=12)
+        day = joins.date()
+        has_friend, has_meetings = chance.random() < 0.4, number % 25 == 3
+        contract = None
+        if chance.random() < 0.6 or not (has_friend or has_meetings):
+            contract = day + chance.randrange(-20, 450) * DAY
+        born = datetime.date(1980, 1, 1) + chance.randrange(366) * DAY
+        if chance.random() < 0.1:
+            born = datetime.date(1980, 2, 29)
+        hours = [datetime.time(chance.randrange(12, 20), chance.randrange(60)) for _ in range(2)]
+        meetings = tuple(
+            datetime.datetime.combine(day + chance.randrange(2, 360) * DAY, hour, zone)
+            for hour in hours
+        )
+        return cls(
+            number=number,
+            zone=zone,
+            joins=joins,
+            contract=contract,
+            friend=born if has_friend else None,
+            by_text=number % 2 == 1,
+            meetings=tuple(one.astimezone(datetime.UTC) for one in meetings if has_meetings),
+        )
+
+    @property
+    def name(self) -> str:
+        """Their `user_id`."""
+        return f"person-{self.number}"
+
+    def records(self) -> Iterator[tuple[str, str, dict[str, str]]]:
+        """Class, key and data of each record."""
+        if self.contract:
+            yield "Contract", "contract", {"ends_on": self.contract.isoformat()}
+        if self.friend:
+            yield "Friend", "friend", {"born_on": self.friend.isoformat()}
+        for number, starts_at in enumerate(self.meetings):
+            yield "Meeting", f"meeting-{number}", {"starts_at": starts_at.isoformat()}
+
+    def constraints(self) -> Iterator[str]:
+        """The names of those that they have."""
+        if self.contract:
+            yield "contract"
+        if self.friend:
+            yield "friend_by_text" if self.by_text else "friend"
+        if self.meetings:
+            yield "meeting"
+
+    def findings(self, at: datetime.datetime) -> Findings:
+        """What is to be found at that moment."""
+        soon = {
+            f"meeting-{number}": "warning"
+            for number, starts_at in enumerate(self.meetings)
+            if starts_at - NOTICE <= at < starts_at
+        }
+        return {**self._of_day(at.astimezone(self.zone).date()), **soon}
+
+    def _of_day(self, day: datetime.date) -> dict[str, str]:
+        found = {}
+        if self.contract and 0 <= (left := (self.contract - day).days) <= 30:
+            found["contract"] = "critical" if left <= 3 else "warning" if left <= 14 else "info"
+        if self.friend and self.by_text:
+            if (day.month, day.day) == (self.friend.month, self.friend.day):
+                found["friend"] = "warning"
+        elif self.friend:
+            for left in range(6):
+                if _is_birthday(self.friend, day + left * DAY):
+                    found["friend"] = "info" if left else "warning"
+        return found
+
+    def changes(self, until: datetime.datetime) -> list[datetime.datetime]:
+        """When the findings change, after the user has joined: a day's at its daily hour."""
+        found = [at for start in self.meetings for at in (start - NOTICE, start) if at > self.joins]
+        day = self.joins.astimezone(self.zone).date()
+        while day <= until.astimezone(self.zone).date():
+            day += DAY
+            if self._of_day(day) != self._of_day(day - DAY):
+                found.append(daily_hour(day, self.zone))
+        return sorted(found)
+
+    def expected(self, ticks: Sequence[datetime.datetime]) -> tuple[list[Event], int]:
+        """What is to happen at which tick, and how many runs of the constraints it takes."""
+        events, runs = [], 0
+        shown: Findings = {}
+        changes = [self.joins, *self.changes(ticks[-1])]
+        for tick in ticks:
+            due = [at for at in changes if at <= tick]
+            if not due:
+                continue
+            changes = changes[len(due) :]
+            runs += 1
+            found = self.findings(tick)
+            for name in {*shown, *found}:
+                before, after = shown.get(name), found.get(name)
+                if before != after:
+                    kind = "changed" if before and after else "opened" if after else "resolved"
+                    events.append(Event(self.number, name, kind, after or before or "", tick))
+            shown = found
+        return events, runs
+
+
+def _is_birthday(born: datetime.date, day: datetime.date) -> bool:
+    if (born.month, born.day) == (2, 29) and day.year % 4:
+        return (day.month, day.day) == (2, 28)
+    return (day.month, day.day) == (born.month, born.day)
+
+
+def daily_hour(day: datetime.date, zone: ZoneInfo) -> datetime.datetime:
+    """When the daily hour strikes there."""
+    local = datetime.datetime.combine(day, datetime.time(DAILY_HOUR), zone)
+    return local.astimezone(datetime.UTC)
+
+
+class Year:
+    """The server for so long, with its clock in our hands. Use it in `standing_still`."""
+
+    def __init__(self, clock: time_machine.Traveller, threads: int) -> None:
+        self.clock = clock
+        self.beats = 0
+        self.failures: list[str] = []
+        self._messages: list[tuple[str, Sequence[Any]]] = []
+        self._lock = threading.Lock()
+        self._executor = ThreadPoolExecutor(threads)
+
+    def send_task(self, name: str, args: Sequence[Any], **_: object) -> None:
+        """Take a hint, as the broker would."""
+        with self._lock:
+            self._messages.append((name, args))
+
+    def beat(self) -> bool:
+        """Let the dispatcher run once, and do what there are hints of; tell whether there were."""
+        from workers import tasks
+
+        tasks.dispatch()
+        self.beats += 1
+        return self.work()
+
+    def work(self) -> bool:
+        """Do what there are hints of; tell whether there were any."""
+        messages, self._messages = self._messages, []
+        list(self._executor.map(self._do, messages))
+        return bool(messages)
+
+    def _do(self, message: tuple[str, Sequence[Any]]) -> None:
+        from workers import tasks
+
+        name, arguments = message
+        try:
+            getattr(tasks, name.rpartition(".")[2])(*arguments)
+        except Exception as error:  # it stays in its row, and the dispatcher finds it again
+            self.failures.append(f"{name}: {error!r}")
+
+    def tick(self, at: datetime.datetime) -> None:
+        """Move the clock, and let beat tick until there is nothing left to do."""
+        self.clock.move_to(at)
+        while self.beat():
+            self.clock.shift(BEAT)
+
+    def tick_behind(self, at: datetime.datetime) -> None:
+        """As `tick`; but first of all hear those whose clock is a day behind."""
+        self.clock.move_to(at - DAY)
+        self.beat()
+        self.clock.move_to(at)
+        from workers import tasks
+
+        tasks.dispatch()
+        self.clock.move_to(at - DAY)
+        self.work()
+        self.tick(at + AGAIN)
+
+    def close(self) -> None:
+        """End the threads, each with its connection to the database."""
+        from django.db import connections
+
+        barrier = threading.Barrier(self._executor._max_workers)
+
+        def part(_: int) -> None:
+            connections.close_all()
+            barrier.wait(10)
+
+        list(self._executor.map(part, range(self._executor._max_workers)))
+        self._executor.shutdown()
+
+
+@contextmanager
+def standing_still(at: datetime.datetime, threads: int = THREADS) -> Iterator[Year]:
+    """Stop the clock at a moment; what is hinted at from now on goes to the year."""
+    from uac_site.celery import app
+
+    with time_machine.travel(at, tick=False) as clock:
+        year = Year(clock, threads)
+        with mock.patch.object(app, "send_task", year.send_task):
+            try:
+                yield year
+            finally:
+                year.close()
+
+
+def version_of(person: Person) -> "Project":
+    """The project of a user."""
+    from memory.project import Project, RecordEntry, WriteConstraint, apply, compile_record
+
+    project = Project.empty()
+    for seq, (type_, key, data) in enumerate(person.records(), 1):
+        entry = RecordEntry(seq=seq, domain="life", type=type_, key=key, data=data)
+        for edit in compile_record(project, entry):
+            apply(project, edit)
+    for name in person.constraints():
+        apply(project, WriteConstraint(name, CONSTRAINTS[name], "", sources=(1,)))
+    return project
+
+
+def settle(people: Sequence[tuple["MemoryUser", "Project"]]) -> None:
+    """Make these projects the users' next versions, compiled as the gate does, and have their
+    constraints run."""
+    from memory import checkpoints, runs
+    from memory.canonical import sha256
+    from memory.models import Blob, Checkpoint
+    from memory.models.checkpoints import Origin
+    from memory.project import render
+    from memory.users import next_daily_run
+    from workers.sandbox.runner import open_sandbox
+
+    with open_sandbox() as sandbox:
+        for user, project in people:
+            files = render(project)
+            compiled = sandbox.compile(files)
+            tree = {path: sha256(text) for path, text in files.items()}
+            Blob.objects.bulk_create(
+                [Blob(user=user, hash=sha256(text), content=text) for text in set(files.values())],
+                ignore_conflicts=True,
+            )
+            version = Checkpoint.objects.create(
+                user=user,
+                version=user.head.version + 1 if user.head else 1,
+                parent=user.head,
+                tree=tree,
+                outline=project.outline.to_json(),
+                seen_seq=0,
+                origin=Origin.RECORDS,
+                edits=[],
+                verdict={"accepted": True},
+            )
+            checkpoints.store_bytecode(version, compiled, sandbox.image_digest)
+            user.head = version
+            user.constraints_due_at = next_daily_run(user, datetime.datetime.now(datetime.UTC))
+            user.save(update_fields=["head", "constraints_due_at"])
+            runs.queue_constraints(user, version)
+
+
+def ticks_of(people: Sequence[Person], days: int, late: datetime.date) -> list[datetime.datetime]:
+    """When beat is looked at: when somebody joins, and a second after the daily hour strikes
+    anywhere; never on one day."""
+    last = START + days * DAY
+    moments = {person.joins for person in people}
+    for zone in {person.zone for person in people}:
+        for number in range(days):
+            struck = daily_hour(START.date() + number * DAY, zone)
+            moments.add(struck + datetime.timedelta(seconds=1))
+    return sorted(at for at in moments if START <= at <= last and at.date() != late)
+
+
+def simulate(
+    workspace: "Workspace", users: int, days: int, threads: int = THREADS
+) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
+    """Let so many users live for so many days; return rows by constraint, figures and problems."""
+    from memory.models import Forecast, Run
+    from memory.models.runs import RunKind
+    from memory.users import create_user
+
+    started = time.monotonic()
+    people = [Person.made_up(number, users) for number in range(users)]
+    behind = START.date() + (days // 2) * DAY
+    ticks = ticks_of(people, days, late=START.date() + (2 * days // 3) * DAY)
+    happened: list[Event] = []
+    last_seq = 0
+    with standing_still(START, threads) as year:
+        for tick in ticks:
+            joining = [person for person in people if person.joins == tick]
+            if joining:
+                year.clock.move_to(tick)
+                settle(
+                    [
+                        (
+                            create_user(
+                                workspace, person.name, time_zone=person.zone.key, metadata=None
+                            ),
+                            version_of(person),
+                        )
+                        for person in joining
+                    ]
+                )
+                year.work()
+            (year.tick_behind if tick.date() == behind else year.tick)(tick)
+            for seq, event in events_since(workspace, last_seq, tick):
+                happened.append(event)
+                last_seq = seq
+        beats, failures = year.beats, year.failures
+    wanted: list[Event] = []
+    runs_too_many = renewals = 0
+    ran = Counter(
+        Run.objects.filter(user__workspace=workspace, kind=RunKind.CONSTRAINTS).values_list(
+            "user__user_id", flat=True
+        )
+    )
+    for person in people:
+        events, runs = person.expected(ticks)
+        wanted += events
+        # Half of the horizon after it was made, a forecast is made anew.
+        renewals = int((ticks[-1] - person.joins) / (182.5 * DAY))
+        runs_too_many += max(0, ran[person.name] - runs - renewals)
+    missing, unwanted = Counter(wanted) - Counter(happened), Counter(happened) - Counter(wanted)
+    steps = Counter(event[:3] + event[4:] for event in happened)
+    rows = [
+        {
+            "constraint": name,
+            "users": sum(name in person.constraints() for person in people),
+            **{
+                kind: sum(_is_of(event, name, people, kind) for event in happened)
+                for kind in ("opened", "changed", "resolved")
+            },
+            "missing": sum(_is_of(event, name, people) for event in missing.elements()),
+            "not wanted": sum(_is_of(event, name, people) for event in unwanted.elements()),
+        }
+        for name in CONSTRAINTS
+    ]
+    total = sum(ran.values())
+    figures = {
+        "users": users,
+        "days": days,
+        "ticks": len(ticks),
+        "beats": beats,
+        "events": len(happened),
+        "wrong_days": max(missing.total(), unwanted.total()),
+        "twice": sum(number - 1 for number in steps.values()),
+        "runs": total,
+        "runs_too_many": runs_too_many,
+        "runs_per_user_and_year": round(total / users * 365 / days, 2),
+        "daily_runs_would_be": users * days,
+        "without_forecast": Forecast.objects.filter(computed_at=None).count(),
+        "failures": len(failures),
+        "minutes": round((time.monotonic() - started) / 60, 1),
+    }
+    problems = [f"missing: {event}" for event in missing] + [f"not wanted: {e}" for e in unwanted]
+    return rows, figures, [*problems, *failures]
+
+
+def events_since(
+    workspace: "Workspace", seq: int, tick: datetime.datetime
+) -> list[tuple[int, Event]]:
+    """What the feed tells since that number, read at a tick; escalations are no findings."""
+    from memory.models import AlertEvent
+
+    events = AlertEvent.objects.filter(workspace=workspace, seq__gt=seq).order_by("seq")
+    return [
+        (
+            event.seq,
+            Event(
+                int(event.alert.user.user_id.rpartition("-")[2]),
+                event.alert.evidence[0]["key"] if event.alert.evidence else event.alert.message,
+                event.kind,
+                event.alert.severity,
+                tick,
+            ),
+        )
+        for event in events.select_related("alert__user")
+        if event.kind != "escalated"
+    ]
+
+
+def _is_of(event: Event, constraint: str, people: Sequence[Person], kind: str = "") -> bool:
+    name = event.finding.partition("-")[0]
+    if name == "friend" and people[event.person].by_text:
+        name = "friend_by_text"
+    return name == constraint and kind in ("", event.kind)
+
+
+def main() -> None:
+    """Simulate, and report."""
+    path = json_path(__doc__)
+    logging.disable(logging.INFO)
+    # All who join on one day are still there when their forecasts are made.
+    os.environ.update(UAC_SANDBOX_LEASES="40", UAC_SANDBOX_LEASE_SECONDS="20")
+    with docker_sandboxes() as services:
+        from memory.models import Workspace
+        from workers.sandbox import runner
+        from workers.sandbox.build import ensure_image
+
+        migrate(services)
+        ensure_image()
+        try:
+            workspace = Workspace.objects.create(name="year")
+            rows, figures, problems = simulate(workspace, USERS, DAYS)
+        finally:
+            runner.close_pool()
+    settings = {"threads": THREADS, "start": START.isoformat(), "zones": ZONES}
+    report("year", settings=settings, rows=rows, figures=figures, path=path, problems=problems)
+
+
+if __name__ == "__main__":
+    main()
