@@ -6,7 +6,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from memory.models import Lane, MemoryUser, Workspace
@@ -103,6 +103,14 @@ def is_daily(user: MemoryUser, due: datetime.datetime, now: datetime.datetime) -
     return next_daily_run(user, due - datetime.timedelta.resolution) <= now
 
 
+def run_daily(user: MemoryUser) -> None:
+    """Have the constraints run at the daily hour where nothing says yet when they do. Call it under
+    the lock of the user's row."""
+    if user.constraints_due_at is None:
+        user.constraints_due_at = next_daily_run(user, timezone.now())
+        user.save(update_fields=["constraints_due_at"])
+
+
 def run_again(user: MemoryUser, instant: datetime.datetime, *, soon: bool) -> None:
     """Set when the constraints, which have run as of `instant`, run next by the clock.
 
@@ -111,12 +119,13 @@ def run_again(user: MemoryUser, instant: datetime.datetime, *, soon: bool) -> No
     writes what the run has found, under the lock of the user's row.
     """
     now = timezone.now()
-    waiting = MemoryUser.objects.filter(pk=user.pk, constraints_due_at__gt=now)
+    waiting = MemoryUser.objects.filter(
+        Q(constraints_due_at=None) | Q(constraints_due_at__gt=now), pk=user.pk
+    )
     if soon:
         step = datetime.timedelta(minutes=settings.UAC_INSTANT_MINUTES)
         missed = max((now - instant) // step, 0)  # after a long wait it is not caught up with
         due = instant + (missed + 1) * step
-        waiting.filter(constraints_due_at__gt=due).update(constraints_due_at=due)
-    else:
-        daily = next_daily_run(user, now)
-        waiting.filter(constraints_due_at__lt=daily).update(constraints_due_at=daily)
+        waiting.exclude(constraints_due_at__lte=due).update(constraints_due_at=due)
+    else:  # what an older version was foreseen to do counts no more
+        waiting.update(constraints_due_at=next_daily_run(user, now))

@@ -224,6 +224,25 @@ def test_without_a_forecast_the_daily_run_stays(
     assert "no sandbox" in given_up.last_error
 
 
+def test_a_new_version_of_which_nothing_is_foreseen_runs_daily_whatever_the_last_one_would_do(
+    user: MemoryUser, work: Work, settled: Callable[[], None]
+) -> None:
+    tomorrow = datetime.datetime(2027, 3, 2, 5, tzinfo=datetime.UTC)
+    with time_machine.travel(START, tick=False):
+        settle(user, {"home_notice": NOTICE})
+        settled()
+        assert due(user) == datetime.datetime(2027, 5, 2, 4, tzinfo=datetime.UTC)
+
+        settle(user, {"home_notice": NOTICE}, {"home": "2027-04-02"})
+        work()  # the forecast is not made, or its workers are gone
+
+    assert due(user) == tomorrow
+    with time_machine.travel(tomorrow + datetime.timedelta(days=1, seconds=1), tick=False):
+        assert dispatching.queue_runs_by_the_clock() == 1
+        work()
+    assert Alert.objects.get().severity == "warning"
+
+
 def test_it_can_be_switched_off(
     user: MemoryUser, settled: Callable[[], None], settings: Settings
 ) -> None:
@@ -259,7 +278,8 @@ def test_the_ends_of_the_calendar(
     assert {run.outcome for run in Run.objects.all()} == {RunOutcome.OK}
     found = forecast_of(user)
     assert (found.timeline, found.needs_daily, found.last_error) == ([], False, "")
-    assert due(user) == START + datetime.timedelta(days=365) / 2  # to look farther ahead
+    # To look farther ahead: at the daily hour after half of the horizon, 21:00 on 30 August.
+    assert due(user) == datetime.datetime(2027, 8, 31, 4, tzinfo=datetime.UTC)
 
 
 def test_only_what_reads_a_changed_record_is_looked_at_again(
