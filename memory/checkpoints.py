@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
-from django.utils import timezone
 
 from memory import lanes, leases, runs, workspace_constraints
 from memory.canonical import sha256
@@ -30,7 +29,7 @@ from memory.models.alerts import AlertState
 from memory.models.checkpoints import Origin
 from memory.project import Change, Location, Outline, Project
 from memory.project.legacy import is_legacy
-from memory.users import next_daily_run
+from memory.users import run_daily
 
 
 class HeadMoved(Exception):
@@ -187,9 +186,8 @@ def commit(
         _decide(work, locked, decisions, checkpoint)
 
         locked.head = checkpoint
-        if locked.constraints_due_at is None:
-            locked.constraints_due_at = next_daily_run(locked, timezone.now())
-        locked.save(update_fields=["head", "constraints_due_at"])
+        locked.save(update_fields=["head"])
+        run_daily(locked)
         if wants_constraints_run(checkpoint) or (parent and wants_constraints_run(parent)):
             runs.queue_constraints(locked, checkpoint)
     return checkpoint

@@ -32,7 +32,7 @@ from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.models.users import LaneName
 from memory.project import Outline
 from memory.search import announcing
-from memory.users import is_daily, next_daily_run
+from memory.users import is_daily, next_daily_run, run_daily
 from workers import constraints
 
 # How many rows of each kind one tick takes; the next tick takes more.
@@ -86,7 +86,8 @@ def dispatch() -> dict[str, int]:
 def queue_runs_by_the_clock() -> int:
     """Queue a run of the constraints for every user whose daily hour has struck, or minutes passed.
 
-    The next one is the daily one, unless this run finds that it is to be sooner.
+    The next one is the daily one, unless this run finds that it is to be sooner or later. Of users
+    for whom there is nothing to run, the clock is stopped until there is.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -106,9 +107,10 @@ def queue_runs_by_the_clock() -> int:
             trigger = RunTrigger.DAILY if daily else RunTrigger.INSTANT
             if _is_foreseen(user):
                 trigger = RunTrigger.FORECAST
-            user.constraints_due_at = next_daily_run(user, now)
+            wanted = user.head is not None and checkpoints.wants_constraints_run(user.head)
+            user.constraints_due_at = next_daily_run(user, now) if wanted else None
             user.save(update_fields=["constraints_due_at"])
-            if user.head and checkpoints.wants_constraints_run(user.head):
+            if wanted:
                 runs.queue(user, RunKind.CONSTRAINTS, trigger, checkpoint=user.head)
     return len(due)
 
@@ -155,6 +157,7 @@ def queue_runs_of_changed_constraints() -> int:
             if user.head and workspace_constraints.concern(
                 user, Outline.from_json(user.head.outline)
             ):
+                run_daily(user)
                 runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.WORKSPACE, checkpoint=user.head)
     return len(users)
 

@@ -105,7 +105,9 @@ class Lane(LeasedWork):
         constraints = [models.UniqueConstraint(fields=["user", "name"], name="lane_of_user")]
         indexes = [
             models.Index(
-                fields=["due_at"], name="lane_due", condition=models.Q(due_at__isnull=False)
+                fields=["name", "due_at"],
+                name="lane_due",
+                condition=models.Q(due_at__isnull=False),
             ),
         ]
 

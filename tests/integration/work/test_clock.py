@@ -158,6 +158,29 @@ class TestMinutes:
         assert Alert.objects.filter(user=user).count() == 1
         assert due(user) == TOMORROW
 
+    def test_the_clock_stops_where_there_is_nothing_to_run_and_goes_on_when_there_is(
+        self, user: MemoryUser, work: Work
+    ) -> None:
+        with time_machine.travel(MORNING, tick=False):
+            tell_appointments(user)
+            work()
+        with time_machine.travel(TOMORROW, tick=False):
+            dispatching.dispatch()
+        assert due(user) is None
+        assert triggers(user) == []
+
+        with time_machine.travel(TOMORROW + minutes(1), tick=False):
+            enable(user.workspace, "deadline_window")  # which does not concern the user
+            dispatching.dispatch()
+            assert due(user) is None
+            enable(user.workspace, "double_booking")
+            dispatching.dispatch()
+            # Whatever becomes of that run.
+            assert due(user) == next_daily_run(user, TOMORROW)
+            work()
+        assert due(user) == TOMORROW + minutes(6)
+        assert triggers(user) == [RunTrigger.WORKSPACE]
+
     def test_without_such_a_constraint_it_is_daily_again(
         self, busy: MemoryUser, work: Work
     ) -> None:

@@ -2,6 +2,7 @@
 
 import datetime
 import socket
+from collections.abc import Callable
 
 import pytest
 import time_machine
@@ -19,6 +20,7 @@ from memory.models.log import EntryKind, Outcome
 from memory.models.runs import RunKind, RunOutcome, RunStatus
 from memory.models.users import LaneName
 from memory.project import Outline
+from memory.users import next_daily_run
 from tests.factories import make_checkpoint, make_run
 from workers import dispatching
 
@@ -286,12 +288,29 @@ def test_without_constraints_and_alerts_there_is_no_daily_run(user: MemoryUser) 
     user.constraints_due_at = timezone.now()
     user.save()
 
-    dispatching.dispatch()
+    assert dispatching.dispatch()["daily"] == 1
 
     assert not Run.objects.exists()
+    assert MemoryUser.objects.get(pk=user.pk).constraints_due_at is None
+    with time_machine.travel(timezone.now() + datetime.timedelta(days=2)):
+        assert dispatching.dispatch()["daily"] == 0
+
+
+def test_the_clock_of_a_user_goes_on_with_the_first_constraint(
+    user: MemoryUser, work: Callable[[], None]
+) -> None:
+    user.head = make_checkpoint(user)
+    user.constraints_due_at = None
+    user.save()
+    outline = Outline().with_constraint("allergy", "").to_json()
+    run = make_run(make_checkpoint(user, 2, outline=outline))
+
+    work()
+
+    run.refresh_from_db()
+    assert run.outcome
     user.refresh_from_db()
-    assert user.constraints_due_at is not None
-    assert user.constraints_due_at > timezone.now()
+    assert user.constraints_due_at == next_daily_run(user, timezone.now())
 
 
 def test_the_daily_run_is_queued_once_at_the_users_own_hour(
