@@ -1,0 +1,21 @@
+"""A few users' half year, as the benchmark lives through it: every alert on its day."""
+
+import pytest
+
+from benchmarks.year import simulate
+from memory.models import Workspace
+
+
+@pytest.mark.usefixtures("live_database")
+def test_every_alert_comes_on_its_day_and_nobody_is_run_who_is_not_due(
+    workspace: Workspace,
+) -> None:
+    rows, figures, problems = simulate(workspace, users=9, days=200, threads=2)
+
+    assert problems == []
+    assert (figures["wrong_days"], figures["twice"], figures["runs_too_many"]) == (0, 0, 0)
+    assert (figures["without_forecast"], figures["failures"]) == (0, 0)
+    assert figures["runs_per_user_and_year"] < 12
+    for row in rows:
+        assert min(row["opened"], row["resolved"]) > 0, row
+    assert sum(row["changed"] for row in rows) > 0
