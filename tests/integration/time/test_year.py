@@ -6,6 +6,7 @@ from benchmarks.year import simulate
 from memory.models import Workspace
 
 
+@pytest.mark.timeout(900)  # half a minute, where the machine has nothing else to do
 @pytest.mark.usefixtures("live_database")
 def test_every_alert_comes_on_its_day_and_nobody_is_run_who_is_not_due(
     workspace: Workspace,
