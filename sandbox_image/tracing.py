@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 US = datetime.timedelta(microseconds=1)
 # By a clock on the wall: without a zone.
 _FIRST, _LAST = datetime.datetime.min, datetime.datetime.max  # noqa: DTZ901
+CALENDAR = (_LAST - _FIRST) // US
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
@@ -44,7 +45,7 @@ class Clock:
 
     def note(self, distance: int) -> None:
         """Note that an answer could change so far from now."""
-        distance = max(distance, 1)
+        distance = min(max(distance, 1), CALENDAR)
         if self.soonest is None or distance < self.soonest:
             self.soonest = distance
 
@@ -185,20 +186,20 @@ class Number(Traced):
                 steps = math.floor(abs(distance / self._slope) - 1e-6)
                 self._steps.ahead(steps - (ROUNDING if self._steps.size == 1 else 0))
 
-    def _moved(self, real: float, slope: float) -> "Number":
-        return Number(real, self._steps, slope)
+    def _moved(self, real: float, slope: float) -> Any:
+        return _number(real, self._steps, slope)
 
     def __bool__(self) -> bool:
         self._meet(0)
         return bool(self._real)
 
-    def __neg__(self) -> "Number":
+    def __neg__(self) -> Any:
         return self._moved(-self._real, -self._slope)
 
     def __pos__(self) -> "Number":
         return self
 
-    def __abs__(self) -> "Number":
+    def __abs__(self) -> Any:
         self._meet(0)
         return -self if self._real < 0 else self
 
@@ -230,6 +231,14 @@ class Number(Traced):
         if not _is_number(other) or not other:
             return operator.truediv(self._escaped(), plain(other))
         return self._moved(self._real / other, self._slope / other)
+
+
+def _number(real: float, steps: Steps, slope: float) -> Any:
+    """A number that moves so; a plain one where rounding hides how."""
+    if isinstance(real, float) and not math.ulp(real) <= abs(slope) < math.inf:
+        steps.escape()
+        return real
+    return Number(real, steps, slope)
 
 
 def _add(one: Traced, other: Any) -> Any:
@@ -297,10 +306,10 @@ class Span(Traced):
         self._next_multiple(MINUTE)
         return int(self._real.seconds)
 
-    def total_seconds(self) -> Number:
+    def total_seconds(self) -> Any:
         """All of it."""
         slope = self._sign * self._steps.size / 1_000_000
-        return Number(self._real.total_seconds(), self._steps, slope)
+        return _number(self._real.total_seconds(), self._steps, slope)
 
     def _next_multiple(self, size: int) -> None:
         """Note when the number of these in it changes."""
@@ -340,7 +349,7 @@ class Span(Traced):
     def __truediv__(self, other: Any) -> Any:
         if type(other) is datetime.timedelta and other:
             slope = self._sign * self._steps.size / (other // US)
-            return Number(self._real / other, self._steps, slope)
+            return _number(self._real / other, self._steps, slope)
         return operator.truediv(self._escaped(), plain(other))
 
     def __floordiv__(self, other: Any) -> Any:
@@ -369,8 +378,10 @@ class Day(Traced):
     def _compare(self, other: Any, how: Callable[[Any, Any], bool]) -> Any:
         if _is(other, Day):
             return self._compare_traced(other, how)
-        if _is_traced(other) or type(other) is not datetime.date:
+        if _is_traced(other) or not isinstance(other, datetime.date):
             return NotImplemented
+        if type(other) is not datetime.date:  # to its own class nobody would hand a traced one
+            return how(self._escaped(), other)
         distance = other.toordinal() - self._real.toordinal()
         if distance >= 0:
             self._steps.ahead(distance)
@@ -402,13 +413,13 @@ class Day(Traced):
     def __add__(self, other: Any) -> Any:
         if type(other) is not datetime.timedelta:
             return _add(self, other)
-        return self._shifted(other)
+        return self._shifted(operator.add, other)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
         if type(other) is datetime.timedelta:
-            return self._shifted(-other)
+            return self._shifted(operator.sub, other)
         if type(other) is datetime.date:
             return Span(self._real - other, self._steps, 1)
         return operator.sub(self._escaped(), plain(other))
@@ -418,13 +429,13 @@ class Day(Traced):
             return Span(other - self._real, self._steps, -1)
         return operator.sub(plain(other), self._escaped())
 
-    def _shifted(self, by: datetime.timedelta) -> "Day":
+    def _shifted(self, how: Callable[[Any, Any], Any], by: datetime.timedelta) -> "Day":
         try:
-            shifted = self._real + by
+            shifted = how(self._real, by)
         except OverflowError:
             self._steps.escape()
             raise
-        if by.days > 0:  # there is a day from which on this raises
+        if shifted > self._real:  # there is a day from which on this raises
             self._steps.ahead(datetime.date.max.toordinal() - shifted.toordinal() + 1)
         return Day(shifted, self._steps)
 
@@ -440,10 +451,10 @@ class Time(Traced):
         return (since - _FIRST) // US
 
     def _compare(self, other: Any, how: Callable[[Any, Any], bool]) -> Any:
-        if type(other) is not datetime.time:
-            if _is_traced(other):
-                return how(self._escaped(), plain(other))
+        if not isinstance(other, datetime.time):
             return NotImplemented
+        if type(other) is not datetime.time:
+            return how(self._escaped(), plain(other))
         own = self._at(self._real)
         if (distance := self._at(other) - own) >= 0:
             self._steps.ahead(distance)
@@ -550,9 +561,9 @@ class Moment(Traced):
         """See datetime."""
         return self.time().minute
 
-    def timestamp(self) -> Number:
+    def timestamp(self) -> Any:
         """See datetime."""
-        return Number(self._real.timestamp(), self._steps, 1e-6)
+        return _number(self._real.timestamp(), self._steps, 1e-6)
 
     def astimezone(self, tz: datetime.tzinfo | None = None) -> "Moment":
         """See datetime."""
@@ -567,13 +578,13 @@ class Moment(Traced):
     def __add__(self, other: Any) -> Any:
         if type(other) is not datetime.timedelta:
             return _add(self, other)
-        return self._shifted(other)
+        return self._shifted(operator.add, other)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
         if type(other) is datetime.timedelta:
-            return self._shifted(-other)
+            return self._shifted(operator.sub, other)
         if _is(other, Moment):
             return self._real - other._real
         if type(other) is datetime.datetime:
@@ -585,9 +596,9 @@ class Moment(Traced):
             return Span(other - self._real, self._steps, -1)
         return operator.sub(plain(other), self._escaped())
 
-    def _shifted(self, by: datetime.timedelta) -> "Moment":
+    def _shifted(self, how: Callable[[Any, Any], Any], by: datetime.timedelta) -> "Moment":
         try:
-            shifted = self._real + by
+            shifted = how(self._real, by)
         except OverflowError:
             self._steps.escape()
             raise
@@ -646,11 +657,19 @@ def _changes(zone: datetime.tzinfo, by_wall: bool, year: int) -> tuple[datetime.
 
 def can_follow(code: CodeType) -> bool:
     """Whether a function, with those within it, does nothing by which a traced moment's use goes
-    unnoticed: it catches no exception and asks for no class."""
+    unnoticed: it catches no exception, and asks neither for a class nor whether something is the
+    very same number."""
+    if "builtins" in code.co_names and "type" in code.co_names:
+        return False
+    before: object = None
     for one in dis.get_instructions(code):
         if one.opname == "POP_EXCEPT" or (one.opname in _LOADS and one.argval == "type"):
             return False
+        if one.opname == "IS_OP" and type(before) in (int, float):
+            return False
+        before = one.argval if one.opname in _CONSTANTS else None
     return all(can_follow(one) for one in code.co_consts if isinstance(one, CodeType))
 
 
 _LOADS = {"LOAD_GLOBAL", "LOAD_NAME"}
+_CONSTANTS = {"LOAD_CONST", "LOAD_SMALL_INT"}

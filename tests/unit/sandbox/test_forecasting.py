@@ -302,8 +302,15 @@ def code_of(text: str) -> Any:
             False,
         ),
         ("def check(today):\n    return type(today)", False),
+        ("def check(today):\n    with today:\n        yield 1", False),
+        ("from builtins import type as kind\ndef check(today):\n    return kind(today)", False),
+        ("import builtins\ndef check(today):\n    return builtins.type(today)", False),
+        ("import builtins\ndef check(today):\n    return builtins.int(today.day)", True),
+        ("def check(today):\n    left = today.left\n    return left is 5", False),
+        ("def check(today):\n    return today is None or today.done is True", True),
     ],
 )
+@pytest.mark.filterwarnings("ignore:.is. with")
 def test_code_that_could_hide_the_use_of_a_moment_is_not_followed(text: str, can: bool) -> None:
     assert can_follow(code_of(text)) is can
 
