@@ -13,6 +13,7 @@ from memory import leases
 from memory.hints import hint, signal_done, wait_done
 from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.users import run_daily
 
 TASK = "workers.tasks.execute_run"
 ANSWER_TASK = "workers.tasks.answer"
@@ -44,8 +45,14 @@ def queue(
     input: dict[str, Any] | None = None,
     answer_key: str = "",
 ) -> Run:
-    """Queue a run and, once committed, tell the workers. `instant` defaults to now."""
+    """Queue a run and, once committed, tell the workers. `instant` defaults to now.
+
+    Whatever becomes of one of the constraints, they run again at the next daily hour, unless what
+    it finds is foreseen to hold longer.
+    """
     now = timezone.now()
+    if kind == RunKind.CONSTRAINTS:
+        run_daily(user)
     run = Run.objects.create(
         user=user,
         kind=kind,

@@ -104,11 +104,12 @@ def is_daily(user: MemoryUser, due: datetime.datetime, now: datetime.datetime) -
 
 
 def run_daily(user: MemoryUser) -> None:
-    """Have the constraints run at the daily hour where nothing says yet when they do. Call it under
-    the lock of the user's row."""
-    if user.constraints_due_at is None:
-        user.constraints_due_at = next_daily_run(user, timezone.now())
-        user.save(update_fields=["constraints_due_at"])
+    """Have the constraints run at the next daily hour at the latest: nothing said when they do, or
+    what was foreseen, and would have the user woken later, may hold no longer."""
+    daily = next_daily_run(user, timezone.now())
+    later = Q(constraints_due_at=None) | Q(constraints_due_at__gt=daily)
+    if MemoryUser.objects.filter(later, pk=user.pk).update(constraints_due_at=daily):
+        user.constraints_due_at = daily
 
 
 def run_again(user: MemoryUser, instant: datetime.datetime, *, soon: bool) -> None:

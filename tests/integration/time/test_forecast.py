@@ -9,17 +9,17 @@ import time_machine
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import forecasts, runs
+from memory import forecasts, leases, runs
 from memory.canonical import sha256
 from memory.models import Alert, AlertEvent, Blob, Checkpoint, Forecast, MemoryUser, Run, Workspace
 from memory.models.runs import RunKind, RunOutcome, RunTrigger
 from memory.project import Outline
 from memory.project.outline import Domain
-from memory.users import change_user, create_user
+from memory.users import change_user, create_user, next_daily_run
 from memory.workspaces import create_key
 from tests.factories import make_checkpoint
 from workers import dispatching, forecasting, tasks
-from workers.sandbox.interface import SandboxError
+from workers.sandbox.interface import ConstraintForecast, SandboxError, UserError
 
 pytestmark = pytest.mark.django_db
 
@@ -369,6 +369,142 @@ def test_forecasts_come_after_all_runs(user: MemoryUser, work: Work) -> None:
         assert dispatching.hint_forecasts() == 0
         work()
         assert dispatching.hint_forecasts() == 1
+
+
+class TestTroubles:
+    """What was foreseen of an older version keeps nobody asleep, whatever becomes of the next."""
+
+    TOMORROW = datetime.datetime(2027, 4, 2, 4, tzinfo=datetime.UTC)
+
+    @pytest.mark.parametrize("trouble", ["switched off", "given up", "unforeseen", "no run"])
+    def test_a_new_version_of_which_nothing_is_foreseen_is_run_daily(
+        self,
+        user: MemoryUser,
+        settled: Callable[[], None],
+        monkeypatch: pytest.MonkeyPatch,
+        settings: Settings,
+        trouble: str,
+    ) -> None:
+        with time_machine.travel(START, tick=False):
+            settle(user, {"home_notice": NOTICE})
+            settled()
+        assert due(user) == datetime.datetime(2027, 5, 2, 4, tzinfo=datetime.UTC)
+
+        def broken(*arguments: object) -> Any:
+            raise SandboxError("killed", "no sandbox", infrastructure=True)
+
+        def unforeseen(*arguments: Any) -> list[ConstraintForecast]:
+            error = UserError(type="timeout", message="took too long")
+            return [ConstraintForecast(path=path, error=error) for path in arguments[3]]
+
+        if trouble == "switched off":
+            settings.UAC_FORECAST_DAYS = 0
+        elif trouble == "given up":
+            settings.UAC_MAX_ATTEMPTS = 1
+            monkeypatch.setattr(forecasting, "loaded", broken)
+        elif trouble == "unforeseen":
+            monkeypatch.setattr(forecasting, "_look_ahead", unforeseen)
+        with time_machine.travel(self.TOMORROW - DAY / 2, tick=False):
+            settle(user, {"home_notice": NOTICE}, {"home": "2027-05-02"})
+            if trouble != "no run":
+                settled()
+        assert due(user) == self.TOMORROW
+        with time_machine.travel(self.TOMORROW, tick=False):
+            assert dispatching.queue_runs_by_the_clock() == 1
+            settled()
+        assert Alert.objects.get().severity == "warning"
+
+    @pytest.mark.parametrize(
+        ("module", "name"),
+        [
+            (forecasting, "_look_ahead"),
+            (forecasts, "foreseen"),
+            (leases, "write"),
+            (forecasts, "is_fresh"),
+            (forecasts, "wake"),
+        ],
+    )
+    def test_a_worker_that_is_killed_leaves_it_to_the_next(
+        self,
+        user: MemoryUser,
+        work: Work,
+        monkeypatch: pytest.MonkeyPatch,
+        module: Any,
+        name: str,
+    ) -> None:
+        def killed(*arguments: object, **options: object) -> Any:
+            raise KeyboardInterrupt
+
+        with time_machine.travel(START, tick=False):
+            settle(user, {"home_notice": NOTICE})
+            work()
+            monkeypatch.setattr(module, name, killed)
+            with pytest.raises(KeyboardInterrupt):
+                tasks.forecast(user.pk)
+            monkeypatch.undo()
+            assert forecast_of(user).computed_at is None
+            tasks.forecast(user.pk)  # the dead one's lease still holds
+            assert forecast_of(user).computed_at is None
+        with time_machine.travel(START + DAY / 24, tick=False):
+            assert dispatching.hint_forecasts() == 1
+            tasks.forecast(user.pk)
+        assert (forecast_of(user).due_at, forecast_of(user).lease_owner) == (None, "")
+        assert due(user) == datetime.datetime(2027, 5, 2, 4, tzinfo=datetime.UTC)
+
+    def test_a_time_zone_that_changes_while_one_is_made_is_looked_ahead_in(
+        self,
+        user: MemoryUser,
+        work: Work,
+        settled: Callable[[], None],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        look_ahead = forecasting._look_ahead
+
+        def moving(*arguments: Any) -> Any:
+            made = look_ahead(*arguments)
+            change_user(MemoryUser.objects.get(pk=user.pk), time_zone="Asia/Tokyo")
+            return made
+
+        with time_machine.travel(START, tick=False):
+            settle(user, {"home_notice": NOTICE})
+            tomorrow = next_daily_run(user, START)
+            MemoryUser.objects.filter(pk=user.pk).update(constraints_due_at=tomorrow)
+            work()
+            monkeypatch.setattr(forecasting, "_look_ahead", moving)
+            tasks.forecast(user.pk)
+            monkeypatch.undo()
+            assert due(user) == START.replace(hour=21)
+        with time_machine.travel(START.replace(hour=21), tick=False):
+            assert dispatching.queue_runs_by_the_clock() == 1
+            settled()
+        assert due(user) == datetime.datetime(2027, 5, 1, 21, tzinfo=datetime.UTC)
+
+    def test_another_horizon_counts_from_the_next_run_on(
+        self, user: MemoryUser, settled: Callable[[], None], settings: Settings
+    ) -> None:
+        with time_machine.travel(START, tick=False):
+            settle(user, {"home_notice": NOTICE})
+            settled()
+        settings.UAC_FORECAST_DAYS = 10
+        woken = datetime.datetime(2027, 5, 2, 4, tzinfo=datetime.UTC)
+        with time_machine.travel(woken, tick=False):
+            dispatching.queue_runs_by_the_clock()
+            settled()
+        assert forecast_of(user).horizon_days == 10
+        assert due(user) == woken + 5 * DAY
+        assert Alert.objects.get().severity == "warning"
+
+    def test_what_raises_in_2031_alone_is_told_four_years_ahead(
+        self, user: MemoryUser, settled: Callable[[], None], settings: Settings
+    ) -> None:
+        settings.UAC_FORECAST_DAYS = 1830
+        raises = NOTICE.replace("    for lease", "    1 // (today.year - 2031)\n    for lease")
+        with time_machine.travel(START, tick=False):
+            settle(user, {"home_raises": raises, "home_notice": NOTICE})
+            settled()
+        years = [(one["day"], one["kind"]) for one in forecast_of(user).timeline[6:]]
+        assert years == [("2031-01-01", "fails"), ("2032-01-01", "recovers")]
+        assert due(user) == datetime.datetime(2027, 5, 2, 4, tzinfo=datetime.UTC)
 
 
 class TestReading:
