@@ -22,7 +22,7 @@ from workers import dispatching, tasks
 pytestmark = pytest.mark.django_db
 
 SEEDS = range(int(os.environ.get("UAC_EXAMPLES", "1")))
-DAYS = 25
+DAYS = 20
 CHECK = (
     IMPORTS
     + """\
