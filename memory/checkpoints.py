@@ -29,7 +29,6 @@ from memory.models.alerts import AlertState
 from memory.models.checkpoints import Origin
 from memory.project import Change, Location, Outline, Project
 from memory.project.legacy import is_legacy
-from memory.users import run_daily
 
 
 class HeadMoved(Exception):
@@ -187,7 +186,6 @@ def commit(
 
         locked.head = checkpoint
         locked.save(update_fields=["head"])
-        run_daily(locked)
         if wants_constraints_run(checkpoint) or (parent and wants_constraints_run(parent)):
             runs.queue_constraints(locked, checkpoint)
     return checkpoint

@@ -99,7 +99,8 @@ def wake(user: MemoryUser, forecast: Forecast, after: datetime.datetime) -> None
     events = coming(forecast, after)
     forecast.next_change = datetime.datetime.fromisoformat(events[0]["at"]) if events else None
     # At the daily hour: a run in the night would tell of the new day before it is time.
-    known = min(forecast.known_until, next_daily_run(user, renewed_at(forecast)))
+    renewal = next_daily_run(user, renewed_at(forecast) - datetime.timedelta.resolution)
+    known = min(forecast.known_until, renewal)
     due = known if forecast.next_change is None else min(known, forecast.next_change)
     if forecast.needs_daily:  # or sooner, if the run wanted that
         current = MemoryUser.objects.values_list("constraints_due_at", flat=True).get(pk=user.pk)

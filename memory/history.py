@@ -24,7 +24,6 @@ from memory.models.users import LaneName
 from memory.project import Outline, RecordId
 from memory.project.parse import parse_state
 from memory.project.typed import encode
-from memory.users import run_daily
 
 # Of the entries that a version did not hold yet, so many are named.
 PENDING_NAMED = 1000
@@ -298,7 +297,6 @@ def restore(
         _undo_outcomes(target, restored)
         locked.head = checkpoint
         locked.save(update_fields=["head"])
-        run_daily(locked)
         if checkpoints.wants_constraints_run(checkpoint) or checkpoints.wants_constraints_run(head):
             runs.queue_constraints(locked, checkpoint)
     return checkpoint

@@ -32,7 +32,7 @@ from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.models.users import LaneName
 from memory.project import Outline
 from memory.search import announcing
-from memory.users import is_daily, next_daily_run, run_daily
+from memory.users import is_daily, next_daily_run
 from workers import constraints
 
 # How many rows of each kind one tick takes; the next tick takes more.
@@ -157,7 +157,6 @@ def queue_runs_of_changed_constraints() -> int:
             if user.head and workspace_constraints.concern(
                 user, Outline.from_json(user.head.outline)
             ):
-                run_daily(user)
                 runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.WORKSPACE, checkpoint=user.head)
     return len(users)
 

@@ -60,7 +60,8 @@ def home(system: System, person: Person) -> str:
 
 
 def ask(person: Person, code: str = "trips[0].cost", *, wait: int = 30) -> Any:
-    return person.post(f"query/?wait={wait}", {"code": code}, status=200 if wait else 202)
+    asked = {"code": f"{code}  # {next(_numbers)}"}  # the same would be answered without a host
+    return person.post(f"query/?wait={wait}", asked, status=200 if wait else 202)
 
 
 def host_of(system: System, run: Any) -> str:

@@ -41,6 +41,8 @@ def say(api: APIClient, user: MemoryUser, work: Work) -> Callable[..., int]:
 def ask(api: APIClient, work: Work, code: str, **body: str) -> Any:
     """Return the value of a query."""
     queued = api.post(f"{USER}query/?wait=0", {"code": code, **body})
+    if queued.status_code == 200:  # which was asked before
+        return queued.data["value"]
     assert queued.status_code == 202, queued.data
     work()
     run = api.get(f"/v1/runs/{queued.data['id']}/").data

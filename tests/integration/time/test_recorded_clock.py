@@ -168,9 +168,10 @@ def times(
     while at < end:
         yield at, said.pop(at, [])
         user.refresh_from_db()
-        assert user.constraints_due_at is not None
-        coming = [user.constraints_due_at + datetime.timedelta(seconds=1), *said]
-        at = min(coming + ([at + DAY] if every_day else []))
+        coming = [end, *said, *([at + DAY] if every_day else [])]
+        if user.constraints_due_at is not None:  # else there is nothing to run yet
+            coming.append(user.constraints_due_at + datetime.timedelta(seconds=1))
+        at = min(coming)
 
 
 def person(workspace: Workspace, case: Case) -> MemoryUser:

@@ -222,6 +222,7 @@ def test_the_dispatcher_finds_work_whose_hint_was_lost(user: MemoryUser) -> None
         "runs": 1,
         "questions": 0,
         "lanes": 1,
+        "indexes": 0,
         "structure": 0,
         "mails": 0,
         "deliveries": 0,
