@@ -149,7 +149,7 @@ def apply(
     user.workspace = run.user.workspace
     step = Step(user, CONSTRAINTS, run=run)
     hashes = {**(run.checkpoint.tree if run.checkpoint else {}), **(sources or {})}
-    found = _most_severe(findings)
+    found = most_severe(findings)
     known = _known(user)
     paused = _still_paused(known, existing, hashes, step)
     new = [
@@ -194,7 +194,8 @@ def apply(
     return True
 
 
-def _most_severe(findings: Sequence[Finding]) -> dict[str, Finding]:
+def most_severe(findings: Sequence[Finding]) -> dict[str, Finding]:
+    """Return the findings by fingerprint, of several with the same the gravest."""
     found: dict[str, Finding] = {}
     for finding in findings:
         earlier = found.get(finding.fingerprint)
@@ -212,21 +213,21 @@ def _known(user: MemoryUser) -> dict[str, Alert]:
 
 def _is_new(known: Alert | None, finding: Finding) -> bool:
     """Whether it calls for an alert: what was resolved by hand does not while it is the same."""
-    return known is None or (known.holds_back and bool(_differences(known, finding)))
+    return known is None or (known.holds_back and bool(differences(_as_finding(known), finding)))
 
 
-def _differences(alert: Alert, finding: Finding) -> list[str]:
-    """Name what of a finding is not as its alert has it and counts as a change of it.
+def differences(before: Finding, finding: Finding) -> list[str]:
+    """Name what of a finding is not as it was before and counts as a change of it.
 
     That is its severity and the records that it rests on, with their entries. Wording is none: it
     may count days. Only where there is no record, nothing else could tell.
     """
     changed = []
-    if alert.severity != finding.severity:
+    if before.severity != finding.severity:
         changed.append("severity")
-    if _as_finding(alert).records != finding.records:
+    if before.records != finding.records:
         changed.append("evidence")
-    if not finding.evidence and alert.message != finding.message:
+    if not finding.evidence and before.message != finding.message:
         changed.append("message")
     return changed
 
@@ -261,7 +262,7 @@ def _open(finding: Finding, step: Step) -> Alert:
 
 
 def _keep(alert: Alert, finding: Finding, step: Step) -> None:
-    changed = _differences(alert, finding)
+    changed = differences(_as_finding(alert), finding)
     alert.last_run = step.run
     if not changed:
         # A countdown is worded anew every day: that is shown, and told to nobody.

@@ -96,6 +96,11 @@ def queue_constraints(user: MemoryUser, checkpoint: Checkpoint) -> None:
         queue(user, RunKind.CONSTRAINTS, RunTrigger.CHECKPOINT, checkpoint=checkpoint)
 
 
+def are_waiting() -> bool:
+    """Tell whether a run waits for a sandbox, before which nothing else should be done."""
+    return waiting().filter(leases.free(timezone.now())).exists()
+
+
 def claim(run_id: str, *, host: str = "") -> Run | None:
     """Claim the run for a host if it still waits and nobody holds it.
 

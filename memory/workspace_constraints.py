@@ -20,6 +20,7 @@ from django.db.models import QuerySet, Value
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from memory import backtests
 from memory.canonical import sha256
 from memory.hints import hint
 from memory.models import (
@@ -49,7 +50,7 @@ class ConstraintExists(Exception):
 
 
 class NotApprovable(Exception):
-    """The version has not passed the checks: there is nothing to approve."""
+    """The version has not passed the checks, or was not backtested."""
 
 
 class BadConstraint(ValueError):
@@ -123,6 +124,7 @@ def propose(
             created_by=by,
             hinted_at=timezone.now(),
         )
+        backtests.supersede(constraint, version.number)
         hint(TASK, str(version.pk))
     return version
 
@@ -131,18 +133,22 @@ def propose(
 
 
 def approve(version: WorkspaceConstraintVersion, *, by: str) -> WorkspaceConstraint:
-    """Make a version that passed the live one; an earlier one that was approved, again.
+    """Make a version that passed, and was backtested, the live one; an earlier one that was
+    approved, again.
 
     Raises NotApprovable.
     """
     with transaction.atomic():
         constraint = _lock(version.constraint)
         now = timezone.now()
-        approved = constraint.versions.filter(pk=version.pk, state=VersionState.PASSED).update(
-            state=VersionState.APPROVED, approved_by=by, approved_at=now
-        )
         version.refresh_from_db()
-        if not approved and version.state != VersionState.APPROVED:
+        if version.state == VersionState.PASSED:
+            tested = backtests.tested(version)
+            if not tested.enough:
+                raise NotApprovable(tested.detail)
+            version.state, version.approved_by, version.approved_at = VersionState.APPROVED, by, now
+            version.save(update_fields=["state", "approved_by", "approved_at"])
+        elif version.state != VersionState.APPROVED:
             raise NotApprovable(
                 f"Version {version.number} is {version.get_state_display()}: only one that passed"
                 " all checks can be approved."
@@ -238,7 +244,7 @@ def standings(user: MemoryUser, outline: Outline) -> list[Standing]:
         .defer("live__source", "live__tests", "live__verdict", "live__bytecode")
         .order_by("name")
     )
-    return [_standing(constraint, user, outline) for constraint in constraints]
+    return [standing(constraint, user, outline) for constraint in constraints]
 
 
 def concern(user: MemoryUser, outline: Outline) -> bool:
@@ -250,7 +256,8 @@ def concern(user: MemoryUser, outline: Outline) -> bool:
     return bool(found) and live.filter(constraint__startswith=FOLDER).exists()
 
 
-def _standing(constraint: WorkspaceConstraint, user: MemoryUser, outline: Outline) -> Standing:
+def standing(constraint: WorkspaceConstraint, user: MemoryUser, outline: Outline) -> Standing:
+    """Return how one constraint stands to the user."""
     try:
         found = match(_needs(constraint.live_id), outline) if constraint.live_id else Match()
     except ShapeError as error:  # one that was judged by an earlier release
@@ -261,6 +268,13 @@ def _standing(constraint: WorkspaceConstraint, user: MemoryUser, outline: Outlin
     if not constraint.enabled:
         reasons.insert(0, "it is disabled")
     return Standing(constraint, found, tuple(reasons))
+
+
+def as_if_live(version: WorkspaceConstraintVersion) -> WorkspaceConstraint:
+    """Return the constraint as if this version was live for everybody; it is not to be saved."""
+    constraint = WorkspaceConstraint.objects.get(pk=version.constraint_id)
+    constraint.live, constraint.enabled, constraint.percentage = version, True, 100
+    return constraint
 
 
 def includes(constraint: WorkspaceConstraint, public_id: UUID) -> bool:

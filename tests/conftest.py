@@ -17,7 +17,7 @@ from rest_framework.test import APIClient
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from memory import retrieval
+from memory import backtests, retrieval
 from memory.models import Lane, MemoryUser, Run, Workspace
 from memory.models.runs import RunStatus
 from memory.models.users import LaneName
@@ -161,7 +161,8 @@ def work() -> Callable[[], None]:
             users = list(lanes.values_list("user_id", flat=True))
             waiting = list(runs.order_by("queued_at").values_list("pk", flat=True))
             versions = list(unjudged().values_list("pk", flat=True))
-            if not users and not waiting and not versions:
+            tests = list(backtests.waiting().values_list("pk", flat=True))
+            if not users and not waiting and not versions and not tests:
                 return
             for version in versions:
                 tasks.judge_workspace_constraint(str(version))
@@ -169,6 +170,8 @@ def work() -> Callable[[], None]:
                 tasks.checkpoint_records(user)
             for run in waiting:
                 tasks.execute_run(str(run))
+            for test in tests:
+                tasks.backtest(str(test))
         raise AssertionError("the work does not come to an end")
 
     return until_idle

@@ -101,6 +101,7 @@ CELERY_TASK_QUEUES = [
 ]
 CELERY_TASK_ROUTES = {
     "workers.tasks.answer": {"queue": "llm"},
+    "workers.tasks.backtest": {"queue": "sandbox"},
     "workers.tasks.checkpoint_records": {"queue": "sandbox"},
     "workers.tasks.execute_run": {"queue": "sandbox"},
     "workers.tasks.forecast": {"queue": "sandbox"},

@@ -76,9 +76,9 @@ def execute(run: Run) -> None:
         _findings(results),
         standings,
         flooded={
-            result.path: [_finding(result.path, alert) for alert in result.alerts]
+            result.path: [finding_of(result.path, alert) for alert in result.alerts]
             for result in results
-            if _found_too_much(result)
+            if found_too_much(result)
         },
         spoke=[*(result.path for result in results if _spoke(result)), PROJECT],
         result=runs.Result(
@@ -165,23 +165,25 @@ def _finish(
 def _findings(results: Sequence[ConstraintResult]) -> list[Finding]:
     findings = []
     for result in results:
-        if _found_too_much(result):
+        if found_too_much(result):
             continue
         if result.error is not None:
             findings.append(alerts.failure(result.path, user_error_json(result.error)))
-        findings += [_finding(result.path, alert) for alert in result.alerts]
+        findings += [finding_of(result.path, alert) for alert in result.alerts]
     return findings
 
 
-def _found_too_much(result: ConstraintResult) -> bool:
+def found_too_much(result: ConstraintResult) -> bool:
+    """Tell whether a constraint was stopped because it found more than it may."""
     return result.error is not None and outcome_of(result.error) == RunOutcome.ALERT_LIMIT
 
 
 def _spoke(result: ConstraintResult) -> bool:
-    return result.error is None or _found_too_much(result)
+    return result.error is None or found_too_much(result)
 
 
-def _finding(path: str, alert: FoundAlert) -> Finding:
+def finding_of(path: str, alert: FoundAlert) -> Finding:
+    """Return what a constraint found as alerts take it."""
     return Finding(
         constraint=path,
         kind=AlertKind.FINDING,

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from memory import (
     alerts,
+    backtests,
     checkpoints,
     forecasts,
     idempotency,
@@ -44,6 +45,9 @@ HINT_AGAIN = datetime.timedelta(seconds=HINT_SECONDS)
 WORKSPACE_RUNS = 100
 # So many forecasts are given out with one tick.
 FORECASTS = 20
+# So many backtests go on at a time. While runs wait they stand back, for as long at the most.
+BACKTESTS = 2
+BACKTEST_PATIENCE = datetime.timedelta(seconds=30)
 # So many times as often as other runs are those of constraints tried before they are given up.
 CONSTRAINTS_PATIENCE = 20
 
@@ -64,6 +68,7 @@ def dispatch() -> dict[str, int]:
         "escalated": alerts.escalate(BATCH),
         "abandoned": abandon_hopeless_runs(),
         "forecasts": hint_forecasts(),
+        "backtests": hint_backtests(),
         "runs": _hint(runs.waiting(), runs.TASK, "pk"),
         "questions": _hint(runs.questions(), runs.ANSWER_TASK, "pk"),
         "lanes": _hint(
@@ -123,9 +128,19 @@ def _is_foreseen(user: MemoryUser) -> bool:
 
 def hint_forecasts() -> int:
     """Tell workers of forecasts, a few at a time, and none while runs wait: those come first."""
-    if runs.waiting().filter(leases.free(timezone.now())).exists():
+    if runs.are_waiting():
         return 0
     return _hint(forecasts.waiting(), forecasts.TASK, "user_id", most=FORECASTS)
+
+
+def hint_backtests() -> int:
+    """Tell workers of backtests; while runs wait, only of those that have stood back for long."""
+    now = timezone.now()
+    waiting = backtests.waiting()
+    room = BACKTESTS - waiting.filter(lease_expires_at__gt=now).count()
+    if runs.are_waiting():
+        waiting = waiting.filter(Q(hinted_at=None) | Q(hinted_at__lte=now - BACKTEST_PATIENCE))
+    return _hint(waiting, backtests.TASK, "pk", most=max(room, 0))
 
 
 def hint_deliveries() -> int:

@@ -61,7 +61,7 @@ def _make(forecast: Forecast) -> None:
     outline = Outline.from_json(checkpoint.outline)
     standings = workspace_constraints.standings(user, outline)
     basis = forecasts.basis_of(user, standings)
-    keys = _keys(user, checkpoint, outline, standings)
+    keys = keys_of(user, checkpoint, outline, standings)
     end = start + forecasts.horizon()
     half = start + forecasts.horizon() / 2
     known = {
@@ -172,15 +172,23 @@ def _to_json(
     }
 
 
-def _keys(
-    user: MemoryUser, checkpoint: Checkpoint, outline: Outline, standings: Sequence[Standing]
+def keys_of(
+    user: MemoryUser,
+    checkpoint: Checkpoint,
+    outline: Outline,
+    standings: Sequence[Standing],
+    own: Sequence[str] | None = None,
 ) -> dict[str, str]:
-    """Path → hash of all that a constraint's findings depend on but the clock."""
+    """Path → hash of all that a constraint's findings depend on but the clock.
+
+    Of the user's own constraints, `own` names those that are asked for; by default all are.
+    """
     tree = checkpoint.tree
     paths = [f"constraints/{name}.py" for name in outline.constraints]
     schemas = {domain.schema_path: name for name, domain in outline.domains.items()}
-    texts = checkpoints.read_files(checkpoint, {*paths, *schemas})
-    imported = {name: _domains_in(texts.get(path, ""), outline) for path, name in schemas.items()}
+    asked = paths if own is None else own
+    texts = checkpoints.read_files(checkpoint, {*asked, *schemas})
+    imported = {name: domains_in(texts.get(path, ""), outline) for path, name in schemas.items()}
     most = user.workspace.alert_limits.alerts_per_constraint
 
     def key(source: object, domains: set[str], bindings: object) -> str:
@@ -195,10 +203,10 @@ def _keys(
         return sha256(canonical_json(parts))
 
     found = {}
-    for path in paths:
+    for path in asked:
         every = "constraints" in texts[path]
         source = sorted((one, tree[one]) for one in (paths if every else [path]))
-        found[path] = key(source, _domains_in(texts[path], outline), None)
+        found[path] = key(source, domains_in(texts[path], outline), None)
     for one in standings:
         if one.applies and one.constraint.live is not None:
             bindings = one.match.bindings
@@ -207,8 +215,8 @@ def _keys(
     return found
 
 
-def _domains_in(text: str, outline: Outline) -> set[str]:
-    """The domains that a file's text may lead to; one too many costs an unneeded look."""
+def domains_in(text: str, outline: Outline) -> set[str]:
+    """Return the domains that a file's text may lead to; one too many costs an unneeded look."""
     if _ANYWHERE.search(text):
         return set(outline.domains)
     return set(_IMPORTED.findall(text)) & set(outline.domains)

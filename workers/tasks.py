@@ -11,6 +11,7 @@ from memory import leases, runs
 from memory.models.runs import RunKind
 from memory.search import index
 from workers import (
+    backtesting,
     constraints,
     delivering,
     dispatching,
@@ -88,6 +89,12 @@ def answer(run_id: str) -> None:
 def index_log(user_pk: int) -> None:
     """Index the entries of a user's log that are not indexed yet."""
     index.keep_up(user_pk)
+
+
+@shared_task(name="workers.tasks.backtest")
+def backtest(backtest_id: str) -> None:
+    """Go on with a backtest of a constraint."""
+    backtesting.go_on(backtest_id)
 
 
 @shared_task(name="workers.tasks.execute_run")

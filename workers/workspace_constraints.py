@@ -7,9 +7,10 @@ import time
 from collections.abc import Iterator, Mapping
 
 import structlog
+from django.db import transaction
 from django.utils import timezone
 
-from memory import leases
+from memory import backtests, leases
 from memory import workspace_constraints as service
 from memory.models import WorkspaceConstraint, WorkspaceConstraintVersion
 from memory.models.workspace_constraints import VersionState
@@ -49,18 +50,22 @@ def judge_waiting(version_pk: str) -> None:
         leases.fail(version, f"{type(error).__name__}: {error}")
         raise
     try:
-        leases.write(
-            version,
-            state=VersionState.PASSED if verdict.accepted else VersionState.REFUSED,
-            verdict=verdict.to_json(),
-            bytecode=verdict.bytecode.get(version.constraint.path, ""),
-            image_digest=verdict.image_digest,
-            judged_at=timezone.now(),
-            attempts=0,
-            last_error="",
-            lease_owner="",
-            lease_expires_at=None,
-        )
+        with transaction.atomic():
+            leases.write(
+                version,
+                state=VersionState.PASSED if verdict.accepted else VersionState.REFUSED,
+                verdict=verdict.to_json(),
+                bytecode=verdict.bytecode.get(version.constraint.path, ""),
+                image_digest=verdict.image_digest,
+                judged_at=timezone.now(),
+                attempts=0,
+                last_error="",
+                lease_owner="",
+                lease_expires_at=None,
+            )
+            newer = version.constraint.versions.filter(number__gt=version.number)
+            if verdict.accepted and not newer.exists():
+                backtests.start(version, by="the checks")
     except leases.LeaseLost:
         logger.warning("lease_lost", version=version_pk)
 

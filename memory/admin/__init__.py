@@ -4,6 +4,7 @@ from django.contrib import admin
 
 from memory.admin import (
     alerts,
+    backtests,
     checkpoints,
     feedback,
     forecasts,
@@ -29,6 +30,7 @@ admin.site.enable_nav_sidebar = False
 
 __all__ = [
     "alerts",
+    "backtests",
     "checkpoints",
     "feedback",
     "forecasts",

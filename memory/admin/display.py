@@ -78,6 +78,13 @@ _TONES = {
     # Versions of workspace constraints.
     "checking": "note",
     "approved": "good",
+    # Backtests.
+    "finished": "good",
+    "cancelled": "plain",
+    "done": "good",
+    "error": "bad",
+    "redacted": "caution",
+    "unknown": "caution",
     # Checks of the gate, files of a version, work, keys.
     "passed": "good",
     "failed": "bad",

@@ -1,6 +1,6 @@
 """Workspace constraints: written here or over the API, approved, given to users, taken back."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any
 
 from django import forms
@@ -12,8 +12,9 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memory import constraint_library
+from memory import backtests, constraint_library
 from memory import workspace_constraints as service
+from memory.admin.backtests import approve_version, start_backtest
 from memory.admin.base import MemoryAdmin, ReadOnlyAdmin, link, link_to_list
 from memory.admin.display import (
     NOTHING,
@@ -38,6 +39,7 @@ _MOST_VERSIONS = 50
 _SOON = "That takes some seconds: load the constraint's page again to see the verdict."
 # So many users are held against a constraint while its page is made; the API goes through all.
 _MOST_USERS = 200
+_FOUND = ["found", "tested", "ran_in"]
 
 
 def _editor(rows: int) -> forms.Textarea:
@@ -139,7 +141,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     search_fields = ["name", "description"]
     search_help_text = "By name or description."
     ordering = ["workspace", "name"]
-    actions = ["approve_newest_version", "enable", "disable"]
+    actions = ["enable", "disable"]
     when_empty = "There is no constraint of a workspace yet: add one, perhaps from the library."
 
     def get_fieldsets(self, request: HttpRequest, obj: WorkspaceConstraint | None = None) -> Any:
@@ -196,12 +198,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     def actions_for(self, row: WorkspaceConstraint) -> Collection[str]:
         """Offer what would change something."""
-        newest = _newest(row)
-        waits = newest.state == VersionState.PASSED
-        return [
-            *(["approve_newest_version"] if waits else []),
-            "disable" if row.enabled else "enable",
-        ]
+        return ["disable" if row.enabled else "enable"]
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
         """Who may approve constraints, and say whom they reach."""
@@ -289,7 +286,11 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         """Show what each check found of the newest version."""
         newest = _newest(constraint)
         return format_html(
-            "{} {}{}", link(newest, f"v{newest.number}"), _state(newest), _found(newest)
+            "{} {}{}{}",
+            link(newest, f"v{newest.number}"),
+            _state(newest),
+            _found(newest),
+            _tested(newest),
         )
 
     @admin.display(description="all versions")
@@ -337,13 +338,6 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
             ]
         )
 
-    @admin.action(description="Approve the newest version", permissions=["approve"])
-    def approve_newest_version(
-        self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraint]
-    ) -> None:
-        """Make the newest version of each the live one, if it passed."""
-        _approve(request, [_newest(constraint) for constraint in queryset])
-
     @admin.action(description="Enable the selected constraints", permissions=["approve"])
     def enable(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraint]) -> None:
         """Have them run again."""
@@ -375,10 +369,10 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     search_fields = ["constraint__name"]
     search_help_text = "By name."
     ordering = ["-created_at"]
-    actions = ["approve"]
+    actions = ["approve", "backtest"]
     when_empty = "No constraint of a workspace has been written yet."
     fieldsets = [
-        (None, {"fields": ["constraint_link", "workspace", "standing", "found", "ran_in"]}),
+        (None, {"fields": ["constraint_link", "workspace", "standing", *_FOUND]}),
         ("Text", {"fields": ["shown_source", "shown_tests"]}),
         (
             "Who and when",
@@ -395,9 +389,13 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
         return super().get_queryset(request).defer("source", "tests", "bytecode")
 
     def actions_for(self, row: WorkspaceConstraintVersion) -> Collection[str]:
-        """What passed can be approved; what was approved before, again."""
-        able = row.state in (VersionState.PASSED, VersionState.APPROVED)
-        return ["approve"] if able and row.constraint.live_id != row.pk else []
+        """What was approved before can be again; what passed is approved from its backtest, if
+        there is anybody to test it on."""
+        if row.state not in (VersionState.PASSED, VersionState.APPROVED):
+            return []
+        able = row.state == VersionState.APPROVED or _is_for_nobody(row)
+        approve = ["approve"] if able and row.constraint.live_id != row.pk else []
+        return [*approve, "backtest"]
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
         """Who may approve constraints."""
@@ -434,6 +432,11 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
         """Show what each check found."""
         return _found(version) or NOTHING
 
+    @admin.display(description="backtest")
+    def tested(self, version: WorkspaceConstraintVersion) -> str:
+        """Lead to the backtest that an approval rests on, and to all."""
+        return _tested(version) or NOTHING
+
     @admin.display(description="ran in")
     def ran_in(self, version: WorkspaceConstraintVersion) -> str:
         """Name the kind of sandbox, and warn of the one for development."""
@@ -462,7 +465,16 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     @admin.action(description="Approve the selected versions", permissions=["approve"])
     def approve(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]) -> None:
         """Make them the live ones of their constraints."""
-        _approve(request, queryset.order_by("number"))
+        for version in queryset.order_by("number"):
+            approve_version(request, version)
+
+    @admin.action(description="Backtest the selected versions", permissions=["approve"])
+    def backtest(
+        self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]
+    ) -> None:
+        """Run them over the history of the users whom they fit."""
+        for version in queryset:
+            start_backtest(request, version)
 
 
 _HELP = (
@@ -493,11 +505,16 @@ def _staff(request: HttpRequest) -> str:
     return f"staff:{request.user.get_username()}"
 
 
-def _approve(request: HttpRequest, versions: Iterable[WorkspaceConstraintVersion]) -> None:
-    for version in versions:
-        try:
-            service.approve(version, by=_staff(request))
-        except service.NotApprovable as error:
-            messages.warning(request, f"{version.constraint.name}: {error}")
-        else:
-            messages.success(request, f"{version} is live.")
+def _tested(version: WorkspaceConstraintVersion) -> SafeString | str:
+    """Say whether it may be approved as far as backtests go, and lead there."""
+    if version.state not in (VersionState.PASSED, VersionState.APPROVED):
+        return ""
+    tested = backtests.tested(version)
+    if tested.backtest is None:
+        return inline(tested.detail)
+    return format_html("{} {}", link(tested.backtest, "Backtest:"), inline(tested.detail))
+
+
+def _is_for_nobody(version: WorkspaceConstraintVersion) -> bool:
+    tested = backtests.tested(version)
+    return tested.enough and tested.backtest is None

@@ -68,7 +68,7 @@ class HasScope(BasePermission):
 
     message = (
         "This API key has not the scope that is needed here: read to look, write to change, manage"
-        " for webhooks and to approve and enable workspace constraints."
+        " for webhooks, backtests, and to approve and enable workspace constraints."
     )
 
     def has_permission(self, request: Request, view: APIView) -> bool:

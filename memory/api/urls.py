@@ -6,6 +6,7 @@ from drf_spectacular.views import SpectacularJSONAPIView
 from memory.api import (
     alerts,
     asking,
+    backtests,
     checkpoints,
     constraints,
     context,
@@ -26,6 +27,7 @@ from memory.api import (
 USER = "users/<str:user_id>/"
 WEBHOOK = "webhooks/<uuid:endpoint_id>/"
 CONSTRAINT = "constraints/<str:name>/"
+BACKTEST = "backtests/<uuid:backtest_id>/"
 
 urlpatterns = [
     path("openapi.json", SpectacularJSONAPIView.as_view(), name="openapi"),
@@ -66,6 +68,7 @@ urlpatterns = [
     path(f"{USER}constraints/", constraints.Constraints.as_view(), name="constraints"),
     path(f"{USER}constraints/<str:name>/", constraints.Constraint.as_view(), name="constraint"),
     path(f"{USER}alerts/", alerts.UserAlertList.as_view(), name="user-alerts"),
+    path(f"{USER}backtests/", backtests.UserBacktests.as_view(), name="user-backtests"),
     path(f"{USER}runs/", runs.UserRuns.as_view(), name="user-runs"),
     path("alerts/", alerts.AlertList.as_view(), name="alerts"),
     path("alerts/<uuid:alert_id>/", alerts.OneAlert.as_view(), name="alert"),
@@ -107,6 +110,19 @@ urlpatterns = [
         workspace_constraints.ApproveVersion.as_view(),
         name="approve-version",
     ),
+    path(
+        f"{CONSTRAINT}versions/<int:number>/backtests/",
+        backtests.VersionBacktests.as_view(),
+        name="backtest-version",
+    ),
+    path("backtests/", backtests.Backtests.as_view(), name="backtests"),
+    path(BACKTEST, backtests.OneBacktest.as_view(), name="backtest"),
+    path(
+        f"{BACKTEST}findings/",
+        backtests.BacktestFindings.as_view(),
+        name="backtest-findings",
+    ),
+    path(f"{BACKTEST}cancel/", backtests.CancelBacktest.as_view(), name="cancel-backtest"),
     path(
         "constraint-library/",
         workspace_constraints.ConstraintLibrary.as_view(),

@@ -9,13 +9,18 @@ from typing import Any
 
 from django.db.models import Count, OuterRef, Prefetch, QuerySet, Subquery
 from django.http import Http404
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import (
+    OpenApiParameter,
+    OpenApiResponse,
+    extend_schema,
+    extend_schema_field,
+)
 from rest_framework import generics, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from memory import constraint_library
+from memory import backtests, constraint_library
 from memory import workspace_constraints as service
 from memory.api import waiting
 from memory.api.authentication import principal_of
@@ -57,16 +62,32 @@ class VersionSerializer(serializers.ModelSerializer[WorkspaceConstraintVersion])
         return str((version.verdict or {}).get("reason", ""))
 
 
+class TestedSerializer(serializers.Serializer[backtests.Tested]):
+    """Whether a version may be approved, as far as backtests go."""
+
+    enough = serializers.BooleanField()
+    detail = serializers.CharField(help_text="Why, or why not.")
+    backtest = serializers.UUIDField(
+        source="backtest.pk", default=None, allow_null=True, help_text="Which this is about."
+    )
+
+
 class VersionDetailSerializer(VersionSerializer):
     """A version with its text, and what each check found."""
 
+    tested = serializers.SerializerMethodField(help_text="What its approval rests on.")
     tests = serializers.CharField()
     verdict = serializers.JSONField(
         allow_null=True, help_text="Every check with what it found; null while it is checked."
     )
 
     class Meta(VersionSerializer.Meta):
-        fields = [*VersionSerializer.Meta.fields, "source", "tests", "verdict"]
+        fields = [*VersionSerializer.Meta.fields, "source", "tests", "verdict", "tested"]
+
+    @extend_schema_field(TestedSerializer)
+    def get_tested(self, version: WorkspaceConstraintVersion) -> dict[str, Any]:
+        """Say whether it was backtested."""
+        return dict(TestedSerializer(backtests.tested(version)).data)
 
 
 class WorkspaceConstraintSerializer(serializers.ModelSerializer[WorkspaceConstraint]):
@@ -373,7 +394,8 @@ class ApproveVersion(WorkspaceView):
     def post(self, request: Request, name: str, number: int) -> Response:
         """Make a version that passed the live one, or an earlier one again; with `manage`.
 
-        409 if it has not passed.
+        409 if it has not passed, or if no backtest of it has finished and there are users with a
+        project; one that was approved before needs none.
         """
         try:
             service.approve(self.version(number), by=str(principal_of(request)))

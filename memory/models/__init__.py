@@ -7,6 +7,7 @@ from memory.models.alerts import (
     EventCounter,
     PausedConstraint,
 )
+from memory.models.backtests import Backtest, BacktestFinding, BacktestUser
 from memory.models.checkpoints import Blob, Bytecode, Checkpoint, RecordLocation
 from memory.models.forecasts import Forecast
 from memory.models.hosts import SandboxHost
@@ -26,6 +27,9 @@ __all__ = [
     "AlertEvent",
     "AlertFeedback",
     "ApiKey",
+    "Backtest",
+    "BacktestFinding",
+    "BacktestUser",
     "Blob",
     "Bytecode",
     "Checkpoint",

@@ -25,6 +25,9 @@ from memory.models import (
     AlertEvent,
     AlertFeedback,
     ApiKey,
+    Backtest,
+    BacktestFinding,
+    BacktestUser,
     Blob,
     Bytecode,
     Checkpoint,
@@ -70,6 +73,9 @@ IMMUTABLE: list[type[Model]] = [
     Alert,
     AlertEvent,
     AlertFeedback,
+    Backtest,
+    BacktestFinding,
+    BacktestUser,
     Blob,
     Bytecode,
     Checkpoint,
@@ -272,6 +278,7 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         AlertEvent: alert.events.get(),
         EventCounter: EventCounter.objects.get(workspace=workspace),
         **_webhook(workspace, alert, text, user_id),
+        **_backtest(user, constraint, text),
     }
 
 
@@ -302,6 +309,47 @@ def _forecast(user: MemoryUser, checkpoint: Checkpoint, text: str) -> Forecast:
         timings={"seconds": 0.1},
         last_error=text,
     )
+
+
+def _backtest(user: MemoryUser, constraint: WorkspaceConstraint, text: str) -> dict[Any, Any]:
+    backtest = Backtest.objects.create(
+        workspace=user.workspace,
+        version=constraint.versions.get(),
+        constraint=constraint.path,
+        source_hash="f" * 64,
+        days=365,
+        most_users=200,
+        until=timezone.now(),
+        picked=True,
+        looked_at=1,
+        reason=text,
+        last_error=text,
+        created_by=text,
+    )
+    problem = {"at": timezone.now().isoformat(), "version": 2, "kind": "error", "message": text}
+    row = BacktestUser.objects.create(
+        backtest=backtest, user=user, problems=[problem], problem_count=1, error=text
+    )
+    finding = BacktestFinding.objects.create(
+        result=row,
+        fingerprint="f" * 64,
+        severity=Severity.CRITICAL,
+        message=text,
+        evidence=[_evidence(text)],
+        entries=[1],
+        opened_at=timezone.now(),
+        day=timezone.now().date(),
+        version=2,
+        changes=[
+            {
+                "at": timezone.now().isoformat(),
+                "version": 2,
+                "changed": ["severity"],
+                "severity": "critical",
+            }
+        ],
+    )
+    return {Backtest: backtest, BacktestUser: row, BacktestFinding: finding}
 
 
 def _subscription(workspace: Workspace, name: str) -> StaffSubscription:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 
@@ -11,10 +12,10 @@ from memory import constraint_library, log
 from memory.log import Draft
 from memory.models import (
     Alert,
+    Backtest,
     MemoryUser,
     Workspace,
     WorkspaceConstraint,
-    WorkspaceConstraintVersion,
 )
 from memory.models.alerts import AlertState
 from memory.models.log import EntryKind
@@ -41,7 +42,7 @@ def save(client: Client, constraint: WorkspaceConstraint, **fields: str) -> Any:
     return client.post(page_url(constraint), {**body, **fields}, follow=True)
 
 
-def act(client: Client, action: str, row: WorkspaceConstraint | WorkspaceConstraintVersion) -> Any:
+def act(client: Client, action: str, row: Model) -> Any:
     body = {"action": action, "_selected_action": [str(row.pk)], "from_page": "1"}
     return client.post(list_url(type(row)), body, follow=True)
 
@@ -66,10 +67,14 @@ def test_from_the_editor_to_an_alert_and_back(
     page = shown(admin_client.get(page_url(constraint)))
     assert "v1 passed, not approved passed policy passed shape passed types" in page
     assert "fits 1 user, of whom 0 are within the 0 %" in page
-    assert "Approve newest version" in page
+    assert "Backtest: It was backtested on 1 of 1 users whom it was held to." in page
+    backtest = version.backtests.get()
+    page = shown(admin_client.get(page_url(backtest)))
+    assert "1 alert, for 1 of 1 user" in page
+    assert "Approve" in page
 
-    assert messages_of(act(admin_client, "approve_newest_version", constraint)) == [
-        "lease_end v1 is live."
+    assert messages_of(act(admin_client, "approve", backtest)) == [
+        "lease_end v1 is live. It was backtested on 1 of 1 users whom it was held to."
     ]
     save(admin_client, constraint, percentage="100")
     dispatching.dispatch()
@@ -162,20 +167,25 @@ def test_who_may_write_may_not_approve(staff: Staff, workspace: Workspace, work:
     writer = staff(
         *(f"{verb}_workspaceconstraint" for verb in ("add", "change", "view")),
         *("view_workspaceconstraintversion", "view_workspace", "change_workspaceconstraintversion"),
+        *("view_backtest", "change_backtest"),
     )
     constraint = lease(writer, workspace)
     work()
 
-    act(writer, "approve_newest_version", constraint)
-    act(writer, "approve", constraint.versions.get())
+    for action in ("approve", "backtest"):
+        act(writer, action, constraint.versions.get())
+    for action in ("approve", "cancel", "start_again"):
+        act(writer, action, Backtest.objects.get())
     act(writer, "disable", constraint)
     save(writer, constraint, percentage="100", description="mine")
 
     constraint.refresh_from_db()
     assert (constraint.live, constraint.enabled, constraint.percentage) == (None, True, 0)
     assert constraint.description == "mine"
+    assert Backtest.objects.count() == 1
+    for row in (constraint, Backtest.objects.get()):
+        assert "Approve" not in shown(writer.get(page_url(row)))
     page = shown(writer.get(page_url(constraint)))
-    assert "Approve" not in page
     assert "Disable" not in page
 
 
@@ -187,7 +197,8 @@ def test_an_earlier_version_is_taken_back_on_its_page(
     work()
     second, first = constraint.versions.all()
     for version in (first, second, first):
-        assert messages_of(act(admin_client, "approve", version)) == [f"{version} is live."]
+        (told,) = messages_of(act(admin_client, "approve", version))
+        assert told.startswith(f"{version} is live.")
     constraint.refresh_from_db()
     assert constraint.live == first
     page = shown(admin_client.get(page_url(first)))
@@ -202,8 +213,9 @@ def test_one_that_was_refused_says_why_and_cannot_be_approved(
     work()
     constraint = WorkspaceConstraint.objects.get()
 
-    (told,) = messages_of(act(admin_client, "approve_newest_version", constraint))
-    assert "refused" in told
+    for action in ("approve", "backtest"):
+        (told,) = messages_of(act(admin_client, action, constraint.versions.get()))
+        assert "refused" in told
     page = shown(admin_client.get(page_url(constraint.versions.get())))
     assert "failed tests" in page
     assert "test_is_silent" in page or "AssertionError" in page

@@ -58,6 +58,7 @@ def enable(workspace: Workspace, name: str) -> None:
     )
     version = constraint.versions.get()
     tasks.judge_workspace_constraint(str(version.pk))
+    tasks.backtest(str(version.backtests.get().pk))
     version.refresh_from_db()
     workspace_constraints.approve(version, by="boss")
     workspace_constraints.change(constraint, by="boss", percentage=100)

@@ -80,6 +80,7 @@ def test_changes_of_several_constraints_beside_appends_do_not_deadlock(
     for name in ("one", "two", "three"):
         rule = create(workspace, name, source=SOURCE, tests=TESTS, by="x")
         rule.versions.update(state=VersionState.PASSED)
+        rule.versions.update(state=VersionState.APPROVED)
         approve(rule.versions.get(), by="x")
         rules.append(rule)
 

@@ -110,9 +110,11 @@ def made(workspace: Workspace, source: str = SOURCE, tests: str = TESTS) -> Work
 
 
 def judged(constraint: WorkspaceConstraint) -> WorkspaceConstraintVersion:
-    """Have the newest version judged."""
+    """Have the newest version judged and, if it passes, backtested."""
     version = constraint.versions.order_by("-number")[0]
     tasks.judge_workspace_constraint(str(version.pk))
+    for backtest in version.backtests.all():
+        tasks.backtest(str(backtest.pk))
     version.refresh_from_db()
     return version
 

@@ -1,0 +1,483 @@
+"""Backtests: what a constraint would have said, from where it is approved."""
+
+from collections.abc import Collection
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import Count, Q, QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from memory import backtests
+from memory import workspace_constraints as service
+from memory.admin.base import ReadOnlyAdmin, link, link_to_key, link_to_list, staff_of
+from memory.admin.display import (
+    NOTHING,
+    badge,
+    counted,
+    inline,
+    lines,
+    preformatted,
+    record_name,
+    shortened,
+)
+from memory.models import Backtest, BacktestFinding, BacktestUser, Checkpoint
+from memory.models.alerts import Severity, severity_rank
+from memory.models.backtests import GOING_ON, BacktestState, UserState
+from memory.models.workspace_constraints import VersionState
+
+# So many findings are listed on a backtest's page; their own list has all.
+_LISTED = 50
+
+
+@admin.register(Backtest)
+class BacktestAdmin(ReadOnlyAdmin[Backtest]):
+    """What constraints would have said, had they been there all along."""
+
+    list_display = ["name", "workspace", "how_far", "on", "created_by_whom", "created_at"]
+    list_filter = ["state", "workspace"]
+    list_select_related = ["workspace", "version__constraint", "user"]
+    search_fields = ["constraint", "user__user_id"]
+    search_help_text = "By path of the constraint, or by user id of a user's own."
+    ordering = ["-created_at"]
+    actions = ["approve", "cancel", "start_again"]
+    when_empty = "No constraint was backtested yet: one of a workspace is once it has passed."
+    fieldsets = [
+        (None, {"fields": ["of_what", "workspace", "how_far", "concluded", "period", "on"]}),
+        (
+            "What it would have said",
+            {"fields": ["fired", "severities", "months", "busiest", "still_open"]},
+        ),
+        ("Whom it would have alerted", {"fields": ["most", "findings"]}),
+        ("Where it would have said nothing", {"fields": ["problems"]}),
+        (
+            "Work on it",
+            {
+                "classes": ["collapse"],
+                "fields": [
+                    *("created_by_whom", "created_at", "started_at", "finished_at"),
+                    *("attempts", "run_after", "error"),
+                ],
+            },
+        ),
+    ]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Backtest]:
+        """Count along how far it got."""
+        done = ~Q(users__state=UserState.WAITING)
+        return (
+            super()
+            .get_queryset(request)
+            .defer("version__source", "version__tests", "version__verdict", "version__bytecode")
+            .annotate(of_users=Count("users"), done_users=Count("users", filter=done))
+        )
+
+    def actions_for(self, row: Backtest) -> Collection[str]:
+        """Approve what was tested; cancel what goes on; start again what has ended."""
+        if row.state in GOING_ON:
+            return ["cancel"]
+        version = row.version
+        able = version is not None and version.state == VersionState.PASSED
+        approve = ["approve"] if able and row.state == BacktestState.FINISHED else []
+        return [*approve, "start_again"]
+
+    def has_approve_permission(self, request: HttpRequest) -> bool:
+        """Who may approve constraints."""
+        return request.user.has_perm("memory.approve_workspaceconstraint")
+
+    @admin.display(description="backtest", ordering="constraint")
+    def name(self, backtest: Backtest) -> str:
+        """Name the constraint, and whose it is."""
+        if backtest.version is not None:
+            return str(backtest.version)
+        return inline(f"{backtest.constraint} of {backtest.user}")
+
+    @admin.display(description="constraint")
+    def of_what(self, backtest: Backtest) -> str:
+        """Lead to the version, or to the user whose own constraint it is."""
+        if backtest.version is not None:
+            return link(backtest.version)
+        return format_html("{} of {}", inline(backtest.constraint), link(backtest.user))
+
+    @admin.display(description="workspace", ordering="workspace__name")
+    def workspace(self, backtest: Backtest) -> str:
+        """Lead to the workspace."""
+        return link(backtest.workspace)
+
+    @admin.display(description="state", ordering="state")
+    def how_far(self, backtest: Backtest) -> SafeString:
+        """Say how far it got, with a bar while it goes on."""
+        shown = badge(backtest.state, backtest.get_state_display())
+        of = getattr(backtest, "of_users", 0)
+        if backtest.state not in GOING_ON or not of:
+            return shown
+        done = getattr(backtest, "done_users", 0)
+        bar = format_html('<progress value="{}" max="{}"></progress>', done, of)
+        return format_html("{} {} {} of {}", shown, bar, done, counted(of, "user"))
+
+    @admin.display(description="users")
+    def on(self, backtest: Backtest) -> str:
+        """Say on how many users it is run."""
+        of = getattr(backtest, "of_users", 0)
+        return f"{of} of {counted(backtest.looked_at, 'user')} looked at"
+
+    @admin.display(description="created by", ordering="created_by")
+    def created_by_whom(self, backtest: Backtest) -> str:
+        """Name who started it."""
+        return inline(backtest.created_by)
+
+    @admin.display(description="conclusion")
+    def concluded(self, backtest: Backtest) -> str:
+        """Say what it comes to in a sentence."""
+        return inline(backtests.conclusion(backtest))
+
+    @admin.display(description="period")
+    def period(self, backtest: Backtest) -> str:
+        """Say how far back it looked."""
+        since = _summary(backtest)["since"]
+        began = f", of which there was history since {since:%Y-%m-%d}" if since else ""
+        return f"{counted(backtest.days, 'day')} up to {backtest.until:%Y-%m-%d %H:%M} UTC{began}"
+
+    @admin.display(description="alerts")
+    def fired(self, backtest: Backtest) -> str:
+        """Say how many alerts, for how many users."""
+        found = _summary(backtest)
+        more = f", and {found['left_out']:,} more that were not kept" if found["left_out"] else ""
+        sample = " of a sample" if found["sampled"] else ""
+        alerts = counted(found["findings"], "alert")
+        return f"{alerts}{more}, for {found['fired']} of {counted(found['done'], 'user')}{sample}"
+
+    @admin.display(description="by severity")
+    def severities(self, backtest: Backtest) -> SafeString | str:
+        """Count them by severity, the gravest first."""
+        by_severity = _summary(backtest)["by_severity"]
+        return lines(
+            format_html("{} {}", badge(severity), by_severity[severity])
+            for severity in sorted(Severity.values, key=severity_rank, reverse=True)
+        )
+
+    @admin.display(description="by month")
+    def months(self, backtest: Backtest) -> SafeString | str:
+        """Show how many would have opened in each month, as bars."""
+        by_month = _summary(backtest)["by_month"]
+        if not by_month:
+            return NOTHING
+        most = max(one["findings"] for one in by_month)
+        bars = format_html_join(
+            "",
+            "<tr><th>{}</th><td>{}</td><td><meter min='0' max='{}' value='{}'></meter></td></tr>",
+            ((one["month"], one["findings"], most, one["findings"]) for one in by_month),
+        )
+        return format_html('<table class="chart">{}</table>', bars)
+
+    @admin.display(description="busiest day")
+    def busiest(self, backtest: Backtest) -> str:
+        """Name the day on which most would have opened."""
+        busiest = _summary(backtest)["busiest"]
+        if busiest is None:
+            return NOTHING
+        return f"{busiest['day']}: {counted(busiest['findings'], 'alert')}"
+
+    @admin.display(description="open at the end")
+    def still_open(self, backtest: Backtest) -> str:
+        """Say how many would be open now."""
+        return counted(_summary(backtest)["open"], "alert")
+
+    @admin.display(description="users with the most")
+    def most(self, backtest: Backtest) -> SafeString | str:
+        """Lead to the users who would have had the most, and to all."""
+        found = (
+            backtest.users.select_related("user")
+            .annotate(number=Count("findings"))
+            .filter(number__gt=0)
+            .order_by("-number", "user__user_id")
+        )
+        rows: list[SafeString | str] = [
+            format_html("{} {}", link(row.user), counted(row.number, "alert"))
+            for row in found[: backtests.NAMED]
+        ]
+        everybody = link_to_list(BacktestUser, "all users", backtest__id__exact=backtest.pk)
+        return lines([*rows, everybody])
+
+    @admin.display(description="alerts, by time")
+    def findings(self, backtest: Backtest) -> SafeString | str:
+        """List the first of the findings, each with its user and version."""
+        found = list(backtests.findings_of(backtest).order_by("opened_at", "pk")[: _LISTED + 1])
+        heads = _versions(found)
+        rows: list[SafeString | str] = [
+            format_html(
+                "{} {} {} {} {}",
+                one.day,
+                badge(one.severity),
+                link(one.result.user),
+                link_to_key(
+                    Checkpoint, heads.get((one.result.user_id, one.version)), f"v{one.version}"
+                ),
+                link(one, shortened(one.message, 200)),
+            )
+            for one in found[:_LISTED]
+        ]
+        if len(found) > _LISTED:
+            of_backtest = {"result__backtest__id__exact": backtest.pk}
+            rows.append(link_to_list(BacktestFinding, "all alerts", **of_backtest))
+        return lines(rows)
+
+    @admin.display(description="problems")
+    def problems(self, backtest: Backtest) -> SafeString | str:
+        """Say where it would have failed or been paused, or could not be followed."""
+        found = _summary(backtest)
+        rows: list[SafeString | str] = [
+            format_html(
+                "{} {} {} {}",
+                badge(one["kind"], one["kind"].replace("_", " ")),
+                inline(one["user_id"]),
+                f"v{one['version']} on {one['at'][:10]}" if one["at"] else "",
+                inline(shortened(one["message"], 300)),
+            )
+            for one in found["problems"]
+        ]
+        if found["troubled"]:
+            rows.append(f"of {counted(found['troubled'], 'user')} in all")
+        return lines(rows)
+
+    @admin.display(description="last error")
+    def error(self, backtest: Backtest) -> SafeString | str:
+        """Show what went wrong at the last try."""
+        return preformatted(backtest.last_error)
+
+    @admin.action(description="Approve the backtested versions", permissions=["approve"])
+    def approve(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
+        """Make them the live ones of their constraints."""
+        for backtest in queryset:
+            if backtest.version is None:
+                messages.warning(request, "A user's own constraint is live without an approval.")
+                continue
+            approve_version(request, backtest.version)
+
+    @admin.action(description="Cancel the selected backtests", permissions=["approve"])
+    def cancel(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
+        """End those that go on."""
+        for backtest in queryset:
+            try:
+                backtests.cancel(backtest, by=staff_of(request))
+            except backtests.NotGoingOn as error:
+                messages.warning(request, f"{backtest}: {error}")
+            else:
+                messages.success(request, f"The {backtest} is cancelled.")
+
+    @admin.action(description="Start the selected backtests again", permissions=["approve"])
+    def start_again(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
+        """Start another one, with the same numbers."""
+        for backtest in queryset:
+            if backtest.version is not None:
+                start_backtest(request, backtest.version, backtest.days, backtest.most_users)
+                continue
+            assert backtest.user is not None
+            try:
+                started = backtests.start_own(
+                    backtest.user, backtest.constraint, by=staff_of(request), days=backtest.days
+                )
+            except backtests.BadBacktest as error:
+                messages.warning(request, f"{backtest}: {error}")
+            else:
+                messages.success(request, format_html("Started: {}", link(started)))
+
+
+def approve_version(request: HttpRequest, version: Any) -> None:
+    """Make a version the live one, and say what that rests on, or why it cannot be."""
+    tested = backtests.tested(version)
+    try:
+        service.approve(version, by=staff_of(request))
+    except service.NotApprovable as error:
+        messages.error(request, f"{version.constraint.name}: {error}")
+    else:
+        messages.success(request, f"{version} is live. {tested.detail}")
+
+
+def start_backtest(
+    request: HttpRequest,
+    version: Any,
+    days: int = backtests.DAYS,
+    most_users: int = backtests.USERS,
+) -> None:
+    """Start a backtest of a version, and lead to it, or say why it cannot be."""
+    try:
+        started = backtests.start(version, by=staff_of(request), days=days, most_users=most_users)
+    except backtests.NotTestable as error:
+        messages.warning(request, f"{version}: {error}")
+    else:
+        messages.success(request, format_html("Started: {}", link(started)))
+
+
+def _summary(backtest: Backtest) -> dict[str, Any]:
+    """Add up what was found, once for a page."""
+    if not hasattr(backtest, "summed_up"):
+        backtest.summed_up = backtests.summary(backtest)  # type: ignore[attr-defined]
+    found: dict[str, Any] = backtest.summed_up  # type: ignore[attr-defined]
+    return found
+
+
+def _versions(found: Collection[BacktestFinding]) -> dict[tuple[int, int], int]:
+    """Return the checkpoints of findings by user and version."""
+    rows = Checkpoint.objects.filter(
+        user__in={one.result.user_id for one in found}, version__in={one.version for one in found}
+    )
+    return {(row.user_id, row.version): row.pk for row in rows.only("user", "version")}
+
+
+@admin.register(BacktestUser)
+class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
+    """What backtests came to for each user."""
+
+    list_display = ["name", "backtest_link", "how_far", "alerts", "problem_count", "versions"]
+    list_filter = ["state", "backtest__workspace"]
+    list_select_related = ["backtest__version__constraint", "user"]
+    search_fields = ["user__user_id"]
+    search_help_text = "By user id."
+    ordering = ["-pk"]
+    when_empty = "No constraint was backtested on anybody yet."
+    fields = [
+        *("user_link", "backtest_link", "how_far", "alerts", "since", "known_until", "versions"),
+        *("looks", "left_out", "told", "why"),
+    ]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[BacktestUser]:
+        """Count the findings along."""
+        found = super().get_queryset(request).annotate(number=Count("findings"))
+        return found.defer(*_of_version("backtest"))
+
+    def lookup_allowed(self, lookup: str, *args: Any) -> bool:
+        """The page of a backtest leads here by its id."""
+        return lookup == "backtest__id__exact" or super().lookup_allowed(lookup, *args)
+
+    @admin.display(description="user", ordering="user__user_id")
+    def name(self, row: BacktestUser) -> str:
+        """Name the user."""
+        return inline(row.user.user_id)
+
+    @admin.display(description="user")
+    def user_link(self, row: BacktestUser) -> str:
+        """Lead to the user."""
+        return link(row.user)
+
+    @admin.display(description="backtest")
+    def backtest_link(self, row: BacktestUser) -> str:
+        """Lead to the backtest."""
+        return link(row.backtest)
+
+    @admin.display(description="state", ordering="state")
+    def how_far(self, row: BacktestUser) -> SafeString:
+        """Say whether it is done."""
+        return badge(row.state, row.get_state_display())
+
+    @admin.display(description="alerts", ordering="number")
+    def alerts(self, row: BacktestUser) -> str:
+        """Lead to the alerts that there would have been."""
+        number = getattr(row, "number", 0)
+        if not number:
+            return "none"
+        text = counted(number, "alert")
+        return link_to_list(BacktestFinding, text, result__id__exact=row.pk)
+
+    @admin.display(description="where it would have said nothing")
+    def told(self, row: BacktestUser) -> SafeString | str:
+        """Say where it would have failed or been paused, or could not be followed."""
+        return lines(
+            format_html(
+                "{} {} v{} {}",
+                one["at"][:16].replace("T", " "),
+                badge(one["kind"], one["kind"].replace("_", " ")),
+                one["version"],
+                inline(one["message"]),
+            )
+            for one in row.problems
+        )
+
+    @admin.display(description="why it failed")
+    def why(self, row: BacktestUser) -> SafeString | str:
+        """Show why the user could not be looked at."""
+        return preformatted(row.error)
+
+
+@admin.register(BacktestFinding)
+class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
+    """Alerts that there would have been."""
+
+    list_display = ["said", "how_grave", "user_link", "opened_at", "resolved_at", "backtest_link"]
+    list_filter = ["severity", "result__backtest__workspace"]
+    list_select_related = ["result__user", "result__backtest__version__constraint"]
+    search_fields = ["result__user__user_id", "message"]
+    search_help_text = "By user id or message."
+    ordering = ["-opened_at"]
+    when_empty = "No backtest has found anything yet."
+    fields = [
+        *("said", "how_grave", "user_link", "backtest_link", "day", "opened_at", "in_version"),
+        *("records", "steps", "resolved_at", "resolved_version", "fingerprint"),
+    ]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[BacktestFinding]:
+        """Leave in the database what is not shown."""
+        return super().get_queryset(request).defer(*_of_version("result__backtest"))
+
+    def lookup_allowed(self, lookup: str, *args: Any) -> bool:
+        """The pages of a backtest and of a user's part lead here by their ids."""
+        ids = ("result__backtest__id__exact", "result__id__exact")
+        return lookup in ids or super().lookup_allowed(lookup, *args)
+
+    @admin.display(description="message", ordering="message")
+    def said(self, finding: BacktestFinding) -> str:
+        """Show how it was worded when it opened."""
+        return inline(shortened(finding.message, 500))
+
+    @admin.display(description="severity", ordering="severity")
+    def how_grave(self, finding: BacktestFinding) -> SafeString:
+        """Show the gravest severity that it had."""
+        return badge(finding.severity)
+
+    @admin.display(description="user", ordering="result__user__user_id")
+    def user_link(self, finding: BacktestFinding) -> str:
+        """Lead to the user."""
+        return link(finding.result.user)
+
+    @admin.display(description="backtest")
+    def backtest_link(self, finding: BacktestFinding) -> str:
+        """Lead to the backtest."""
+        return link(finding.result.backtest)
+
+    @admin.display(description="version")
+    def in_version(self, finding: BacktestFinding) -> str:
+        """Lead to the version in which it opened."""
+        known = _versions([finding]).get((finding.result.user_id, finding.version))
+        return link_to_key(Checkpoint, known, f"v{finding.version}")
+
+    @admin.display(description="records")
+    def records(self, finding: BacktestFinding) -> SafeString | str:
+        """Name the records that it rested on."""
+        return lines(
+            format_html(
+                "{} in {}",
+                record_name(item["class"], item["key"]),
+                inline(f"{item['domain']}.{item['collection']}"),
+            )
+            for item in finding.evidence
+        )
+
+    @admin.display(description="changes")
+    def steps(self, finding: BacktestFinding) -> SafeString | str:
+        """List when its severity or records changed."""
+        return lines(
+            format_html(
+                "{} v{} {} {}",
+                step["at"][:16].replace("T", " "),
+                step["version"],
+                badge(step["severity"]),
+                ", ".join(step["changed"]),
+            )
+            for step in finding.changes
+        )
+
+
+def _of_version(path: str) -> list[str]:
+    large = ("source", "tests", "verdict", "bytecode")
+    return [f"{path}__version__{name}" for name in large]

@@ -1,0 +1,153 @@
+"""What a constraint would have said, had it been there all along: see `memory.backtests`."""
+
+import uuid
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+
+from memory.models.alerts import Severity
+from memory.models.fields import ExactJSONField
+from memory.models.leased import LeasedWork
+from memory.models.users import MemoryUser
+from memory.models.workspace_constraints import WorkspaceConstraintVersion
+from memory.models.workspaces import Workspace
+
+
+class BacktestState(models.TextChoices):
+    """How far a backtest got."""
+
+    WAITING = "waiting", "waiting"
+    RUNNING = "running", "under way"
+    FINISHED = "finished", "finished"
+    CANCELLED = "cancelled", "cancelled"
+    FAILED = "failed", "failed"
+
+
+GOING_ON = [BacktestState.WAITING, BacktestState.RUNNING]
+
+
+class Backtest(LeasedWork):
+    """One constraint over the history of users: a version of a workspace's, or a user's own."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="backtests")
+    version = models.ForeignKey(
+        WorkspaceConstraintVersion,
+        null=True,
+        on_delete=models.CASCADE,
+        related_name="backtests",
+        help_text="Empty for a user's own constraint.",
+    )
+    user = models.ForeignKey(
+        MemoryUser,
+        null=True,
+        on_delete=models.CASCADE,
+        related_name="backtests",
+        help_text="Whose own constraint it is; empty for a workspace's.",
+    )
+    constraint = models.CharField(max_length=300, help_text="Path of its source.")
+    source_hash = models.CharField(max_length=64)
+    days = models.PositiveIntegerField(help_text="So far back it looks.")
+    most_users = models.PositiveIntegerField(help_text="If it fits more, so many are picked.")
+    until = models.DateTimeField(help_text="The instant up to which it looks.")
+    state = models.CharField(
+        max_length=16, choices=BacktestState.choices, default=BacktestState.WAITING
+    )
+    reason = models.CharField(
+        max_length=300, blank=True, default="", help_text="Why it was cancelled, or failed."
+    )
+    # Users are held against the shape in the order of a hash, up to this one so far.
+    cursor = models.CharField(max_length=32, blank=True, default="")
+    picked = models.BooleanField(default=False, help_text="Whether it is settled on whom to look.")
+    looked_at = models.PositiveIntegerField(
+        default=0, help_text="Users that were held against what the constraint needs."
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    created_by = models.CharField(max_length=200)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["version"], condition=Q(state__in=GOING_ON), name="one_backtest_of_version"
+            ),
+            models.UniqueConstraint(
+                fields=["user", "constraint"],
+                condition=Q(state__in=GOING_ON),
+                name="one_backtest_of_own",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["run_after"], name="backtest_due", condition=Q(state__in=GOING_ON)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"backtest of {self.version or self.constraint}"
+
+
+class UserState(models.TextChoices):
+    """What became of one user's part."""
+
+    WAITING = "waiting", "waiting"
+    DONE = "done", "done"
+    FAILED = "failed", "failed"
+
+
+class BacktestUser(models.Model):
+    """What a backtest came to for one user."""
+
+    backtest = models.ForeignKey(Backtest, on_delete=models.CASCADE, related_name="users")
+    user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="+")
+    state = models.CharField(max_length=16, choices=UserState.choices, default=UserState.WAITING)
+    since = models.DateTimeField(null=True, help_text="From when on it was looked at.")
+    known_until = models.DateTimeField(null=True, help_text="Empty: to the end.")
+    versions = models.PositiveIntegerField(default=0, help_text="Versions within the period.")
+    looks = models.PositiveIntegerField(
+        default=0, help_text="Of these, so many differed in what the constraint reads."
+    )
+    problems = ExactJSONField(
+        default=list, help_text="Where it would have failed, or said too much."
+    )
+    problem_count = models.PositiveIntegerField(default=0)
+    left_out = models.PositiveIntegerField(default=0, help_text="Findings that were not kept.")
+    error = models.TextField(blank=True, default="", help_text="Why it could not be looked at.")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["backtest", "user"], name="user_of_backtest"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} in a {self.backtest}"
+
+
+class BacktestFinding(models.Model):
+    """One alert that there would have been."""
+
+    result = models.ForeignKey(BacktestUser, on_delete=models.CASCADE, related_name="findings")
+    fingerprint = models.CharField(max_length=64, help_text="The same as the alert's.")
+    severity = models.CharField(
+        max_length=16, choices=Severity.choices, help_text="The gravest that it had."
+    )
+    message = models.TextField(help_text="As it was worded when it opened.")
+    evidence = models.JSONField(default=list, help_text="The records it rested on then.")
+    entries = ArrayField(models.BigIntegerField(), default=list)
+    opened_at = models.DateTimeField()
+    day = models.DateField(help_text="The day on which it opened, where the user lives.")
+    version = models.IntegerField(help_text="Of the user's project, when it opened.")
+    changes = ExactJSONField(
+        default=list, help_text="When its severity or records changed, with the version."
+    )
+    resolved_at = models.DateTimeField(null=True, help_text="Empty: it would be open at the end.")
+    resolved_version = models.IntegerField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["result", "opened_at"], name="finding_of_backtest")]
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.message}"

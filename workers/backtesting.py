@@ -1,0 +1,310 @@
+"""Backtests: running a constraint over the versions that users had, user by user.
+
+Of each stretch of versions in which nothing changed that the constraint reads it is foreseen, as in
+a forecast, when its answer could have changed; there it runs, as it would have run.
+"""
+
+import datetime
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from django.conf import settings
+from django.utils import timezone
+
+from memory import backtests, forecasts, leases, runs, workspace_constraints
+from memory.backtests import Moment, Problem, Told
+from memory.models import Backtest, BacktestUser, Checkpoint, LogEntry, MemoryUser
+from memory.models.backtests import BacktestState, UserState
+from memory.project import Outline
+from memory.workspace_constraints import Standing
+from workers import forecasting
+from workers.constraints import finding_of, found_too_much
+from workers.errors import error_json, user_error_json
+from workers.projects import allowance_of, loaded
+from workers.sandbox.interface import Sandbox, SandboxError
+
+logger = structlog.get_logger(__name__)
+
+# A worker stays at a backtest for so long, then others have their turn; where runs wait, for less.
+SLICE_SECONDS = 30.0
+HURRIED_SECONDS = 3.0
+# A user's history is followed for so long: of what is left nothing is known.
+USER_SECONDS = 60.0
+# What an old version of a project cannot give to a constraint that was written for a newer one.
+_NOT_THERE = ("ImportError", "ModuleNotFoundError")
+
+
+def go_on(backtest_pk: str) -> None:
+    """Go on with a backtest where it stands, for a while, unless somebody else does."""
+    backtest = leases.claim(backtests.waiting().filter(pk=backtest_pk))
+    if backtest is None:
+        return
+    with leases.kept(backtest), structlog.contextvars.bound_contextvars(backtest=backtest_pk):
+        try:
+            _go_on(backtest)
+        except leases.LeaseLost:  # or it was cancelled
+            logger.warning("lease_lost")
+        except Exception as error:
+            leases.fail(backtest, f"{type(error).__name__}: {error}")
+            raise
+
+
+def _go_on(backtest: Backtest) -> None:
+    begun = time.monotonic()
+    if backtest.state == BacktestState.WAITING:
+        leases.write(backtest, state=BacktestState.RUNNING, started_at=timezone.now())
+    while not backtest.picked:
+        backtests.pick(backtest)
+    waiting = backtest.users.filter(state=UserState.WAITING).select_related("user__workspace")
+    while (row := waiting.order_by("pk").first()) is not None:
+        _look_at(backtest, row)
+        passed = time.monotonic() - begun
+        hurried = passed > HURRIED_SECONDS and runs.are_waiting()
+        if hurried or passed > SLICE_SECONDS:
+            hinted = timezone.now() if hurried else None  # see dispatching.hint_backtests
+            leases.write(backtest, lease_owner="", lease_expires_at=None, hinted_at=hinted)
+            return
+    backtests.finish(backtest)
+    logger.info("backtest_done")
+
+
+def _look_at(backtest: Backtest, row: BacktestUser) -> None:
+    """Look at one user, and write what was found, or after so many tries that nothing was."""
+    if backtest.attempts > settings.UAC_MAX_ATTEMPTS:  # whoever tried was killed
+        _give_up(backtest, row, backtest.last_error or "the worker was killed again and again")
+        return
+    try:
+        history = _History(backtest, row.user)
+        told = backtests.put_together(history.moments(), row.user.workspace.alert_limits)
+    except Exception as error:
+        if not Checkpoint.objects.filter(user=row.user_id).exists():  # erased meanwhile
+            backtests.settle(backtest, row, Told())
+            return
+        if backtest.attempts < settings.UAC_MAX_ATTEMPTS:
+            raise
+        logger.exception("user_given_up")
+        _give_up(backtest, row, f"{type(error).__name__}: {error}")
+        return
+    backtests.settle(backtest, row, told, **history.columns)
+
+
+def _give_up(backtest: Backtest, row: BacktestUser, error: str) -> None:
+    backtests.settle(backtest, row, Told(), state=UserState.FAILED, error=error[:4000])
+
+
+@dataclass
+class _Stretch:
+    """Versions of a user in a row in which nothing changed that the constraint reads, from when to
+    when; each with its number and the time from which on it was the head."""
+
+    checkpoint: Checkpoint
+    key: str
+    standing: Standing | None
+    start: datetime.datetime
+    end: datetime.datetime
+    problem: Problem | None = None
+    versions: list[tuple[datetime.datetime, int]] = field(default_factory=list)
+
+    def version_at(self, at: datetime.datetime) -> int:
+        """Return which version was the head at that instant."""
+        return max(version for start, version in self.versions if start <= max(at, self.start))
+
+
+class _History:
+    """What a constraint would have found for one user, as it is looked for."""
+
+    def __init__(self, backtest: Backtest, user: MemoryUser) -> None:
+        self._user, self._path, self._hash = user, backtest.constraint, backtest.source_hash
+        self._constraint = (
+            workspace_constraints.as_if_live(backtest.version) if backtest.version else None
+        )
+        self._allowance = allowance_of(user.workspace)
+        self._since = backtest.until - datetime.timedelta(days=backtest.days)
+        self._until = backtest.until
+        self._deadline = time.monotonic() + USER_SECONDS
+        self.columns: dict[str, Any] = {"versions": 0, "looks": 0}
+
+    def moments(self) -> Iterator[Moment]:
+        """Yield what it would have found, from each instant on at which that may have changed."""
+        for stretch in self._stretches():
+            self.columns.setdefault("since", stretch.start)
+            if time.monotonic() > self._deadline:
+                yield self._unknown(stretch, stretch.start, "the history is too long", ends=True)
+                return
+            if stretch.problem is not None:
+                yield self._moment(stretch, stretch.start, problem=stretch.problem)
+            elif not stretch.key:
+                yield self._moment(stretch, stretch.start)
+            else:
+                self.columns["looks"] += 1
+                try:
+                    with self._loaded(stretch) as sandbox:
+                        yield from self._look(sandbox, stretch)
+                except SandboxError as error:
+                    if error.infrastructure:
+                        raise
+                    problem = _error(error_json(error))
+                    yield self._moment(stretch, stretch.start, problem=problem)
+            if "known_until" in self.columns:
+                return
+
+    # -- The versions -----------------------------------------------------------------------------
+
+    def _stretches(self) -> Iterator[_Stretch]:
+        current: _Stretch | None = None
+        for checkpoint, start, end in self._heads():
+            self.columns["versions"] += 1
+            found = self._stretch(checkpoint, start, end)
+            same = current is not None and (current.key, current.problem, current.end) == (
+                *(found.key, found.problem, found.start),
+            )
+            if current is not None and same:
+                current.end = end
+                current.versions += found.versions
+                continue
+            if current is not None:
+                yield current
+            current = found
+        if current is not None:
+            yield current
+
+    def _heads(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
+        """Yield the versions that were the newest within the period, from when to when."""
+        known = Checkpoint.objects.filter(user=self._user, created_at__lt=self._until)
+        before = known.filter(created_at__lte=self._since).order_by("-version")
+        first = before.values_list("version", flat=True).first() or 0
+        rows = known.filter(version__gte=first).order_by("version").defer("edits", "verdict")
+        last: Checkpoint | None = None
+        for checkpoint in rows.iterator(chunk_size=20):
+            if last is not None:
+                start = max(last.created_at, self._since)
+                if start < checkpoint.created_at:
+                    yield last, start, checkpoint.created_at
+            last = checkpoint
+        if last is not None:
+            yield last, max(last.created_at, self._since), self._until
+
+    def _stretch(
+        self, checkpoint: Checkpoint, start: datetime.datetime, end: datetime.datetime
+    ) -> _Stretch:
+        outline = Outline.from_json(checkpoint.outline)
+        versions = [(start, checkpoint.version)]
+        standing, key = None, ""
+        problem = self._redacted(checkpoint)
+        if problem is not None:
+            pass
+        elif self._constraint is not None:
+            standing = workspace_constraints.standing(self._constraint, self._user, outline)
+            if standing.applies:
+                keys = forecasting.keys_of(self._user, checkpoint, outline, [standing], own=[])
+                key = keys[self._path]
+        else:
+            checkpoint = self._with_own(checkpoint)
+            keys = forecasting.keys_of(self._user, checkpoint, outline, [], own=[self._path])
+            key = keys[self._path]
+        return _Stretch(checkpoint, key, standing, start, end, problem, versions)
+
+    def _with_own(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Return a version as if it had the user's constraint as it is now; not to be saved."""
+        tree = {**checkpoint.tree, self._path: self._hash}
+        return Checkpoint(
+            user=self._user, version=checkpoint.version, tree=tree, outline=checkpoint.outline
+        )
+
+    def _redacted(self, checkpoint: Checkpoint) -> Problem | None:
+        redacted = LogEntry.objects.filter(
+            user=self._user, seq__lte=checkpoint.seen_seq, redacted_at__gt=checkpoint.created_at
+        )
+        seq = redacted.values_list("seq", flat=True).first()
+        if seq is None:
+            return None
+        return Problem(
+            kind="redacted", message=f"these versions rest on entry {seq}, which was redacted since"
+        )
+
+    # -- What is found in them --------------------------------------------------------------------
+
+    def _loaded(self, stretch: _Stretch) -> AbstractContextManager[Sandbox]:
+        own = [self._constraint] if self._constraint is not None else []
+        return loaded(stretch.checkpoint, self._allowance, own)
+
+    def _look(self, sandbox: Sandbox, stretch: _Stretch) -> Iterator[Moment]:
+        given = stretch.standing
+        bindings = {self._path: given.match.bindings} if given else {}
+        at = stretch.start
+        while True:
+            (foreseen,) = sandbox.forecast(
+                [self._path],
+                now=at,
+                until=stretch.end,
+                time_zone=self._user.time_zone,
+                bindings=bindings,
+                limits=self._allowance.limits,
+            ).results
+            # Of one that cannot be foreseen it is known what it finds at the beginning alone.
+            changes = [(change.at, change.error or change.found) for change in foreseen.changes]
+            for number, (when, told) in enumerate(changes or [("", "unknown")]):
+                instant = at if not number else forecasts.instant_of(when, self._user.time_zone)
+                if instant >= stretch.end:
+                    break
+                if not told:
+                    yield self._moment(stretch, instant)
+                    continue
+                yield self._run(sandbox, stretch, instant, bindings)
+            if foreseen.error is not None:
+                reason = f"{foreseen.error.type}: {foreseen.error.message}"
+                yield self._unknown(stretch, at, f"it cannot be looked ahead at: {reason}")
+                return
+            if foreseen.until is None:
+                return
+            later = forecasts.instant_of(foreseen.until, self._user.time_zone)
+            if later >= stretch.end:
+                return
+            late = time.monotonic() > self._deadline
+            if late or later <= at:
+                reason = "it has to be called too often"
+                yield self._unknown(stretch, max(later, at), reason, ends=late)
+                return
+            at = later
+
+    def _run(
+        self, sandbox: Sandbox, stretch: _Stretch, at: datetime.datetime, bindings: Any
+    ) -> Moment:
+        (result,) = sandbox.run_constraints(
+            [self._path],
+            now=at,
+            time_zone=self._user.time_zone,
+            bindings=bindings,
+            limits=self._allowance.limits,
+        ).results
+        if result.error is None:
+            found = [finding_of(self._path, alert) for alert in result.alerts]
+            return self._moment(stretch, at, findings=found)
+        if found_too_much(result):
+            most = self._allowance.limits.alerts
+            problem = Problem(kind="alert_limit", message=f"it found more than {most}, at once")
+            return self._moment(stretch, at, problem=problem)
+        if self._constraint is None and result.error.type in _NOT_THERE:
+            return self._moment(stretch, at)
+        return self._moment(stretch, at, problem=_error(user_error_json(result.error)))
+
+    def _moment(self, stretch: _Stretch, at: datetime.datetime, **told: Any) -> Moment:
+        return Moment(at=at, version=stretch.version_at(at), **told)
+
+    def _unknown(
+        self, stretch: _Stretch, at: datetime.datetime, why: str, *, ends: bool = False
+    ) -> Moment:
+        """Tell that of these versions nothing is known from then on; of later ones neither, if it
+        ends there."""
+        if ends:
+            self.columns["known_until"] = at
+        return self._moment(stretch, at, problem=Problem(kind="unknown", message=why))
+
+
+def _error(error: dict[str, Any]) -> Problem:
+    where = f" at line {error['line']}" if error.get("line") else ""
+    return Problem(kind="error", message=f"failed{where}: {error['type']}: {error['message']}")
