@@ -219,7 +219,7 @@ def conclusion(backtest: Backtest) -> str:
         case BacktestState.FINISHED if not of:
             return f"There was nobody to test it on: it fits none of {backtest.looked_at} users."
         case BacktestState.FINISHED:
-            return f"It was backtested on {of} of {backtest.looked_at} users whom it was held to."
+            return f"It was backtested on {of} of {backtest.looked_at} users."
         case BacktestState.CANCELLED | BacktestState.FAILED:
             named = backtest.get_state_display()
             return f"Its backtest was {named} ({backtest.reason}): start another one."

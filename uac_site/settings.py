@@ -313,6 +313,7 @@ SPECTACULAR_SETTINGS = {
         "VerdictEnum": "memory.models.alerts.Verdict",
         "JudgeEnum": "memory.models.alerts.Judge",
         "DeliveryStateEnum": "memory.models.webhooks.DeliveryStanding",
+        "BacktestStateEnum": "memory.models.backtests.BacktestState",
         "VersionStateEnum": "memory.models.workspace_constraints.VersionState",
     },
 }

@@ -25,7 +25,7 @@ from workers import forecasting
 from workers.constraints import finding_of, found_too_much
 from workers.errors import error_json, user_error_json
 from workers.projects import allowance_of, loaded
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.interface import Sandbox, SandboxError, UserError
 
 logger = structlog.get_logger(__name__)
 
@@ -255,11 +255,11 @@ class _History:
                     yield self._moment(stretch, instant)
                     continue
                 yield self._run(sandbox, stretch, instant, bindings)
-            if foreseen.error is not None:
+            if foreseen.error is not None and not self._lacks(foreseen.error):
                 reason = f"{foreseen.error.type}: {foreseen.error.message}"
                 yield self._unknown(stretch, at, f"it cannot be looked ahead at: {reason}")
                 return
-            if foreseen.until is None:
+            if foreseen.error is not None or foreseen.until is None:
                 return
             later = forecasts.instant_of(foreseen.until, self._user.time_zone)
             if later >= stretch.end:
@@ -288,9 +288,13 @@ class _History:
             most = self._allowance.limits.alerts
             problem = Problem(kind="alert_limit", message=f"it found more than {most}, at once")
             return self._moment(stretch, at, problem=problem)
-        if self._constraint is None and result.error.type in _NOT_THERE:
+        if self._lacks(result.error):
             return self._moment(stretch, at)
         return self._moment(stretch, at, problem=_error(user_error_json(result.error)))
+
+    def _lacks(self, error: UserError) -> bool:
+        """Whether a user's own constraint fails since the version had not yet what it imports."""
+        return self._constraint is None and error.type in _NOT_THERE
 
     def _moment(self, stretch: _Stretch, at: datetime.datetime, **told: Any) -> Moment:
         return Moment(at=at, version=stretch.version_at(at), **told)

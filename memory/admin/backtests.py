@@ -137,7 +137,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         """Say how far back it looked."""
         since = _summary(backtest)["since"]
         began = f", of which there was history since {since:%Y-%m-%d}" if since else ""
-        return f"{counted(backtest.days, 'day')} up to {backtest.until:%Y-%m-%d %H:%M} UTC{began}"
+        return f"{backtest.days} days up to {backtest.until:%Y-%m-%d %H:%M} UTC{began}"
 
     @admin.display(description="alerts")
     def fired(self, backtest: Backtest) -> str:
@@ -347,9 +347,9 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
         found = super().get_queryset(request).annotate(number=Count("findings"))
         return found.defer(*_of_version("backtest"))
 
-    def lookup_allowed(self, lookup: str, *args: Any) -> bool:
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
         """The page of a backtest leads here by its id."""
-        return lookup == "backtest__id__exact" or super().lookup_allowed(lookup, *args)
+        return lookup == "backtest__id__exact" or super().lookup_allowed(lookup, value, request)
 
     @admin.display(description="user", ordering="user__user_id")
     def name(self, row: BacktestUser) -> str:
@@ -420,10 +420,10 @@ class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
         """Leave in the database what is not shown."""
         return super().get_queryset(request).defer(*_of_version("result__backtest"))
 
-    def lookup_allowed(self, lookup: str, *args: Any) -> bool:
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
         """The pages of a backtest and of a user's part lead here by their ids."""
         ids = ("result__backtest__id__exact", "result__id__exact")
-        return lookup in ids or super().lookup_allowed(lookup, *args)
+        return lookup in ids or super().lookup_allowed(lookup, value, request)
 
     @admin.display(description="message", ordering="message")
     def said(self, finding: BacktestFinding) -> str:

@@ -41,15 +41,20 @@ def test_from_the_library_to_alerts_of_the_users_whom_it_fits_and_back(manager: 
     ada.log(ALLERGY, AMOXICILLIN)
     bob.log(record("Trip", "rome", domain="travel", to="Rome"))
 
-    # When a constraint of the library is taken over, judged, approved and given to everybody
+    # When a constraint of the library is taken over, judged, backtested, approved and given
     created = asked(
         manager, "POST", "constraints/?wait=30", {"library": "drug_allergy"}, status=201
     )
     assert created["versions"][0]["state"] == "passed", asked(
         manager, "GET", "constraints/drug_allergy/versions/1/"
     )
-    asked(manager, "POST", "constraints/drug_allergy/versions/1/approve/")
+    (backtest,) = polled(
+        lambda: asked(manager, "GET", "backtests/?state=finished")["results"], bool
+    )
+    found = asked(manager, "GET", f"backtests/{backtest['id']}/")["summary"]
+    assert (found["looked_at"], found["fits"], found["findings"], found["open"]) == (2, 1, 1, 1)
     assert ada.alerts() == []
+    asked(manager, "POST", "constraints/drug_allergy/versions/1/approve/")
     asked(manager, "PATCH", "constraints/drug_allergy/", {"percentage": 100})
 
     # Then she has an alert on her own records, which nobody asked for

@@ -58,6 +58,7 @@ def test_from_the_editor_to_an_alert_and_back(
     admin_client: Client, workspace: Workspace, user: MemoryUser, work: Work
 ) -> None:
     log.append(user, [Draft(kind=EntryKind.RECORD, data=rental())], source="test")
+    work()
     constraint = lease(admin_client, workspace)
     version = constraint.versions.get()
     assert (version.source, version.tests) == (SOURCE, TESTS)
@@ -67,14 +68,14 @@ def test_from_the_editor_to_an_alert_and_back(
     page = shown(admin_client.get(page_url(constraint)))
     assert "v1 passed, not approved passed policy passed shape passed types" in page
     assert "fits 1 user, of whom 0 are within the 0 %" in page
-    assert "Backtest: It was backtested on 1 of 1 users whom it was held to." in page
+    assert "Backtest: It was backtested on 1 of 1 users." in page
     backtest = version.backtests.get()
     page = shown(admin_client.get(page_url(backtest)))
     assert "1 alert, for 1 of 1 user" in page
     assert "Approve" in page
 
     assert messages_of(act(admin_client, "approve", backtest)) == [
-        "lease_end v1 is live. It was backtested on 1 of 1 users whom it was held to."
+        "lease_end v1 is live. It was backtested on 1 of 1 users."
     ]
     save(admin_client, constraint, percentage="100")
     dispatching.dispatch()

@@ -2,47 +2,65 @@
 
 import datetime
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import time_machine
+from django.utils import timezone
 
-from memory import backtests, log, workspace_constraints
+from memory import backtests, leases, log, runs, workspace_constraints
 from memory.log import Draft
 from memory.models import (
     Alert,
     AlertEvent,
     Backtest,
     BacktestFinding,
+    BacktestUser,
+    Blob,
+    Bytecode,
+    Checkpoint,
+    EntryOutcome,
+    LogEntry,
     MemoryUser,
     Workspace,
     WorkspaceConstraintVersion,
 )
 from memory.models.log import EntryKind
+from memory.models.runs import RunKind, RunTrigger
+from memory.project import Outline
 from memory.users import create_user
+from memory.workspace_constraints import NotApprovable
+from tests.integration.time.test_forecast import NOTICE as OWN_NOTICE
+from tests.integration.time.test_forecast import settle
 from tests.integration.work.test_workspace_constraints import SOURCE, TESTS
-from workers import dispatching
+from workers import backtesting, dispatching, tasks
+from workers.projects import loaded
+from workers.sandbox.interface import SandboxError
 
 pytestmark = pytest.mark.django_db
 
 Work = Callable[[], None]
+History = Mapping[int, list[dict[str, Any]]]
 DAY = datetime.timedelta(days=1)
-# 10:00 in Berlin; the daily hour, 06:00, is 05:00 UTC in winter and 04:00 in summer.
+# 10:00 in Berlin; the daily hour, 06:00, is 05:00 UTC in winter.
 START = datetime.datetime(2027, 3, 1, 9, tzinfo=datetime.UTC)
 END = START + 30 * DAY
 
-NOTICE = SOURCE.replace(
-    """\
+ENDED = """\
         if lease.ends_on < today:
             yield warning(f"{lease.flat} ended on {lease.ends_on}", evidence=[lease])
-""",
-    """\
+"""
+SOON = """\
         left = (lease.ends_on - today).days
         if 0 <= left <= 10:
             severity = critical if left <= 3 else warning
             yield severity(f"{left} days are left", evidence=[lease])
-""",
-).replace("Record, warning", "Record, critical, warning")
+"""
+NOTICE = SOURCE.replace(ENDED, SOON).replace("Record, warning", "Record, critical, warning")
+LEAP = NOTICE.replace(
+    "        left = (", "        today.replace(year=today.year + 1)\n        left = ("
+)
 
 
 def rental(key: str, until: str, **more: Any) -> dict[str, Any]:
@@ -54,8 +72,8 @@ def plant(name: str) -> dict[str, Any]:
     return {"domain": "garden", "type": "Plant", "data": {"name": name}}
 
 
-# On which day of the history what is said.
-HISTORY: Mapping[int, list[dict[str, Any]]] = {
+# On which day what is said.
+HISTORY: History = {
     0: [rental("main", "2027-03-20"), rental("side", "2027-03-15")],
     3: [plant("fern")],
     8: [rental("late", "2027-03-11")],
@@ -68,8 +86,12 @@ HISTORY: Mapping[int, list[dict[str, Any]]] = {
 
 @pytest.fixture
 def user(workspace: Workspace) -> MemoryUser:
+    return person(workspace, "ada")
+
+
+def person(workspace: Workspace, user_id: str) -> MemoryUser:
     with time_machine.travel(START - DAY):
-        return create_user(workspace, "ada", time_zone="Europe/Berlin", metadata=None)
+        return create_user(workspace, user_id, time_zone="Europe/Berlin", metadata=None)
 
 
 def passed(workspace: Workspace, source: str = NOTICE) -> WorkspaceConstraintVersion:
@@ -86,30 +108,56 @@ def tell(user: MemoryUser, *statements: dict[str, Any]) -> None:
     log.append(user, drafts, source="test")
 
 
-def live_through(user: MemoryUser, work: Work, days: int = 30) -> None:
-    """Let the days go by from beat alone, on which things are said."""
-    for number in range(days + 1):
+def say(user: MemoryUser, work: Work, history: History) -> None:
+    """Let things be said on these days, while no constraint runs."""
+    for number, statements in history.items():
         with time_machine.travel(START + number * DAY, tick=False):
-            if number:
-                with time_machine.travel(START.replace(hour=5) + number * DAY, tick=False):
-                    dispatching.queue_runs_by_the_clock()
-                    work()
-            if number in HISTORY:
-                tell(user, *HISTORY[number])
-                work()
+            tell(user, *statements)
+            work()
 
 
-def what_happened(user: MemoryUser) -> list[tuple[Any, ...]]:
+def live_through(user: MemoryUser, work: Work, history: History) -> None:
+    """Let the days go by from beat alone, on which things are said."""
+    for number in range((END - START).days + 1):
+        with time_machine.travel(START.replace(hour=5) + number * DAY, tick=False):
+            dispatching.queue_runs_by_the_clock()
+            work()
+        say(user, work, {number: history[number]} if number in history else {})
+
+
+def backtested(version: WorkspaceConstraintVersion, work: Work, **numbers: int) -> Backtest:
+    """Backtest a version at the end of the history, as workers would."""
+    with time_machine.travel(END + datetime.timedelta(hours=1), tick=False):
+        backtest = backtests.start(version, by="test", **numbers)
+        work()
+    backtest.refresh_from_db()
+    assert backtest.state == "finished", backtest.last_error
+    return backtest
+
+
+def told(backtest: Backtest) -> list[tuple[str, str, str | None, str]]:
+    """Of each finding: the days on which it opened and was resolved, severity, message."""
+    return [
+        (
+            one.day.isoformat(),
+            one.severity,
+            one.resolved_at.date().isoformat() if one.resolved_at else None,
+            one.message,
+        )
+        for one in backtests.findings_of(backtest).order_by("opened_at", "message")
+    ]
+
+
+def what_happened(user: MemoryUser) -> list[tuple[str, str, str]]:
+    return sorted(
+        (event.at.date().isoformat(), event.kind, event.alert.fingerprint)
+        for event in AlertEvent.objects.filter(alert__user=user).select_related("alert")
+    )
+
+
+def what_was_found(backtest: Backtest) -> list[tuple[str, str, str]]:
     found = []
-    for event in AlertEvent.objects.filter(alert__user=user).order_by("seq"):
-        day = event.at.date().isoformat()
-        found.append((day, event.kind, event.alert.fingerprint))
-    return sorted(found)
-
-
-def what_was_found(backtest: Backtest) -> list[tuple[Any, ...]]:
-    found = []
-    for one in BacktestFinding.objects.filter(result__backtest=backtest):
+    for one in backtests.findings_of(backtest):
         found.append((one.opened_at.date().isoformat(), "opened", one.fingerprint))
         found += [(step["at"][:10], "changed", one.fingerprint) for step in one.changes]
         if one.resolved_at:
@@ -120,17 +168,472 @@ def what_was_found(backtest: Backtest) -> list[tuple[Any, ...]]:
 def test_it_finds_what_really_happens_on_the_same_history(
     workspace: Workspace, user: MemoryUser, work: Work
 ) -> None:
-    # Given a version that nobody has yet, and a constraint of the same text that everybody has
+    # Given a constraint that everybody has, on a history by whose days it runs daily
     version = passed(workspace)
-    constraint = version.constraint
-    backtest_of = WorkspaceConstraintVersion.objects.get(pk=version.pk)
     workspace_constraints.approve(version, by="boss")  # nobody has a project yet
-    workspace_constraints.change(constraint, by="boss", percentage=100)
-    live_through(user, work)
+    workspace_constraints.change(version.constraint, by="boss", percentage=100)
+    live_through(user, work, HISTORY)
     assert Alert.objects.filter(user=user).count() == 5
 
-    with time_machine.travel(END + datetime.timedelta(hours=1), tick=False):
-        backtest = backtests.start(backtest_of, by="test")
+    # When the same version is backtested on it
+    backtest = backtested(version, work)
+
+    # Then it opens, changes and resolves the same alerts on the same days
+    assert what_was_found(backtest) == what_happened(user)
+    live = Alert.objects.filter(user=user, state="open").values_list("fingerprint", flat=True)
+    still = backtests.findings_of(backtest).filter(resolved_at=None)
+    assert [*live] == [*still.values_list("fingerprint", flat=True)] != []
+    # And it looked only where something had changed that it reads
+    (row,) = backtest.users.all()
+    assert (row.versions, row.looks, row.state) == (7, 5, "done")
+
+
+def test_what_it_comes_to(workspace: Workspace, work: Work) -> None:
+    # Given two users whom it fits, and one whom it does not
+    ada, bob, eve = (person(workspace, name) for name in ("ada", "bob", "eve"))
+    say(ada, work, {0: [rental("main", "2027-03-20")], 5: [plant("fern")]})
+    say(bob, work, {1: [rental("x", "2027-04-07")], 2: [rental("y", "2027-03-20")]})
+    say(eve, work, {0: [plant("fern")]})
+
+    backtest = backtested(passed(workspace), work)
+
+    assert told(backtest) == [
+        ("2027-03-10", "critical", "2027-03-21", "10 days are left"),
+        ("2027-03-10", "critical", "2027-03-21", "10 days are left"),
+        ("2027-03-28", "warning", None, "10 days are left"),
+    ]
+    found = backtests.summary(backtest)
+    assert found["conclusion"] == "It was backtested on 2 of 3 users."
+    counts = ("looked_at", "fits", "done", "fired", "findings", "open", "troubled", "failed")
+    assert [found[name] for name in counts] == [3, 2, 2, 2, 3, 1, 0, 0]
+    assert found["sampled"] is False
+    assert found["by_severity"] == {"info": 0, "warning": 1, "critical": 2}
+    assert found["by_month"] == [{"month": "2027-03", "findings": 3}]
+    assert found["busiest"] == {"day": datetime.date(2027, 3, 10), "findings": 2}
+    assert found["most"] == [
+        {"user_id": "bob", "findings": 2},
+        {"user_id": "ada", "findings": 1},
+    ]
+    assert found["since"] == START
+    first = BacktestFinding.objects.get(result__user=ada)
+    assert (first.version, first.entries) == (2, [1])  # the second version holds the same of it
+    assert [one["key"] for one in first.evidence] == ["main"]
+    assert [step["severity"] for step in first.changes] == ["critical"]
+    assert not Alert.objects.exists()
+
+
+def test_of_a_long_history_only_what_differs_is_looked_at(
+    workspace: Workspace, user: MemoryUser, work: Work
+) -> None:
+    say(user, work, {0: [rental("main", "2027-03-20")]})
+    say(user, work, {day: [plant(f"plant {day}")] for day in range(1, 13)})
+
+    backtest = backtested(passed(workspace), work)
+
+    (row,) = backtest.users.all()
+    assert (row.versions, row.looks) == (13, 1)
+    assert told(backtest)[0][:3] == ("2027-03-10", "critical", "2027-03-21")
+
+
+def test_a_short_period_begins_with_what_was_there(
+    workspace: Workspace, user: MemoryUser, work: Work
+) -> None:
+    say(user, work, {0: [rental("main", "2027-03-20")]})
+
+    backtest = backtested(passed(workspace), work, days=15)
+
+    # 15 days before the end, in the middle of the alert's life
+    assert told(backtest) == [("2027-03-16", "critical", "2027-03-21", "4 days are left")]
+    assert backtest.users.get().since == backtest.until - 15 * DAY
+
+
+def test_what_raises_on_29_february_alone_is_told_with_version_and_day(
+    workspace: Workspace, user: MemoryUser, work: Work
+) -> None:
+    say(user, work, {0: [rental("main", "2028-03-05")]})
+    version = passed(workspace, LEAP)
+
+    with time_machine.travel(datetime.datetime(2028, 3, 10, tzinfo=datetime.UTC), tick=False):
+        backtest = backtests.start(version, by="test", days=400)
         work()
 
-    assert what_was_found(backtest) == what_happened(user)
+    (row,) = backtest.users.all()
+    (problem,) = row.problems
+    line = LEAP.splitlines().index("        today.replace(year=today.year + 1)") + 1
+    assert problem == {
+        "at": "2028-02-29T05:00:00+00:00",
+        "version": 1,
+        "kind": "error",
+        "message": f"failed at line {line}: ValueError: day is out of range for month",
+    }
+    # And its alert stays over that day
+    assert told(backtest) == [("2028-02-24", "critical", "2028-03-06", "10 days are left")]
+    summary = backtests.summary(backtest)
+    assert (summary["troubled"], summary["problems"][0]["user_id"]) == (1, "ada")
+
+
+def test_a_flood_is_told_and_not_listed(workspace: Workspace, user: MemoryUser, work: Work) -> None:
+    workspace.alerts_per_constraint = 3
+    workspace.save()
+    # Given four findings at once from the tenth on, one of which is gone on the twelfth
+    say(user, work, {0: [rental(f"a{number}", "2027-03-20") for number in range(4)]})
+    say(user, work, {11: [rental("a0", "2027-12-01")]})
+
+    backtest = backtested(passed(workspace), work)
+
+    (row,) = backtest.users.all()
+    assert [(one["at"][:10], one["kind"], one["message"]) for one in row.problems] == [
+        ("2027-03-10", "alert_limit", "it found more than 3, at once")
+    ]
+    assert [(day, until) for day, _, until, _ in told(backtest)] == [
+        ("2027-03-12", "2027-03-21")
+    ] * 3
+
+
+def test_one_that_would_open_too_many_in_a_day_is_told(
+    workspace: Workspace, user: MemoryUser, work: Work
+) -> None:
+    workspace.openings_per_day = 2
+    workspace.save()
+    say(user, work, {0: [rental(f"a{number}", "2027-03-20") for number in range(3)]})
+
+    backtest = backtested(passed(workspace), work)
+
+    (row,) = backtest.users.all()
+    assert row.problems[0]["message"] == "it would open more than 2 alerts within 24 hours"
+    assert told(backtest) == []
+
+
+def test_a_worker_that_is_killed_loses_one_user_at_most(
+    workspace: Workspace, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = [person(workspace, f"u{number}") for number in range(4)]
+    for user in users:
+        say(user, work, {0: [rental("main", "2027-03-20")]})
+    version = passed(workspace)
+    looked_at: list[int] = []
+    real = backtesting._History
+
+    class Killed(BaseException):
+        """As if by kill -9: nothing is caught or written."""
+
+    def look(backtest: Backtest, user: MemoryUser) -> Any:
+        looked_at.append(user.pk)
+        if len(looked_at) == 3:
+            raise Killed
+        return real(backtest, user)
+
+    monkeypatch.setattr(backtesting, "_History", look)
+    with time_machine.travel(END, tick=False):
+        backtest = backtests.start(version, by="test")
+        with pytest.raises(Killed):
+            tasks.backtest(str(backtest.pk))
+        assert backtest.users.filter(state="done").count() == 2
+        tasks.backtest(str(backtest.pk))  # the lease of the dead holds
+        assert len(looked_at) == 3
+        Backtest.objects.update(lease_expires_at=END - DAY)
+        work()
+
+    # Then each user was looked at once, but the one with whom it died
+    assert sorted(looked_at) == sorted([*(user.pk for user in users), looked_at[2]])
+    assert backtests.summary(backtest)["findings"] == 4
+    backtest.refresh_from_db()
+    assert (backtest.state, backtest.attempts) == ("finished", 0)
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """For these users there is no sandbox."""
+    users: set[int] = set()
+
+    def broken_for_some(checkpoint: Any, *arguments: Any) -> Any:
+        if checkpoint.user_id in users:
+            raise SandboxError("killed", "no engine", infrastructure=True)
+        return loaded(checkpoint, *arguments)
+
+    monkeypatch.setattr(backtesting, "loaded", broken_for_some)
+    return users
+
+
+def tried(version: WorkspaceConstraintVersion, times: int) -> Backtest:
+    """Try to backtest a version so often at the end of the history."""
+    with time_machine.travel(END, tick=False):
+        backtest = backtests.start(version, by="test")
+        for _ in range(times):
+            Backtest.objects.update(run_after=END)
+            with suppress(SandboxError):
+                tasks.backtest(str(backtest.pk))
+    backtest.refresh_from_db()
+    return backtest
+
+
+def test_one_user_who_cannot_be_looked_at_does_not_stop_the_others(
+    workspace: Workspace, work: Work, broken: set[int], settings: Any
+) -> None:
+    users = [person(workspace, f"u{number}") for number in range(2)]
+    for user in users:
+        say(user, work, {0: [rental("main", "2027-03-20")]})
+    broken.add(users[0].pk)
+
+    backtest = tried(passed(workspace), settings.UAC_MAX_ATTEMPTS)
+
+    assert backtest.state == "finished"
+    states = backtest.users.order_by("user").values_list("state", flat=True)
+    assert [*states] == ["failed", "done"]
+    (problem,) = backtests.summary(backtest)["problems"]
+    assert (problem["user_id"], problem["kind"]) == ("u0", "failed")
+    assert "no engine" in problem["message"]
+
+
+def test_where_nobody_can_be_looked_at_it_failed_and_approves_nothing(
+    workspace: Workspace, user: MemoryUser, work: Work, broken: set[int], settings: Any
+) -> None:
+    say(user, work, {0: [rental("main", "2027-03-20")]})
+    broken.add(user.pk)
+    version = passed(workspace)
+
+    backtest = tried(version, settings.UAC_MAX_ATTEMPTS)
+
+    assert backtest.state == "failed"
+    with pytest.raises(NotApprovable, match="start another one"):
+        workspace_constraints.approve(version, by="boss")
+
+
+def test_a_user_who_is_erased_meanwhile_leaves_nothing(
+    workspace: Workspace, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        say(person(workspace, f"u{number}"), work, {0: [rental("main", "2027-03-20")]})
+    version = passed(workspace)
+    erased: list[int] = []
+
+    def erase(checkpoint: Any, *arguments: Any) -> Any:
+        if not erased:
+            erased.append(checkpoint.user_id)
+            MemoryUser.objects.filter(pk=checkpoint.user_id).update(head=None)
+            for model in (EntryOutcome, Checkpoint, Blob, Bytecode, BacktestUser):
+                model.objects.filter(user=checkpoint.user_id).delete()
+        return loaded(checkpoint, *arguments)
+
+    monkeypatch.setattr(backtesting, "loaded", erase)
+
+    backtest = backtested(version, work)
+
+    assert not BacktestUser.objects.filter(user__in=erased).exists()
+    assert len(told(backtest)) == 1
+
+
+def test_versions_that_rest_on_what_was_redacted_are_told_and_not_read(
+    workspace: Workspace, user: MemoryUser, work: Work
+) -> None:
+    say(user, work, {0: [rental("main", "2027-03-20")], 5: [rental("side", "2027-03-20")]})
+    emptied = {"data": None, "source": None, "idempotency_key": None, "salt": None}
+    LogEntry.objects.filter(user=user, seq=2).update(redacted_at=START + 8 * DAY, **emptied)
+
+    backtest = backtested(passed(workspace), work)
+
+    (row,) = backtest.users.all()
+    (problem,) = row.problems
+    assert (problem["kind"], problem["version"]) == ("redacted", 2)
+    assert "entry 2" in problem["message"]
+    assert told(backtest) == []
+
+
+class TestWhom:
+    """Users are picked by a hash; no sandbox is needed for it."""
+
+    @pytest.fixture
+    def crowd(self, workspace: Workspace, user: MemoryUser, work: Work) -> list[MemoryUser]:
+        """Two thousand users, every second of whom has a lease."""
+        say(user, work, {0: [rental("main", "2027-03-20")]})
+        user.refresh_from_db()
+        assert user.head is not None
+        lease = user.head.outline
+        MemoryUser.objects.filter(pk=user.pk).update(head=None)
+        users = MemoryUser.objects.bulk_create(
+            MemoryUser(workspace=workspace, user_id=f"u{number}") for number in range(2000)
+        )
+        given: dict[str, Any] = {"tree": {}, "seen_seq": 0, "edits": [], "verdict": {}}
+        heads = Checkpoint.objects.bulk_create(
+            Checkpoint(
+                user=one,
+                version=1,
+                outline=lease if number % 2 else Outline().to_json(),
+                **given,
+            )
+            for number, one in enumerate(users)
+        )
+        for one, head in zip(users, heads, strict=True):
+            one.head = head
+        MemoryUser.objects.bulk_update(users, ["head"])
+        return users
+
+    def picked(self, backtest: Backtest) -> set[int]:
+        """Settle on whom to look."""
+        claimed = leases.claim(backtests.waiting().filter(pk=backtest.pk))
+        assert claimed is not None
+        while not claimed.picked:
+            backtests.pick(claimed)
+        backtest.refresh_from_db()
+        return set(claimed.users.values_list("user_id", flat=True))
+
+    def test_a_sample_is_the_same_each_time(
+        self, workspace: Workspace, crowd: list[MemoryUser]
+    ) -> None:
+        version = passed(workspace)
+        first = backtests.start(version, by="test", most_users=100)
+        sample = self.picked(first)
+        backtests.cancel(first, by="test")
+        again = self.picked(backtests.start(version, by="test", most_users=100))
+
+        assert sample == again
+        assert len(sample) == 100
+        assert sample <= {user.pk for user in crowd[1::2]}
+        assert 120 < first.looked_at < 300
+        assert backtests.summary(first)["sampled"]
+        # And that of another version is another one, spread over all
+        constraint = version.constraint
+        other = workspace_constraints.propose(constraint, source=NOTICE + "#", tests=TESTS, by="x")
+        constraint.versions.filter(pk=other.pk).update(state="passed")
+        others = self.picked(backtests.start(other, by="test", most_users=100))
+        assert len(sample & others) < 40
+        assert 20 < len(others & {user.pk for user in crowd[:1000]}) < 80
+
+    def test_fewer_than_asked_for_are_all_looked_at(
+        self, workspace: Workspace, crowd: list[MemoryUser]
+    ) -> None:
+        backtest = backtests.start(passed(workspace), by="test", most_users=2000)
+
+        assert self.picked(backtest) == {user.pk for user in crowd[1::2]}
+        assert backtest.looked_at == 2000
+        assert not backtests.summary(backtest)["sampled"]
+
+    def test_who_is_killed_between_goes_on_there(
+        self, workspace: Workspace, crowd: list[MemoryUser]
+    ) -> None:
+        backtest = backtests.start(passed(workspace), by="test", most_users=2000)
+        dead = leases.claim(backtests.waiting())
+        assert dead is not None
+        backtests.pick(dead)
+        Backtest.objects.update(lease_expires_at=None)
+
+        assert self.picked(backtest) == {user.pk for user in crowd[1::2]}
+        with pytest.raises(leases.LeaseLost):
+            backtests.pick(dead)
+        assert backtest.users.count() == 1000
+
+
+class TestApproving:
+    def test_without_a_backtest_nothing_is_approved(
+        self, workspace: Workspace, user: MemoryUser, work: Work
+    ) -> None:
+        say(user, work, {0: [rental("main", "2027-03-20")]})
+        version = passed(workspace)
+        with pytest.raises(NotApprovable, match="was not backtested yet: start a backtest"):
+            workspace_constraints.approve(version, by="boss")
+        backtest = backtests.start(version, by="test")
+        with pytest.raises(NotApprovable, match="goes on: wait for its end"):
+            workspace_constraints.approve(version, by="boss")
+        backtests.cancel(backtest, by="eve")
+        with pytest.raises(NotApprovable, match=r"was cancelled \(by eve\): start another one"):
+            workspace_constraints.approve(version, by="boss")
+        constraint = version.constraint
+        constraint.refresh_from_db()
+        assert constraint.live is None
+
+        backtested(version, work)
+        assert workspace_constraints.approve(version, by="boss").live == version
+
+        # And an earlier one is approved again at any time
+        other = workspace_constraints.propose(constraint, source=NOTICE + "#", tests=TESTS, by="x")
+        constraint.versions.filter(pk=other.pk).update(state="passed")
+        with pytest.raises(NotApprovable, match="Version 2 was not backtested"):
+            workspace_constraints.approve(other, by="boss")
+        version.backtests.all().delete()
+        assert workspace_constraints.approve(version, by="boss").live == version
+
+    def test_where_there_is_nobody_it_says_so(
+        self, workspace: Workspace, user: MemoryUser, work: Work
+    ) -> None:
+        version = passed(workspace)
+        nobody = backtests.tested(version)
+        assert (nobody.enough, nobody.backtest) == (True, None)
+        assert "no user of the workspace has a project" in nobody.detail
+
+        say(user, work, {0: [plant("fern")]})
+        assert not backtests.tested(version).enough
+        backtest = backtested(version, work)
+        assert backtests.tested(version).enough
+        assert backtests.conclusion(backtest) == (
+            "There was nobody to test it on: it fits none of 1 users."
+        )
+
+    def test_it_starts_by_itself_once_the_checks_are_passed(self, workspace: Workspace) -> None:
+        constraint = workspace_constraints.create(
+            workspace, "lease_end", source=SOURCE, tests=TESTS, by="test"
+        )
+        tasks.judge_workspace_constraint(str(constraint.versions.get().pk))
+
+        backtest = Backtest.objects.get(version=constraint.versions.get())
+        assert (backtest.state, backtest.created_by) == ("waiting", "the checks")
+        # And is cancelled when a newer version is written, whoever works on it
+        claimed = leases.claim(backtests.waiting())
+        workspace_constraints.propose(constraint, source=SOURCE + "#", tests=TESTS, by="x")
+        backtest.refresh_from_db()
+        assert (backtest.state, backtest.reason) == ("cancelled", "version 2 was written")
+        assert claimed is not None
+        with pytest.raises(leases.LeaseLost):
+            backtests.pick(claimed)
+
+    def test_it_stands_back_while_runs_wait(
+        self, workspace: Workspace, user: MemoryUser, work: Work
+    ) -> None:
+        say(user, work, {0: [rental("main", "2027-03-20")]})
+        user.refresh_from_db()
+        backtests.start(passed(workspace), by="test")
+
+        def hinted(seconds: int) -> int:
+            """Whether it is hinted so long after it was the last time."""
+            past = timezone.now() - datetime.timedelta(seconds=seconds)
+            Backtest.objects.update(hinted_at=past)
+            return dispatching.hint_backtests()
+
+        assert [hinted(seconds) for seconds in (5, 15, 31)] == [0, 1, 1]
+        runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.API, checkpoint=user.head)
+        assert [hinted(seconds) for seconds in (5, 15, 31)] == [0, 0, 1]
+
+
+class TestOwn:
+    """A user's own constraint over the user's own history."""
+
+    @pytest.fixture
+    def grown(self, user: MemoryUser) -> None:
+        """A version without what the constraint reads, one with it, and one with both."""
+        for day, domains, rules in (
+            (0, {"garden": "2027-04-01"}, {}),
+            (10, {"home": "2027-04-01"}, {}),
+            (20, {"home": "2027-04-01"}, {"home_notice": OWN_NOTICE}),
+        ):
+            with time_machine.travel(START + day * DAY, tick=False):
+                settle(user, rules, domains)
+
+    @pytest.mark.usefixtures("grown")
+    def test_it_is_silent_where_the_project_had_not_what_it_imports(
+        self, user: MemoryUser, work: Work
+    ) -> None:
+        with time_machine.travel(START + 40 * DAY, tick=False):
+            backtest = backtests.start_own(user, "constraints/home_notice.py", by="test")
+            work()
+
+        backtest.refresh_from_db()
+        assert backtest.state == "finished", backtest.last_error
+        (row,) = backtest.users.all()
+        assert (row.versions, row.looks, row.problems) == (3, 2, [])
+        assert told(backtest) == [("2027-03-11", "critical", "2027-04-02", "21 days are left")]
+
+    @pytest.mark.usefixtures("grown")
+    def test_only_a_constraint_of_the_newest_version_can_be(self, user: MemoryUser) -> None:
+        for path in ("constraints/other.py", "home_notice", "../x", "workspace/constraints/x.py"):
+            with pytest.raises(backtests.BadBacktest, match=r"has constraints/home_notice\.py"):
+                backtests.start_own(user, path, by="test")
+        assert not Backtest.objects.exists()

@@ -1,0 +1,250 @@
+"""`/v1/backtests/`: started, read, cancelled, and what an approval waits for."""
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from memory.models import Backtest, MemoryUser, Workspace
+from memory.models.workspaces import Scope
+from tests.integration.api.test_workspace_constraints import LEASE, URL, client_of, log
+from tests.integration.work.test_workspace_constraints import SOURCE, rental
+from workers import tasks
+
+pytestmark = pytest.mark.django_db
+
+Work = Callable[[], None]
+BACKTESTS = "/v1/backtests/"
+OF_VERSION = f"{URL}lease_end/versions/1/backtests/"
+OWN = {
+    "constraint": "constraints/ended.py",
+}
+OWN_SOURCE = '''\
+"""A lease that has ended."""
+
+import datetime
+from collections.abc import Iterator
+
+from domains.home.state import rentals
+from uac import Alert, warning
+
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    """A lease that has ended."""
+    for rental in rentals:
+        if rental.until < today:
+            yield warning(f"{rental.flat} ended on {rental.until}", evidence=[rental])
+'''
+OWN_TESTS = '''\
+"""Cases."""
+
+import datetime
+
+from constraints import ended
+from domains.home.schema import Rental
+from uac.testing import run_check
+
+
+def test_it() -> None:
+    """The day, and the day after."""
+    day = datetime.date(2026, 1, 1)
+    lease = Rental(key="l", sources=(1,), flat="x", until=day)
+    assert not run_check(ended, today=day, rentals=[lease])
+    assert run_check(ended, today=day + datetime.timedelta(days=1), rentals=[lease])
+'''
+
+
+@pytest.fixture
+def manager(workspace: Workspace) -> APIClient:
+    """A client with a key that may start backtests."""
+    return client_of(workspace, *Scope)
+
+
+@pytest.fixture
+def judged(api: APIClient, user: MemoryUser, work: Work) -> str:
+    """A version that passed its checks, for a user whom it fits; the id of its backtest."""
+    log(api, user, rental(), rental("Side Street", "2999-01-01"))
+    work()
+    assert api.post(f"{URL}?wait=0", LEASE).status_code == 201
+    tasks.judge_workspace_constraint(version_pk())
+    return str(Backtest.objects.get().pk)
+
+
+def version_pk() -> str:
+    from memory.models import WorkspaceConstraintVersion
+
+    return str(WorkspaceConstraintVersion.objects.get().pk)
+
+
+def test_from_the_checks_to_the_approval(
+    api: APIClient, manager: APIClient, judged: str, work: Work
+) -> None:
+    # Given a version whose backtest began by itself
+    waiting = api.get(f"{BACKTESTS}{judged}/").data
+    assert (waiting["constraint"], waiting["version"]) == ("workspace/constraints/lease_end.py", 1)
+    assert (waiting["state"], waiting["days"], waiting["users"]) == ("waiting", 365, 200)
+    assert waiting["user_id"] is None
+    known = api.get(f"{URL}lease_end/versions/1/").data["tested"]
+    assert (known["enough"], known["backtest"]) == (False, judged)
+    # Then it cannot be approved yet
+    refused = manager.post(f"{URL}lease_end/versions/1/approve/")
+    assert refused.status_code == 409
+    assert refused.json()["detail"] == "Its backtest goes on: wait for its end."
+
+    # When it has finished
+    work()
+    done = api.get(f"{BACKTESTS}{judged}/").data
+
+    # Then it tells what would have been, and the version can be approved
+    assert done["state"] == "finished"
+    summary = done["summary"]
+    assert summary["conclusion"] == "It was backtested on 1 of 1 users."
+    assert (summary["fired"], summary["findings"], summary["open"]) == (1, 1, 1)
+    assert summary["most"] == [{"user_id": "ada", "findings": 1}]
+    (found,) = api.get(f"{BACKTESTS}{judged}/findings/").data["results"]
+    assert (found["user_id"], found["version"], found["severity"]) == ("ada", 1, "warning")
+    assert found["message"] == "Main Street ended on 2020-01-01"
+    assert found["entries"] == [1]
+    assert (found["resolved_at"], found["changes"]) == (None, [])
+    assert api.get("/v1/users/ada/alerts/").data["results"] == []
+    assert manager.post(f"{URL}lease_end/versions/1/approve/").data["live"] == 1
+    assert api.get(f"{URL}lease_end/versions/1/").data["tested"]["enough"]
+
+
+def test_the_same_numbers_are_the_same_and_others_take_its_place(
+    manager: APIClient, judged: str
+) -> None:
+    again = manager.post(OF_VERSION, {})
+    assert (again.status_code, again.data["id"]) == (201, judged)
+
+    other = manager.post(OF_VERSION, {"days": 30, "users": 5})
+    assert (other.status_code, other.data["days"], other.data["users"]) == (201, 30, 5)
+    assert other.data["created_by"].startswith("key:")
+    earlier = manager.get(f"{BACKTESTS}{judged}/").data
+    assert (earlier["state"], earlier["reason"]) == ("cancelled", "another one was started")
+    listed = manager.get(f"{BACKTESTS}?state=waiting").data["results"]
+    assert [one["id"] for one in listed] == [other.data["id"]]
+
+
+def test_one_that_goes_on_is_cancelled_once(manager: APIClient, judged: str, work: Work) -> None:
+    answer = manager.post(f"{BACKTESTS}{judged}/cancel/")
+    assert (answer.status_code, answer.data["state"]) == (200, "cancelled")
+    again = manager.post(f"{BACKTESTS}{judged}/cancel/")
+    assert again.status_code == 409
+    assert "cancelled already" in again.json()["detail"]
+    work()
+    assert manager.get(f"{BACKTESTS}{judged}/").data["state"] == "cancelled"
+
+
+def test_who_may_not_manage_starts_and_cancels_nothing(api: APIClient, judged: str) -> None:
+    for path in (OF_VERSION, f"{BACKTESTS}{judged}/cancel/", "/v1/users/ada/backtests/"):
+        answer = api.post(path, {})
+        assert answer.status_code == 403
+        assert "manage" in answer.json()["detail"]
+    assert Backtest.objects.get().state == "waiting"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"days": 0}, "days"),
+        ({"days": 3651}, "days"),
+        ({"days": "30"}, "days"),
+        ({"users": 0}, "users"),
+        ({"users": 2001}, "users"),
+        ({"users": 1.5}, "users"),
+        ({"percentage": 5}, "percentage"),
+    ],
+)
+def test_bad_numbers_name_the_field(
+    manager: APIClient, judged: str, body: dict[str, Any], field: str
+) -> None:
+    answer = manager.post(OF_VERSION, body)
+
+    assert answer.status_code == 400
+    assert list(answer.json()["errors"]) == [field]
+    assert Backtest.objects.count() == 1
+
+
+def test_what_did_not_pass_is_not_backtested(api: APIClient, manager: APIClient) -> None:
+    api.post(f"{URL}?wait=0", {**LEASE, "source": SOURCE.replace("< today", "<= today")})
+    assert "being checked" in manager.post(OF_VERSION, {}).json()["detail"]
+    tasks.judge_workspace_constraint(version_pk())
+    answer = manager.post(OF_VERSION, {})
+    assert answer.status_code == 409
+    assert "refused" in answer.json()["detail"]
+    assert manager.post(f"{URL}lease_end/versions/9/backtests/", {}).status_code == 404
+    assert not Backtest.objects.exists()
+
+
+def test_findings_come_page_by_page_and_by_user(
+    api: APIClient, user: MemoryUser, judged: str, work: Work
+) -> None:
+    log(api, user, *(rental(f"flat {number}") for number in range(4)))
+    work()
+    path = f"{BACKTESTS}{judged}/findings/"
+    assert len(api.get(path).data["results"]) in (1, 5)  # what was said before it began
+    page = api.get(f"{path}?page_size=1").data
+    assert len(page["results"]) == 1
+    assert api.get(f"{path}?user_id=nobody").data["results"] == []
+    assert api.get(f"{path}?severity=critical").data["results"] == []
+    for query in ("severity=loud", "cursor=x", "page_size=0", "usr=ada"):
+        assert api.get(f"{path}?{query}").status_code == 400
+
+
+def test_another_workspace_sees_nothing(judged: str) -> None:
+    stranger = client_of(Workspace.objects.create(name="other"), *Scope)
+
+    assert stranger.get(BACKTESTS).data["results"] == []
+    for path in (f"{judged}/", f"{judged}/findings/"):
+        assert stranger.get(f"{BACKTESTS}{path}").status_code == 404
+    assert stranger.post(f"{BACKTESTS}{judged}/cancel/").status_code == 404
+    assert stranger.post(OF_VERSION, {}).status_code == 404
+    assert stranger.get(f"{BACKTESTS}{uuid.uuid4()}/").status_code == 404
+    assert Backtest.objects.get().state == "waiting"
+
+
+def test_a_users_own_constraint_is_run_over_the_users_history(
+    api: APIClient, manager: APIClient, user: MemoryUser, work: Work
+) -> None:
+    log(api, user, rental())
+    work()
+    written = {"source": OWN_SOURCE, "tests": OWN_TESTS}
+    api.put("/v1/users/ada/constraints/ended/?wait=0", written)
+    work()
+
+    started = manager.post("/v1/users/ada/backtests/", OWN)
+    assert (started.status_code, started.data["user_id"]) == (201, "ada"), started.data
+    work()
+
+    done = api.get(f"{BACKTESTS}{started.data['id']}/").data
+    assert (done["state"], done["version"], done["summary"]["findings"]) == ("finished", None, 1)
+    (found,) = api.get(f"{BACKTESTS}{done['id']}/findings/").data["results"]
+    assert found["message"] == "Main Street ended on 2020-01-01"
+    (alert,) = api.get("/v1/users/ada/alerts/").data["results"]
+    assert alert["evidence"] == found["evidence"]
+    listed = api.get(f"{BACKTESTS}?user_id=ada").data["results"]
+    assert [one["id"] for one in listed] == [done["id"]]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "constraint"),
+        ({"constraint": "constraints/none.py"}, "constraint"),
+        ({"constraint": "\x00"}, "constraint"),
+        ({**OWN, "days": 0}, "days"),
+        ({**OWN, "users": 5}, "users"),
+    ],
+)
+def test_bad_input_of_an_own_one_names_the_field(
+    manager: APIClient, user: MemoryUser, body: dict[str, Any], field: str
+) -> None:
+    answer = manager.post("/v1/users/ada/backtests/", body)
+
+    assert answer.status_code == 400
+    assert list(answer.json()["errors"]) == [field]
+    assert manager.post("/v1/users/nobody/backtests/", OWN).status_code == 404
+    assert not Backtest.objects.exists()
