@@ -24,6 +24,7 @@ from memory.models import (
     Backtest,
     BacktestFinding,
     BacktestUser,
+    Checkpoint,
     MemoryUser,
     WorkspaceConstraint,
     WorkspaceConstraintVersion,
@@ -109,8 +110,7 @@ def start_own(user: MemoryUser, path: str, *, by: str, days: int = DAYS) -> Back
     with transaction.atomic():
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         head = locked.head
-        names = Outline.from_json(head.outline).constraints if head else ()
-        known = [f"constraints/{name}.py" for name in names]
+        known = own_constraints(head)
         if head is None or path not in known:
             has = f"has {', '.join(known)}" if known else "has none"
             raise BadBacktest("constraint", f"The user's newest version {has}.")
@@ -130,6 +130,12 @@ def start_own(user: MemoryUser, path: str, *, by: str, days: int = DAYS) -> Back
         )
         BacktestUser.objects.get_or_create(backtest=backtest, user=locked)
     return backtest
+
+
+def own_constraints(head: Checkpoint | None) -> list[str]:
+    """Return the paths of the constraints in a user's newest version."""
+    outlined = head.outline.get("constraints", ()) if head else ()
+    return [f"constraints/{name}.py" for name, _ in outlined]
 
 
 def _check(name: str, value: int, most: int) -> None:
@@ -219,7 +225,9 @@ def conclusion(backtest: Backtest) -> str:
         case BacktestState.FINISHED if not of:
             return f"There was nobody to test it on: it fits none of {backtest.looked_at} users."
         case BacktestState.FINISHED:
-            return f"It was backtested on {of} of {backtest.looked_at} users."
+            failed = backtest.users.filter(state=UserState.FAILED).count()
+            without = f", of whom {failed} could not be looked at" if failed else ""
+            return f"It was backtested on {of} of {backtest.looked_at} users{without}."
         case BacktestState.CANCELLED | BacktestState.FAILED:
             named = backtest.get_state_display()
             return f"Its backtest was {named} ({backtest.reason}): start another one."

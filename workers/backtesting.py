@@ -65,8 +65,9 @@ def _go_on(backtest: Backtest) -> None:
         passed = time.monotonic() - begun
         hurried = passed > HURRIED_SECONDS and runs.are_waiting()
         if hurried or passed > SLICE_SECONDS:
-            hinted = timezone.now() if hurried else None  # see dispatching.hint_backtests
-            leases.write(backtest, lease_owner="", lease_expires_at=None, hinted_at=hinted)
+            now = timezone.now()  # it is behind the others then: see dispatching.hint_backtests
+            given_back = {"lease_owner": "", "lease_expires_at": None, "run_after": now}
+            leases.write(backtest, **given_back, hinted_at=now if hurried else None)
             return
     backtests.finish(backtest)
     logger.info("backtest_done")

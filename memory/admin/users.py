@@ -16,8 +16,16 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
-from memory import feedback, forecasts, lanes, llm_calls, log
-from memory.admin.base import MemoryAdmin, PresenceFilter, ReadOnlyAdmin, heavy, link, link_to_list
+from memory import backtests, feedback, forecasts, lanes, llm_calls, log
+from memory.admin.base import (
+    MemoryAdmin,
+    PresenceFilter,
+    ReadOnlyAdmin,
+    heavy,
+    link,
+    link_to_list,
+    staff_of,
+)
 from memory.admin.display import (
     NOTHING,
     badge,
@@ -26,6 +34,7 @@ from memory.admin.display import (
     lines,
     preformatted,
     shortened,
+    visible,
     visible_json,
 )
 from memory.admin.log import PENDING
@@ -85,7 +94,7 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
     search_fields = ["user_id", "=public_id"]
     search_help_text = "By user id or public id."
     ordering = ["-created_at"]
-    actions = ["work_on_it_now"]
+    actions = ["work_on_it_now", "backtest_constraints"]
     when_empty = "The products' backends have not created a user yet."
     fieldsets = [
         (None, {"fields": ["user_id", "workspace", "time_zone", "metadata"]}),
@@ -135,8 +144,16 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
     ]
 
     def actions_for(self, row: MemoryUser) -> Collection[str]:
-        """Where nothing waits there is nothing to work on."""
-        return self.actions if _waiting_lanes().filter(user=row).exists() else []
+        """Where nothing waits there is nothing to work on, and nothing to test without a rule."""
+        waits = _waiting_lanes().filter(user=row).exists()
+        return [
+            *(["work_on_it_now"] if waits else []),
+            *(["backtest_constraints"] if backtests.own_constraints(row.head) else []),
+        ]
+
+    def has_approve_permission(self, request: HttpRequest) -> bool:
+        """Who may approve constraints, and have them backtested."""
+        return request.user.has_perm("memory.approve_workspaceconstraint")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[MemoryUser]:
         """Count the live alerts and the outcomes along."""
@@ -323,6 +340,17 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
     def lanes(self, user: MemoryUser) -> str:
         """Lead to the lanes."""
         return link_to_list(Lane, counted(user.lanes.count(), "lane"), user__id__exact=user.pk)
+
+    @admin.action(description="Backtest the users' own constraints", permissions=["approve"])
+    def backtest_constraints(self, request: HttpRequest, queryset: QuerySet[MemoryUser]) -> None:
+        """Run each constraint of the newest version over the user's history."""
+        for user in queryset:
+            paths = backtests.own_constraints(user.head)
+            started = [backtests.start_own(user, path, by=staff_of(request)) for path in paths]
+            for backtest in started:
+                messages.success(request, format_html("Started: {}", link(backtest)))
+            if not started:
+                messages.warning(request, f"{visible(user.user_id)} has no constraint.")
 
     @admin.action(
         description="Have the language model work on the selected users now", permissions=["change"]

@@ -380,7 +380,9 @@ def test_one_user_who_cannot_be_looked_at_does_not_stop_the_others(
     assert backtest.state == "finished"
     states = backtest.users.order_by("user").values_list("state", flat=True)
     assert [*states] == ["failed", "done"]
-    (problem,) = backtests.summary(backtest)["problems"]
+    summary = backtests.summary(backtest)
+    assert summary["conclusion"].endswith("2 of 2 users, of whom 1 could not be looked at.")
+    (problem,) = summary["problems"]
     assert (problem["user_id"], problem["kind"]) == ("u0", "failed")
     assert "no engine" in problem["message"]
 

@@ -14,7 +14,6 @@ from tests.integration.work.test_workspace_constraints import (
     PATH,
     SOURCE,
     TESTS,
-    judged,
     live,
     rental,
 )
@@ -178,9 +177,11 @@ def test_of_a_changed_set_of_workspace_constraints_only_what_differs_is_sent(
     assert [paths for paths, _ in loads[1:]] == [[PATH]]
 
     loads.clear()
-    service.propose(constraint, source=SOURCE + "# more\n", tests=TESTS, by="x")
-    service.approve(judged(constraint), by="x")
+    version = service.propose(constraint, source=SOURCE + "# more\n", tests=TESTS, by="x")
+    tasks.judge_workspace_constraint(str(version.pk))
     loads.clear()
+    tasks.backtest(str(version.backtests.get().pk))  # on what the user has already
+    service.approve(version, by="x")
     run_constraints(user)
     service.change(constraint, by="x", enabled=False)
     run_constraints(user)

@@ -1,0 +1,179 @@
+"""Backtests on the screens: what they found, from where a version is approved, started by hand."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from memory import backtests
+from memory.models import (
+    Backtest,
+    BacktestFinding,
+    BacktestUser,
+    MemoryUser,
+    Workspace,
+    WorkspaceConstraint,
+    WorkspaceConstraintVersion,
+)
+from tests.factories import make_checkpoint
+from tests.integration.admin.conftest import list_url, messages_of, page_url, shown, text_of
+from tests.integration.admin.test_workspace_constraints import act
+from tests.integration.time.test_forecast import NOTICE, settle
+from tests.integration.work.test_workspace_constraints import made
+
+pytestmark = pytest.mark.django_db
+
+Staff = Callable[..., Client]
+NOW = datetime.datetime(2026, 10, 5, 9, tzinfo=datetime.UTC)
+
+
+@pytest.fixture
+def version(workspace: Workspace, user: MemoryUser) -> WorkspaceConstraintVersion:
+    """A version that passed its checks, in a workspace with somebody to test it on."""
+    MemoryUser.objects.filter(pk=user.pk).update(head=make_checkpoint(user))
+    constraint = made(workspace)
+    constraint.versions.update(state="passed")
+    return constraint.versions.get()
+
+
+@pytest.fixture
+def backtest(version: WorkspaceConstraintVersion, user: MemoryUser) -> Backtest:
+    """One that goes on: of a user is known what there would have been."""
+    backtest = backtests.start(version, by="test")
+    problem = {"at": NOW.isoformat(), "version": 1, "kind": "error", "message": "no such day"}
+    row = BacktestUser.objects.create(
+        backtest=backtest, user=user, state="done", problems=[problem], problem_count=1
+    )
+    for number, severity in enumerate(("warning", "critical", "critical")):
+        at = NOW + datetime.timedelta(days=20 * number)
+        BacktestFinding.objects.create(
+            result=row,
+            fingerprint=str(number) * 64,
+            severity=severity,
+            message=f"the lease of flat {number} ends",
+            opened_at=at,
+            day=at.date(),
+            version=1,
+            resolved_at=at if number else None,
+        )
+    waiting = MemoryUser.objects.create(workspace=user.workspace, user_id="bob")
+    BacktestUser.objects.create(backtest=backtest, user=waiting)
+    Backtest.objects.update(state="running", picked=True, looked_at=3)
+    backtest.refresh_from_db()
+    return backtest
+
+
+def end(backtest: Backtest) -> None:
+    backtest.users.update(state="done")
+    Backtest.objects.update(state="finished", finished_at=timezone.now())
+
+
+def test_its_page_tells_how_far_it_got_and_what_it_found(
+    admin_client: Client, backtest: Backtest, user: MemoryUser
+) -> None:
+    response = admin_client.get(page_url(backtest))
+
+    words = shown(response)
+    assert "under way 1 of 2 users" in words
+    assert "Its backtest goes on (1 of 2 users so far): wait for its end." in words
+    assert "3 alerts, for 1 of 1 user" in words
+    assert "critical 2 warning 1 info 0" in words
+    assert "2026-10 2 2026-11 1" in words
+    assert "Busiest day: 2026-10-05: 1 alert" in words
+    assert "Open at the end: 1 alert" in words
+    assert "2026-10-05 warning ada v1 the lease of flat 0 ends" in words
+    assert "error ada v1 on 2026-10-05 no such day of 1 user in all" in words
+    page = text_of(response)
+    assert '<progress value="1" max="2">' in page
+    assert page.count("<meter") == 2
+    for row in (user, user.checkpoints.get(), BacktestFinding.objects.all()[0]):
+        assert f'href="{page_url(row)}"' in page
+    assert "Approve" not in words
+    assert "Cancel" in words
+
+
+def test_who_found_what_is_narrowed_by_the_links_of_the_page(
+    admin_client: Client, backtest: Backtest
+) -> None:
+    BacktestFinding.objects.all()[0].result.findings.update(day="2026-01-01")
+    for model, query in (
+        (BacktestUser, f"backtest__id__exact={backtest.pk}"),
+        (BacktestFinding, f"result__backtest__id__exact={backtest.pk}"),
+        (BacktestFinding, f"result__id__exact={backtest.users.order_by('pk')[0].pk}"),
+    ):
+        found = admin_client.get(f"{list_url(model)}?{query}").context["cl"].result_count
+        assert found == (2 if model is BacktestUser else 3)
+
+
+def test_a_version_is_approved_from_its_backtest_once_it_has_finished(
+    admin_client: Client, backtest: Backtest, version: WorkspaceConstraintVersion
+) -> None:
+    (refused,) = messages_of(act(admin_client, "approve", backtest))
+    assert refused == ("lease_end: Its backtest goes on (1 of 2 users so far): wait for its end.")
+    page = text_of(admin_client.get(page_url(version)))
+    assert f'href="{page_url(backtest)}"' in page
+    constraint = WorkspaceConstraint.objects.get()
+    assert constraint.live is None
+
+    end(backtest)
+    assert "Approve" in shown(admin_client.get(page_url(backtest)))
+    assert messages_of(act(admin_client, "approve", backtest)) == [
+        "lease_end v1 is live. It was backtested on 2 of 3 users."
+    ]
+    constraint = WorkspaceConstraint.objects.get()
+    assert constraint.live == version
+    assert "Approve" not in shown(admin_client.get(page_url(backtest)))
+
+
+def test_one_is_cancelled_and_started_again_by_hand(
+    admin_client: Client, backtest: Backtest, version: WorkspaceConstraintVersion
+) -> None:
+    (told,) = messages_of(act(admin_client, "cancel", backtest))
+    assert "cancelled" in told
+    (told,) = messages_of(act(admin_client, "cancel", backtest))
+    assert "This backtest is cancelled already." in told
+    assert "Its backtest was cancelled (by staff:admin)" in shown(
+        admin_client.get(page_url(backtest))
+    )
+
+    for action, row in (("start_again", backtest), ("backtest", version)):
+        (told,) = messages_of(act(admin_client, action, row))
+        assert told.startswith("Started: <a href=")
+    assert sorted(Backtest.objects.values_list("state", flat=True)) == ["cancelled", "waiting"]
+
+
+def test_who_may_not_approve_only_looks(staff: Staff, backtest: Backtest) -> None:
+    client = staff("view_backtest", "change_backtest", "view_memoryuser", "change_memoryuser")
+
+    for action in ("approve", "cancel", "start_again"):
+        act(client, action, backtest)
+    act(client, "backtest_constraints", backtest.users.order_by("pk")[0].user)
+
+    backtest.refresh_from_db()
+    assert backtest.state == "running"
+    assert Backtest.objects.count() == 1
+    assert "Cancel" not in shown(client.get(page_url(backtest)))
+
+
+def test_a_users_own_constraints_are_started_from_the_users_page(
+    admin_client: Client, user: MemoryUser
+) -> None:
+    def offered() -> Any:
+        return [name for name, _ in admin_client.get(page_url(user)).context["row_actions"]]
+
+    assert offered() == []
+    settle(user, {"home_notice": NOTICE})
+    assert offered() == ["backtest_constraints"]
+
+    (told,) = messages_of(act(admin_client, "backtest_constraints", user))
+
+    backtest = Backtest.objects.get()
+    assert f'href="{page_url(backtest)}"' in told
+    assert (backtest.user, backtest.constraint) == (user, "constraints/home_notice.py")
+    words = shown(admin_client.get(page_url(backtest)))
+    assert "constraints/home_notice.py of ada" in words
+    (told,) = messages_of(act(admin_client, "approve", backtest))
+    assert told == "A user's own constraint is live without an approval."
