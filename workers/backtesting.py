@@ -33,7 +33,7 @@ logger = structlog.get_logger(__name__)
 SLICE_SECONDS = 30.0
 HURRIED_SECONDS = 3.0
 # A user's history is followed for so long: of what is left nothing is known.
-USER_SECONDS = 60.0
+USER_SECONDS = 120.0
 # What an old version of a project cannot give to a constraint that was written for a newer one.
 _NOT_THERE = ("ImportError", "ModuleNotFoundError")
 

@@ -57,6 +57,12 @@ SOON = """\
             severity = critical if left <= 3 else warning
             yield severity(f"{left} days are left", evidence=[lease])
 """
+AT_NOON = """\
+        noon = datetime.datetime.combine(lease.ends_on, datetime.time(12), now.tzinfo)
+        if datetime.timedelta() <= noon - now < datetime.timedelta(hours=2):
+            yield warning("at noon", evidence=[lease])
+"""
+MOMENT = SOURCE.replace(ENDED, AT_NOON).replace("today: datetime.date", "now: datetime.datetime")
 NOTICE = SOURCE.replace(ENDED, SOON).replace("Record, warning", "Record, critical, warning")
 LEAP = NOTICE.replace(
     "        left = (", "        today.replace(year=today.year + 1)\n        left = ("
@@ -270,6 +276,33 @@ def test_what_raises_on_29_february_alone_is_told_with_version_and_day(
     assert told(backtest) == [("2028-02-24", "critical", "2028-03-06", "10 days are left")]
     summary = backtests.summary(backtest)
     assert (summary["troubled"], summary["problems"][0]["user_id"]) == (1, "ada")
+
+
+def test_what_depends_on_the_moment_is_found_at_that_moment(
+    workspace: Workspace, user: MemoryUser, work: Work
+) -> None:
+    say(user, work, {0: [rental("main", "2027-03-20")]})
+
+    backtest = backtested(passed(workspace, MOMENT), work)
+
+    (found,) = backtests.findings_of(backtest)
+    # Noon in Berlin is 11:00 UTC in winter.
+    after = datetime.datetime(2027, 3, 20, 9, 0, 0, 1, tzinfo=datetime.UTC)
+    assert (found.opened_at, found.resolved_at) == (after, after.replace(hour=11))
+
+
+def test_a_history_that_is_too_long_is_told_to_be_unknown_from_there_on(
+    workspace: Workspace, user: MemoryUser, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(user, work, {0: [rental("main", "2027-03-20")]})
+    monkeypatch.setattr(backtesting, "USER_SECONDS", -1.0)
+
+    backtest = backtested(passed(workspace), work)
+
+    (row,) = backtest.users.all()
+    assert row.known_until == START
+    assert [(one["kind"], one["version"]) for one in row.problems] == [("unknown", 1)]
+    assert told(backtest) == []
 
 
 def test_a_flood_is_told_and_not_listed(workspace: Workspace, user: MemoryUser, work: Work) -> None:
