@@ -124,7 +124,8 @@ def _softmax(scores: Array) -> Array:
 
 
 def _gelu(state: Array) -> Array:
-    return (state * (1 + _erf(state / math.sqrt(2))) / 2).astype(np.float32)
+    found: Array = (state * (1 + _erf(state / math.sqrt(2))) / 2).astype(np.float32)
+    return found
 
 
 def _erf(values: NDArray[Any]) -> NDArray[Any]:
