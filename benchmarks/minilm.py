@@ -124,8 +124,8 @@ def _softmax(scores: Array) -> Array:
 
 
 def _gelu(state: Array) -> Array:
-    found: Array = (state * (1 + _erf(state / math.sqrt(2))) / 2).astype(np.float32)
-    return found
+    activated: Array = (state * (1 + _erf(state / math.sqrt(2))) / 2).astype(np.float32)
+    return activated
 
 
 def _erf(values: NDArray[Any]) -> NDArray[Any]:

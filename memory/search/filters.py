@@ -33,6 +33,11 @@ MAX_LISTED = 1000
 MAX_TEXT = 1000
 
 _GROUPS = {"AND": " AND ", "OR": " OR "}
+# What `json` keeps and `jsonb` cannot hold, such as half a character, is as if it were not there.
+_HELD = (
+    '(CASE WHEN pg_input_is_valid("memory_logentry"."metadata"::text, \'jsonb\')'
+    ' THEN "memory_logentry"."metadata"::jsonb END)'
+)
 _TEXT_OPERATORS = ("eq", "ne", "in", "contains")
 _ORDERED_OPERATORS = ("eq", "ne", *COMPARISONS, "in")
 
@@ -159,7 +164,7 @@ def _metadata(path: str, operator: str, value: Any, here: str) -> _Sql:
     names = path.split(".")
     if not all(names):
         raise BadFilter(f"{here}: name a key of the metadata, such as {METADATA}channel.")
-    held = '("memory_logentry"."metadata"::jsonb #> %s)'
+    held = f"({_HELD} #> %s)"
     if operator == "in":
         return _true(f"{held} = ANY(%s::jsonb[])", names, [_json(one, here) for one in value])
     if operator == "contains":

@@ -1,0 +1,70 @@
+"""Texts as terms."""
+
+import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.search.words import best_part, identity, number_of_words, terms, terms_of_day
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("What was she running from?", ["run"]),
+        ("Dave's dogs: they'll bark", ["dave", "dog", "bark"]),
+        ("drug_class snake_case", ["drug", "class", "snake", "case"]),
+        ("2026-03-01 and 2026-02-30", ["2026", "march", "1", "2026", "02", "30"]),
+        ("the 1st, 22nd, 3rd and 11th; 2ndary", ["1", "22", "3", "11", "2ndari"]),
+        ("Café CAFÉ cafe\u0301", ["cafe", "cafe", "cafe"]),
+        ("Straße STRASSE", ["strass", "strass"]),
+        ("吉他", ["吉他"]),
+        ("我爱吉他", ["我爱", "爱吉", "吉他"]),
+        ("我", ["我"]),
+        ("buy吉他now3", ["buy", "吉他", "now3"]),
+        ("한국어", ["한국", "국어"]),
+        ("किताब है।", ["किताब", "है"]),
+        ("", []),
+        ("… 🎸 _ \x00", []),
+    ],
+)
+def test_terms_of_a_text(text: str, expected: list[str]) -> None:
+    assert terms(text) == expected
+
+
+def test_a_day_has_the_terms_by_which_it_is_asked_for() -> None:
+    day = datetime.date(2026, 10, 3)
+
+    for text in ("3 October 2026", "October 3rd, 2026", "2026-10-03"):
+        assert sorted(terms(text)) == sorted(terms_of_day(day))
+
+
+@given(st.text())
+def test_any_text_has_terms_that_are_found_again(text: str) -> None:
+    for term in terms(text):
+        assert 0 <= identity(term) < 2**63
+        assert 0 < len(term) <= 64
+    assert terms(text) == terms(text.upper().lower()) or not text.isascii()
+
+
+def test_a_long_word_is_cut() -> None:
+    assert terms("x" * 1_000_000) == terms("x" * 64)
+
+
+def test_words_are_counted_by_space_or_character() -> None:
+    assert number_of_words("  three short words\n") == 3
+    assert number_of_words("我爱 guitar") == 4
+    assert number_of_words("") == 0
+
+
+def test_of_a_short_text_all_is_the_best_part() -> None:
+    assert best_part("short", ["none"], 10) == "short"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [(["puppi"], "puppy gh"), (["none"], "ab cd ef"), (["ij"], "pqr ij..")],
+)
+def test_of_a_long_text_the_part_with_most_terms(wanted: list[str], expected: str) -> None:
+    assert best_part("ab cd ef puppy gh pqr ij..", wanted, 8) == expected
