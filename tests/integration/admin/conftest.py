@@ -47,6 +47,9 @@ from memory.models import (
     RecordLocation,
     Run,
     SandboxHost,
+    SearchBlock,
+    SearchIndex,
+    SearchSegment,
     StaffSubscription,
     WebhookEndpoint,
     Workspace,
@@ -94,6 +97,9 @@ IMMUTABLE: list[type[Model]] = [
     RecordLocation,
     Run,
     SandboxHost,
+    SearchBlock,
+    SearchIndex,
+    SearchSegment,
     WorkspaceConstraintVersion,
 ]
 MODELS: list[type[Model]] = [
@@ -279,6 +285,18 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         EventCounter: EventCounter.objects.get(workspace=workspace),
         **_webhook(workspace, alert, text, user_id),
         **_backtest(user, constraint, text),
+        **_search_index(user, text),
+    }
+
+
+def _search_index(user: MemoryUser, text: str) -> Rows:
+    segment = SearchSegment.objects.create(
+        user=user, first_seq=1, last_seq=4, version=1, blocks=1, postings=9
+    )
+    return {
+        SearchIndex: SearchIndex.objects.create(user=user, due_at=timezone.now(), last_error=text),
+        SearchSegment: segment,
+        SearchBlock: SearchBlock.objects.create(segment=segment, number=0, data=text.encode()),
     }
 
 

@@ -1,0 +1,94 @@
+"""The indexes that searches read."""
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.db.models.functions import Length
+from django.http import HttpRequest
+from django.template.defaultfilters import filesizeformat
+from django.utils.safestring import SafeString
+
+from memory.admin.base import ReadOnlyAdmin, link
+from memory.admin.display import preformatted
+from memory.models import SearchBlock, SearchIndex, SearchSegment
+
+
+@admin.register(SearchIndex)
+class SearchIndexAdmin(ReadOnlyAdmin[SearchIndex]):
+    """The work on each user's index."""
+
+    list_display = ["user_link", "covers", "due_at", "run_after", "attempts"]
+    list_display_links = ["due_at"]
+    list_filter = ["user__workspace"]
+    list_select_related = ["user"]
+    search_fields = ["user__user_id"]
+    search_help_text = "By user id."
+    ordering = ["-due_at", "id"]
+    when_empty = "No log was long enough to be indexed yet."
+    fields = ["user_link", "covers", "due_at", "attempts", "run_after", "error"]
+
+    @admin.display(description="user", ordering="user__user_id")
+    def user_link(self, index: SearchIndex) -> str:
+        """Lead to the user."""
+        return link(index.user)
+
+    @admin.display(description="log")
+    def covers(self, index: SearchIndex) -> str:
+        """Say how long the log is."""
+        return f"{index.user.last_seq} entries"
+
+    @admin.display(description="last error")
+    def error(self, index: SearchIndex) -> SafeString | str:
+        """Show what went wrong at the last try."""
+        return preformatted(index.last_error)
+
+
+@admin.register(SearchSegment)
+class SearchSegmentAdmin(ReadOnlyAdmin[SearchSegment]):
+    """Parts of the indexes: which entries each covers."""
+
+    list_display = ["entries", "user_link", "postings", "blocks", "version", "created_at"]
+    list_filter = ["user__workspace", "version"]
+    list_select_related = ["user"]
+    search_fields = ["user__user_id"]
+    search_help_text = "By user id."
+    ordering = ["-created_at", "-id"]
+    when_empty = "Nothing has been indexed yet."
+    fields = ["user_link", "entries", "postings", "blocks", "version", "created_at"]
+
+    @admin.display(description="entries", ordering="first_seq")
+    def entries(self, segment: SearchSegment) -> str:
+        """Name the entries that it covers."""
+        return f"{segment.first_seq} to {segment.last_seq}"
+
+    @admin.display(description="user", ordering="user__user_id")
+    def user_link(self, segment: SearchSegment) -> str:
+        """Lead to the user."""
+        return link(segment.user)
+
+
+@admin.register(SearchBlock)
+class SearchBlockAdmin(ReadOnlyAdmin[SearchBlock]):
+    """What the segments are stored as."""
+
+    list_display = ["number", "segment_link", "size"]
+    list_filter = ["segment__user__workspace"]
+    list_select_related = ["segment__user"]
+    search_fields = ["segment__user__user_id"]
+    search_help_text = "By user id."
+    ordering = ["-segment", "number"]
+    when_empty = "Nothing has been indexed yet."
+    fields = ["segment_link", "number", "size"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[SearchBlock]:
+        """Leave the data in the database: nobody can read it."""
+        return super().get_queryset(request).defer("data").annotate(bytes=Length("data"))
+
+    @admin.display(description="segment", ordering="segment")
+    def segment_link(self, block: SearchBlock) -> str:
+        """Lead to the segment."""
+        return link(block.segment)
+
+    @admin.display(description="size")
+    def size(self, block: SearchBlock) -> str:
+        """Show how large it is."""
+        return filesizeformat(getattr(block, "bytes", 0))
