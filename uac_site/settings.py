@@ -301,6 +301,7 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/v1/",
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
+        "CorpusEnum": [(name, name) for name in ("facts", "archive")],
         "EntryKindEnum": "memory.models.log.EntryKind",
         "NewEntryKindEnum": "memory.api.entries.APPENDED_KINDS",
         "RunKindEnum": "memory.models.runs.RunKind",

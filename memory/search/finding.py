@@ -15,9 +15,13 @@ from memory.search.segments import SPEAKER_PREFIX, corpus_of
 from memory.search.words import best_part, identity, number_of_words, terms
 
 # The best candidates are read from the log in groups, each so many times as large as the last one.
-FIRST_READ = 32
+FIRST_READ = 16
 GROWTH = 4
 MOST_READ = 5000
+COLUMNS = (
+    *("user_id", "seq", "kind", "occurred_at", "recorded_at", "derived_from"),
+    *("content", "data", "metadata", "session_id", "role", "speaker"),
+)
 # Of a long text so much is given.
 MAX_TEXT = 10_000
 
@@ -106,7 +110,9 @@ def find(
     }
     hits: list[Hit] = []
     room = words
-    for name, place, entry in _read(user, _candidates(rankings, threshold), where, up_to):
+    for name, place, entry in _read(
+        user, _candidates(rankings, threshold, max(FIRST_READ, top_k)), where, up_to
+    ):
         ranked = rankings[name]
         whole = text_of(entry)
         text = best_part(whole, asked, MAX_TEXT)
@@ -143,10 +149,10 @@ _Candidate = tuple[CorpusName, int, int]
 
 
 def _candidates(
-    rankings: Mapping[CorpusName, _Ranked], threshold: float
+    rankings: Mapping[CorpusName, _Ranked], threshold: float, size: int
 ) -> Iterator[list[_Candidate]]:
-    """Yield the entries that score, as corpus, place and seq, the best and newest first, in groups
-    of growing size."""
+    """Yield the entries that score, as corpus, place and seq, the best and newest first, in groups,
+    the first of this size."""
     corpora = list(rankings)
     places = [
         np.flatnonzero((one.ranking.scores > 0) & (one.ranking.scores >= threshold))
@@ -160,7 +166,7 @@ def _candidates(
     numbers = np.repeat(np.arange(len(corpora)), [len(here) for here in places])
     everywhere = np.concatenate(places)
     order = np.lexsort((-seqs, -scores))
-    start, size = 0, FIRST_READ
+    start = 0
     while start < len(order):
         group = order[start : start + size]
         yield [
@@ -172,7 +178,7 @@ def _candidates(
                 strict=True,
             )
         ]
-        start, size = start + size, min(size * GROWTH, MOST_READ)
+        start, size = start + size, max(size, min(size * GROWTH, MOST_READ))
 
 
 def _read(
@@ -182,7 +188,7 @@ def _read(
     up_to: int | None,
 ) -> Iterator[tuple[CorpusName, int, LogEntry]]:
     """Read the candidates from the log: those that are not redacted and may be found."""
-    allowed = LogEntry.objects.filter(user=user, redacted_at=None)
+    allowed = LogEntry.objects.filter(user=user, redacted_at=None).only(*COLUMNS)
     if up_to is not None:
         allowed = allowed.filter(seq__lte=up_to)
     if where is not None:

@@ -87,9 +87,9 @@ def test_corpora_are_apart() -> None:
 def test_what_cannot_be_read_is_refused(damage: bytes) -> None:
     first, block = segments.encode(segments.build([Document(1, 0, 0, {5: 1})]))
 
-    with pytest.raises(ValueError, match="block|buffer|unpack"):
+    with pytest.raises(ValueError, match=r"block|buffer|unpack"):
         segments.decode(damage, [block])
-    with pytest.raises(ValueError, match="block|buffer|unpack"):
+    with pytest.raises(ValueError, match=r"block|buffer|unpack"):
         segments.decode(first, [damage])
-    with pytest.raises(ValueError, match="block|buffer|unpack"):
+    with pytest.raises(ValueError, match=r"block|buffer|unpack"):
         segments.decode(first[:9] + first[12:], [block])
