@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from django.db.models.expressions import RawSQL
+from django.db.models.functions import Left
 from numpy.typing import NDArray
 
 from memory.models import LogEntry, MemoryUser
@@ -20,10 +21,11 @@ GROWTH = 4
 MOST_READ = 5000
 COLUMNS = (
     *("user_id", "seq", "kind", "occurred_at", "recorded_at", "derived_from"),
-    *("content", "data", "metadata", "session_id", "role", "speaker"),
+    *("data", "metadata", "session_id", "role", "speaker"),
 )
-# Of a long text so much is given.
+# Of a long text so much is given, out of so much from its beginning.
 MAX_TEXT = 10_000
+MAX_TEXT_READ = 100_000
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,11 @@ def _read(
     up_to: int | None,
 ) -> Iterator[tuple[CorpusName, int, LogEntry]]:
     """Read the candidates from the log: those that are not redacted and may be found."""
-    allowed = LogEntry.objects.filter(user=user, redacted_at=None).only(*COLUMNS)
+    allowed = (
+        LogEntry.objects.filter(user=user, redacted_at=None)
+        .only(*COLUMNS)
+        .annotate(beginning=Left("content", MAX_TEXT_READ))
+    )
     if up_to is not None:
         allowed = allowed.filter(seq__lte=up_to)
     if where is not None:
@@ -198,8 +204,9 @@ def _read(
             entry.seq: entry for entry in allowed.filter(seq__in=[seq for _, _, seq in group])
         }
         for name, place, seq in group:
-            if seq in entries:
-                yield name, place, entries[seq]
+            if entry := entries.get(seq):
+                entry.content = entry.beginning
+                yield name, place, entry
 
 
 def _explained(

@@ -19,7 +19,7 @@ from memory.search.ranking import Corpus, Postings
 # Of what is stored. Blocks of another version are not read but made anew.
 VERSION = 1
 # Postings in a block, about.
-BLOCK = 4096
+BLOCK = 1024
 # Before a term: it is part of the speaker's name.
 SPEAKER_PREFIX = "@"
 
