@@ -16,6 +16,7 @@ SECTIONS = {
     "Machinery": [
         *("SandboxHost", "Lane", "AlertEvent", "RecordLocation", "Blob", "Bytecode"),
         *("AlertFeedback", "EventCounter", "MailCursor", "IdempotencyKey"),
+        *("SearchIndex", "SearchSegment", "SearchBlock"),
     ],
 }
 
