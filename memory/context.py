@@ -208,10 +208,9 @@ def _collections(outline: Outline, asked: set[str], hits: Sequence[Hit]) -> list
         place: sum(1 / spread[term] for term in words & asked)
         for place, words in vocabularies.items()
     }
-    most = max((hit.score for hit in hits), default=0.0)
     for hit in hits:
-        # One that stands beside what was looked for is found, too, with less.
-        if hit.entry.kind != EntryKind.RECORD or hit.score < most / 2:
+        # What only stands beside something that was looked for is found, too, and has no such word.
+        if hit.entry.kind != EntryKind.RECORD or not asked & set(terms(hit.text)):
             continue
         told = hit.entry.data or {}
         for place, class_name in classes.items():

@@ -134,6 +134,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "trigger",
             "checkpoint",
             "instant",
+            "answer_key",
             "status",
             "outcome",
             "runner",

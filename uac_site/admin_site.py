@@ -9,7 +9,10 @@ from django.http import HttpRequest
 # Section → models. A model that is not named here stays in the section of its app.
 SECTIONS = {
     "People": ["Alert", "PausedConstraint", "Forecast", "MemoryUser", "LogEntry", "EntryOutcome"],
-    "Projects": ["Checkpoint", "Run", "WorkspaceConstraint", "WorkspaceConstraintVersion"],
+    "Projects": [
+        *("Checkpoint", "Run", "WorkspaceConstraint", "WorkspaceConstraintVersion"),
+        *("Backtest", "BacktestUser", "BacktestFinding"),
+    ],
     "Access": ["Workspace", "ApiKey", "StaffSubscription"],
     "Webhooks": ["WebhookEndpoint", "Delivery", "DeliveryAttempt"],
     "Language models": ["LlmCall", "LlmSpending"],

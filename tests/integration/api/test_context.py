@@ -105,7 +105,7 @@ def test_it_has_manifest_alerts_records_facts_and_what_was_said(
         *("manifest", "alerts", "state", "facts", "archive")
     ]
     assert {1, 3, 4, 6} <= set(found["entries"])
-    assert parts(found)["archive"]["entries"] == [4]
+    assert parts(found)["archive"]["entries"] == [4, 5]
     assert (found["checkpoint"], found["as_of"]) == (2, None)
 
 

@@ -57,7 +57,9 @@ def test_every_write_takes_an_idempotency_key_and_a_query_does_not() -> None:
         for method, path in writes
         if path.startswith(("/v1/webhooks/", "/v1/constraints/")) or "/backtests/" in path
     }
-    asked = {("post", f"/v1/users/{{user_id}}/{name}/") for name in ("query", "search")}
+    asked = {
+        ("post", f"/v1/users/{{user_id}}/{name}/") for name in ("query", "search", "ask", "context")
+    }
     assert keyed == writes - unkeyed - asked
     assert len(keyed) == 14
 

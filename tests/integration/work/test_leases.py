@@ -219,6 +219,7 @@ def test_the_dispatcher_finds_work_whose_hint_was_lost(user: MemoryUser) -> None
         "escalated": 0,
         "abandoned": 0,
         "forecasts": 0,
+        "backtests": 0,
         "runs": 1,
         "questions": 0,
         "lanes": 1,
