@@ -27,9 +27,10 @@ from memory.search.words import terms
 # Tokens are not counted as any provider counts them: so many characters are taken for one.
 CHARACTERS_PER_TOKEN = 4
 MAX_TOKENS = 100_000
-# Of the budget, so much at most for each part; of the last ones, of what is left by then.
+# Of the budget, so much at most for each part; of the last ones, of what is left by then. Records
+# have what nothing else needs.
 ALERTS, MANIFEST = 0.25, 0.4
-STATE, FACTS = 0.4, 0.6
+FACTS, ARCHIVE = 0.35, 0.45
 MAX_LINE = 600
 # Records are looked for in so many collections, and so many of each are told.
 MOST_COLLECTIONS = 4
@@ -119,13 +120,13 @@ def compose(known: Known, query: str, tokens: int) -> Context:
         up_to = None if known.is_now else known.seq
         hits = find(known.user, query, top_k=MOST_HITS, up_to=up_to).hits
         for name, title, lines, share in (
-            ("state", "Records that may matter", _record_lines(known, query, hits), STATE),
             ("facts", "Facts that may matter", _said(known, hits, CorpusName.FACTS), FACTS),
-            ("archive", "Said before", _said(known, hits, CorpusName.ARCHIVE), 1.0),
+            ("archive", "Said before", _said(known, hits, CorpusName.ARCHIVE), ARCHIVE),
+            ("state", "Records that may matter", _record_lines(known, query, hits), 1.0),
         ):
             part = _part(name, title, lines, int(left * share))
             left -= len(part.text)
-            parts.append(part)
+            parts.insert(2 if name == "state" else len(parts), part)
     return Context(stable + "".join(part.text for part in parts[2:]), len(stable), parts, known)
 
 
@@ -181,6 +182,7 @@ def _said(known: Known, hits: Sequence[Hit], corpus: CorpusName) -> Iterator[Lin
 def _record_lines(known: Known, query: str, hits: Sequence[Hit]) -> Iterator[Line]:
     """The records of the collections that matter most, those first that the words name."""
     asked = set(terms(query))
+    ranked: list[tuple[float, Line]] = []
     for domain, name in _collections(retrieval.outline(known.checkpoint), asked, hits):
         held = _newest(known, domain, name)
         words = [set(terms(_told(record))) for record in held]
@@ -188,8 +190,9 @@ def _record_lines(known: Known, query: str, hits: Sequence[Hit]) -> Iterator[Lin
         weights = [sum(1 / rarity[term] for term in one & asked) for one in words]
         best = sorted(range(len(held)), key=lambda place: (-weights[place], -place))
         for place in best[:MOST_RECORDS]:
-            record = held[place]
-            yield Line(f"{domain}.{name} {record['key']!r}: {_told(record)}", record["sources"])
+            told = f"{domain}.{name} {held[place]['key']!r}: {_told(held[place])}"
+            ranked.append((weights[place], Line(told, held[place]["sources"])))
+    yield from (line for _, line in sorted(ranked, key=lambda one: -one[0]))
 
 
 def _collections(outline: Outline, asked: set[str], hits: Sequence[Hit]) -> list[tuple[str, str]]:
