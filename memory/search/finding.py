@@ -167,10 +167,7 @@ def _candidates(
     seqs = np.concatenate([one.seqs[here] for here, one in pairs])
     numbers = np.repeat(np.arange(len(corpora)), [len(here) for here in places])
     everywhere = np.concatenate(places)
-    order = np.lexsort((-seqs, -scores))
-    start = 0
-    while start < len(order):
-        group = order[start : start + size]
+    for group in _best_first(scores, seqs, size):
         yield [
             (corpora[number], place, seq)
             for number, place, seq in zip(
@@ -180,7 +177,19 @@ def _candidates(
                 strict=True,
             )
         ]
-        start, size = start + size, max(size, min(size * GROWTH, MOST_READ))
+
+
+def _best_first(
+    scores: NDArray[np.float64], seqs: NDArray[np.int64], size: int
+) -> Iterator[NDArray[np.int64]]:
+    """Yield groups of indices in order. The most are rarely asked for, and sorted only then."""
+    least = np.partition(scores, -size)[-size] if len(scores) > size else 0.0
+    for part in (np.flatnonzero(scores >= least), np.flatnonzero(scores < least)):
+        order = part[np.lexsort((-seqs[part], -scores[part]))]
+        start = 0
+        while start < len(order):
+            yield order[start : start + size]
+            start, size = start + size, max(size, min(size * GROWTH, MOST_READ))
 
 
 def _read(

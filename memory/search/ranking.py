@@ -66,7 +66,7 @@ def rank(corpus: Corpus, terms: Sequence[int], names: Sequence[int]) -> Ranking:
     1 would be an entry that is full of all the terms, said by whoever is named.
     """
     number = len(corpus.seqs)
-    lengths = _heard(np.arange(number), corpus.lengths, corpus.sessions)
+    lengths = _heard_of_all(corpus.lengths, corpus.sessions)
     average = lengths.mean() if number else 1.0
     damping = SATURATION * (1 - LENGTH + LENGTH * lengths / max(average, 1.0))
     weights = {term: _rarity(corpus, term) for term in terms}
@@ -105,6 +105,16 @@ def _heard(places: Places, amounts: Floats, sessions: NDArray[np.uint32]) -> Flo
             same = sessions[places[here]] == sessions[there]
             # Each place is named once, so that += adds to all of them.
             heard[there[same]] += weight * amounts[here][same]
+    return heard
+
+
+def _heard_of_all(amounts: Floats, sessions: NDArray[np.uint32]) -> Floats:
+    """The same of amounts at every place."""
+    heard = amounts.copy()
+    for distance, weight in enumerate(HEARD[1:], 1):
+        same = weight * (sessions[distance:] == sessions[:-distance])
+        heard[distance:] += same * amounts[:-distance]
+        heard[:-distance] += same * amounts[distance:]
     return heard
 
 
