@@ -19,6 +19,11 @@ from memory.search.words import best_part, identity, number_of_words, terms
 FIRST_READ = 16
 GROWTH = 4
 MOST_READ = 5000
+# Number by number: as a list of numbers, the planner may rather look through the user's whole log.
+_WANTED = """
+SELECT e.id FROM unnest(%s::bigint[]) AS wanted (seq)
+JOIN memory_logentry e ON e.user_id = %s AND e.seq = wanted.seq
+"""
 COLUMNS = (
     *("user_id", "seq", "kind", "occurred_at", "recorded_at", "derived_from"),
     *("data", "metadata", "session_id", "role", "speaker"),
@@ -200,7 +205,8 @@ def _read(
 ) -> Iterator[tuple[CorpusName, int, LogEntry]]:
     """Read the candidates from the log: those that are not redacted and may be found."""
     allowed = (
-        LogEntry.objects.filter(user=user, redacted_at=None)
+        LogEntry.objects.filter(redacted_at=None)
+        .order_by()
         .only(*COLUMNS)
         .annotate(beginning=Left("content", MAX_TEXT_READ))
     )
@@ -209,9 +215,8 @@ def _read(
     if where is not None:
         allowed = allowed.filter(where)
     for group in candidates:
-        entries = {
-            entry.seq: entry for entry in allowed.filter(seq__in=[seq for _, _, seq in group])
-        }
+        wanted = RawSQL(_WANTED, [[seq for _, _, seq in group], user.pk])  # noqa: S611
+        entries = {entry.seq: entry for entry in allowed.filter(pk__in=wanted)}
         for name, place, seq in group:
             if entry := entries.get(seq):
                 entry.content = entry.beginning
