@@ -12,14 +12,12 @@ All variants take turns in one run on one machine, so that the ratios of their t
   containers a second, created, started, confined and removed again by two threads
 """
 
-import http.client
 import json
 import logging
 import re
 import statistics
 import subprocess
 import time
-import urllib.parse
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -27,7 +25,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.harness import Client, docker_sandboxes, json_path, p95, report, until
+from benchmarks import query
+from benchmarks.harness import docker_sandboxes, json_path, p95, report, until
 from sandbox_image.uac import protocol
 from uac_site.embedded.system import running_system
 
@@ -298,37 +297,10 @@ def whole_path() -> dict[str, float]:
     """Queries over HTTP to a resident project: the whole, and what of it is the sandbox."""
     whole, ours = [], []
     with running_system(environment={"UAC_SANDBOX_RUNNER": "docker"}) as system:
-        key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
-        client = Client(system.base_url, key)
-        assert client.post("users/", {"user_id": "ada"})[0] == 201
-        entries = [
-            {
-                "kind": "record",
-                "domain": "travel",
-                "type": "Trip",
-                "key": f"t-{n}",
-                "data": {
-                    "name": f"City {n}",
-                    "cost": n * 7 % 997,
-                    "on": f"2026-01-{n % 28 + 1:02}",
-                },
-            }
-            for n in range(500)
-        ]
-        assert client.post("users/ada/entries/?wait=30", {"entries": entries})[0] == 202
-        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        # As a product backend does, over a connection that is kept.
-        connection = http.client.HTTPConnection(urllib.parse.urlsplit(system.base_url).netloc)
+        user = query.asker(system)
+        connection = user.connect()
         for number in range(QUERIES + 5):
-            # Another code each time: the same would be answered without a sandbox.
-            code = json.dumps({"code": f"sum(t.cost for t in trips)  # {number}"})
-            started = time.perf_counter()
-            connection.request("POST", "/v1/users/ada/query/?wait=30", code, headers)
-            response = connection.getresponse()
-            answer = json.load(response)
-            seconds = time.perf_counter() - started
-            expected = (200, sum(n * 7 % 997 for n in range(500)))
-            assert (response.status, answer["value"]) == expected
+            seconds, answer = user.ask(connection, query.another())
             if number >= 5:
                 whole.append(1000 * seconds)
                 ours.append(1000 * (seconds - answer["timings"]["total"]))

@@ -1,0 +1,133 @@
+"""Queries over HTTP to a user whose project is resident, by 1, 4 and 16 clients at a time.
+
+Each client keeps its connection, as a product backend does. Asked is for a sum over 500 records:
+with another code each time, which a sandbox has to compute, and with the same code again, of which
+the answer is there.
+"""
+
+import http.client
+import itertools
+import json
+import statistics
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.harness import Client, json_path, p95, report
+from uac_site.embedded.system import System, running_system
+
+RECORDS = 500
+QUERIES = 200
+CLIENTS = (1, 4, 16)
+TOTAL = sum(number * 7 % 997 for number in range(RECORDS))
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Asker:
+    """A user with 500 trips, who can be asked for what they cost."""
+
+    key: str
+    netloc: str
+
+    def connect(self) -> http.client.HTTPConnection:
+        """Return a connection to be kept."""
+        return http.client.HTTPConnection(self.netloc)
+
+    def ask(self, connection: http.client.HTTPConnection, code: str) -> tuple[float, Any]:
+        """Ask; return how many seconds it took, and the answer, which is right."""
+        headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
+        body = json.dumps({"code": code})
+        started = time.perf_counter()
+        connection.request("POST", "/v1/users/ada/query/?wait=30", body, headers)
+        response = connection.getresponse()
+        answer = json.load(response)
+        seconds = time.perf_counter() - started
+        assert (response.status, answer["value"]) == (200, TOTAL), answer
+        return seconds, answer
+
+
+def asker(system: System) -> Asker:
+    """Create the user, and return when the records are in."""
+    key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
+    client = Client(system.base_url, key)
+    assert client.post("users/", {"user_id": "ada"})[0] == 201
+    entries = [
+        {
+            "kind": "record",
+            "domain": "travel",
+            "type": "Trip",
+            "key": f"t-{number}",
+            "data": {
+                "name": f"City {number}",
+                "cost": number * 7 % 997,
+                "on": f"2026-01-{number % 28 + 1:02}",
+            },
+        }
+        for number in range(RECORDS)
+    ]
+    assert client.post("users/ada/entries/?wait=30", {"entries": entries})[0] == 202
+    return Asker(key, urllib.parse.urlsplit(system.base_url).netloc)
+
+
+def another() -> str:
+    """Return a code that was not asked before: the same would be answered without a sandbox."""
+    return f"sum(t.cost for t in trips)  # {next(_numbers)}"
+
+
+def the_same() -> str:
+    """Return a code that was asked before."""
+    return "sum(t.cost for t in trips)"
+
+
+def measured(user: Asker, clients: int, code: Callable[[], str]) -> dict[str, float]:
+    """Have so many clients ask at a time, all in all QUERIES times; return what it took."""
+    times: list[float] = []
+
+    def client(queries: int) -> None:
+        connection = user.connect()
+        times.extend(user.ask(connection, code())[0] for _ in range(queries))
+
+    threads = [threading.Thread(target=client, args=(QUERIES // clients,)) for _ in range(clients)]
+    started = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seconds = time.perf_counter() - started
+    asked = QUERIES // clients * clients
+    assert len(times) == asked, "a client has failed"
+    return {
+        "clients": clients,
+        "p50_ms": round(1000 * statistics.median(times), 1),
+        "p95_ms": round(1000 * p95(times), 1),
+        "per_second": round(asked / seconds, 1),
+    }
+
+
+def main() -> None:
+    """Measure and report."""
+    path = json_path(__doc__)
+    rows: list[dict[str, Any]] = []
+    with running_system(environment={"UAC_SANDBOX_RUNNER": "docker"}) as system:
+        user = asker(system)
+        warm = user.connect()
+        for text in (*(another() for _ in range(20)), the_same()):
+            user.ask(warm, text)
+        for clients in CLIENTS:
+            for name, code in (("computed", another), ("cached", the_same)):
+                rows.append({"answers": name, **measured(user, clients, code)})
+    figures = {
+        f"{row['answers']}_{figure}_{row['clients']}": row[figure]
+        for row in rows
+        for figure in ("p50_ms", "per_second")
+    }
+    settings = {"records": RECORDS, "queries": QUERIES, "goal": "computed_p50_ms_1 <= 25"}
+    report("query", settings=settings, rows=rows, figures=figures, path=path)
+
+
+if __name__ == "__main__":
+    main()
