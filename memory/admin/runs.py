@@ -10,7 +10,14 @@ from django.template.defaultfilters import filesizeformat
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memory.admin.base import ReadOnlyAdmin, heavy, link, link_to_list
+from memory.admin.base import (
+    ReadOnlyAdmin,
+    heavy,
+    link,
+    link_to_key,
+    link_to_list,
+    links_to_entries,
+)
 from memory.admin.display import (
     NOTHING,
     badge,
@@ -31,6 +38,10 @@ from memory.admin.display import (
 from memory.admin.edits import show_edits
 from memory.models import Alert, AlertEvent, Run
 from memory.models.runs import RunKind, RunStatus
+
+# Of the records on which an answer rests, so many are shown.
+SHOWN_EVIDENCE = 20
+SCOPES = {"value": "in the value", "selected": "selected by the code", "read": "read by the code"}
 
 
 @admin.register(Run)
@@ -158,7 +169,9 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="input")
     def asked(self, run: Run) -> str:
-        """Show the code, the edits, or the names of the files."""
+        """Show the question, the code, the edits, or the names of the files."""
+        if run.kind == RunKind.ASK:
+            return inline(run.input["question"])
         if run.input.get("code"):
             return source(run.input["code"])
         if run.input.get("edits"):
@@ -178,7 +191,9 @@ class RunAdmin(ReadOnlyAdmin[Run]):
             left = [one for one in output.get("workspace", []) if not one["applies"]]
             return lines([*found, *map(_not_applying, left)])
         if run.kind == RunKind.QUERY:
-            return format_html("{}{}", inline(str(output.get("type"))), pretty(output.get("value")))
+            return _value(run, output)
+        if run.kind == RunKind.ASK:
+            return _answer(run, output)
         accepted = output.get("version")
         return format_html(
             "{}{}{}",
@@ -258,3 +273,32 @@ def _constraint(said: Mapping[str, Any]) -> SafeString:
     )
     number = badge("note", counted(len(said["alerts"]), "finding"))
     return folded(format_html("{} {}", number, title), findings, unfold=len(said["alerts"]) <= 10)
+
+
+def _value(run: Run, output: Mapping[str, Any]) -> SafeString:
+    """What was computed, and on which records it rests."""
+    value = format_html("{}{}", inline(str(output.get("type"))), pretty(output.get("value")))
+    evidence = output.get("evidence")
+    if not evidence:
+        return value
+    shown = evidence["records"][:SHOWN_EVIDENCE]
+    named = [inline(f"{one['domain']}.{one['collection']} {one['key']!r}") for one in shown]
+    if (rest := evidence["count"] - len(shown)) > 0:
+        named.append(format_html("and {} more", rest))
+    return format_html(
+        "{}<div>Rests on records that are {}: {}</div>{}{}",
+        value,
+        SCOPES.get(evidence["scope"], evidence["scope"]),
+        evidence["count"],
+        lines(named),
+        links_to_entries(run.user, (seq for one in shown for seq in one["sources"])),
+    )
+
+
+def _answer(run: Run, output: Mapping[str, Any]) -> SafeString:
+    """What a language model's query has computed, or why the answer is not known."""
+    reason = format_html("<div>{}</div>", inline(output["reason"])) if output["reason"] else ""
+    if not output["known"]:
+        return format_html("not known{}", reason)
+    query = link_to_key(Run, output["query"], "the query")
+    return format_html("{}{}{}{}", _value(run, output), reason, source(output["code"]), query)

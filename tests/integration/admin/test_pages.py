@@ -223,10 +223,43 @@ def test_a_run_leads_to_its_alerts(admin_client: Client, rows: Rows) -> None:
     assert "19.1" in words  # megabytes
 
 
+UNKNOWN = "00000000-0000-0000-0000-000000000000"
+TRIP = {"class": "Trip", "domain": "travel", "collection": "trips", "key": "a", "sources": [1]}
+EVIDENCE = {"scope": "selected", "count": 30, "records": [TRIP], "collections": []}
+
+
 @pytest.mark.parametrize(
     ("kind", "input", "output", "words"),
     [
         (RunKind.QUERY, {"code": "1 + 1"}, {"value": 2, "type": "int"}, "1 + 1 Output: int 2"),
+        (
+            RunKind.QUERY,
+            {"code": "x"},
+            {"value": 2, "type": "int", "evidence": EVIDENCE},
+            "int 2 Rests on records that are selected by the code: 30 travel.trips 'a'"
+            " and 29 more #1",
+        ),
+        (
+            RunKind.ASK,
+            {"question": "How many trips?"},
+            {
+                "known": True,
+                "reason": "As told.",
+                "value": 2,
+                "type": "int",
+                "code": "len(trips)",
+                "evidence": None,
+                "query": UNKNOWN,
+                "queries": [],
+            },
+            "How many trips? Output: int 2 As told. len(trips) the query",
+        ),
+        (
+            RunKind.ASK,
+            {"question": "A dog?"},
+            {"known": False, "reason": "No pets.", "queries": []},
+            "A dog? Output: not known No pets.",
+        ),
         (
             RunKind.PROPOSAL,
             {"edits": [{"op": "delete_constraint", "name": "allergy", "sources": []}]},
