@@ -7,12 +7,15 @@ for: none of it, the day where the user lives, or all.
 
 import datetime
 import re
+import unicodedata
 from zoneinfo import ZoneInfo
 
 from memory.canonical import canonical_json, sha256
 from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome
 
+# What answers say beside the value, and how it is found: another number makes all of them anew.
+RULES = 1
 # Also in a text or a comment, which costs no more than an evaluation.
 _NOW, _TODAY = re.compile(r"\bnow\b"), re.compile(r"\btoday\b")
 
@@ -20,11 +23,12 @@ _NOW, _TODAY = re.compile(r"\bnow\b"), re.compile(r"\btoday\b")
 def key_of(user: MemoryUser, code: str, instant: datetime.datetime) -> str:
     """Return what answers to that code at that instant have in common, whatever the version."""
     clock: list[str] = []
-    if _NOW.search(code):
+    names = unicodedata.normalize("NFKC", code)  # as Python reads them
+    if _NOW.search(names):
         clock = [user.time_zone, instant.isoformat()]
-    elif _TODAY.search(code):
+    elif _TODAY.search(names):
         clock = [instant.astimezone(ZoneInfo(user.time_zone)).date().isoformat()]
-    return sha256(canonical_json([code, clock]))
+    return sha256(canonical_json([RULES, code, clock]))
 
 
 def earlier(checkpoint: Checkpoint, key: str) -> Run | None:

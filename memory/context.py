@@ -20,7 +20,7 @@ from memory.history import Known
 from memory.models.log import EntryKind
 from memory.project import Domain, Outline, manifest_text
 from memory.project.outline import Collection, Singleton
-from memory.search.documents import CorpusName
+from memory.search.documents import CorpusName, day_of
 from memory.search.finding import Hit, find
 from memory.search.words import terms
 
@@ -32,6 +32,10 @@ MAX_TOKENS = 100_000
 ALERTS, MANIFEST = 0.25, 0.4
 FACTS, ARCHIVE = 0.35, 0.45
 MAX_LINE = 600
+# Of the entries that a line rests on, so many are named, the newest; and a line that does not fit
+# is told in part if there is so much room.
+MAX_CITED = 8
+WORTH_IT = 80
 # Records are looked for in so many collections, and so many of each are told.
 MOST_COLLECTIONS = 4
 MOST_RECORDS = 20
@@ -92,8 +96,12 @@ class Line:
         said = " ".join(self.text.split())
         if len(said) > MAX_LINE:
             said = f"{said[: MAX_LINE - 3]}..."
-        cited = f" [{', '.join(map(str, self.entries))}]" if self.entries else ""
-        return f"- {said}{cited}"
+        if not self.entries:
+            return f"- {said}"
+        newest = sorted(self.entries)[-MAX_CITED:]
+        more = len(self.entries) - len(newest)
+        told = ", ".join(map(str, newest)) + (f" and {more} more" if more else "")
+        return f"- {said} [{told}]"
 
 
 def tokens_in(text: str) -> int:
@@ -134,11 +142,11 @@ def _part(name: str, title: str, lines: Iterable[Line], room: int) -> Part:
     """As many of the lines, from the first on, as fit into so many characters with their title."""
     text, entries, taken, left_out = f"\n\n{title}:", set[int](), 0, 0
     for line in lines:
-        told = f"\n{line}"
-        if left_out or len(text) + len(told) > room:
+        told, left = f"\n{line}", room - len(text)
+        if len(told) > left and left < WORTH_IT:
             left_out += 1
             continue
-        text += told
+        text += told if len(told) <= left else f"{told[: left - 3]}..."
         taken += 1
         entries |= set(line.entries)
     return Part(name, text if taken else "", taken, left_out, sorted(entries))
@@ -173,7 +181,7 @@ def _said(known: Known, hits: Sequence[Hit], corpus: CorpusName) -> Iterator[Lin
         entry = hit.entry
         if hit.corpus != corpus or entry.kind == EntryKind.RECORD:
             continue
-        day = entry.occurred_at.astimezone(zone).date()
+        day = day_of(entry.occurred_at, zone)
         who = entry.speaker or entry.role or ""
         about = f"{day}, {' '.join(who.split())}" if who else f"{day}"
         yield Line(f"({about}) {hit.text}", hit.rests_on)

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import CodeType, ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 from . import determinism
@@ -102,6 +102,7 @@ class Evaluation:
         self._placed: dict[int, tuple[str, str]] | None = None
         self._referred: dict[int, Record] = {}  # that references have led to
         self._meant: Meanings | None = None
+        self._singles: set[Place] = set()
         records.resolve_references_with(self._records_with_key)
 
     def prepare(self) -> None:
@@ -153,7 +154,10 @@ class Evaluation:
         tree = ast.parse(code, QUERY)
         names = self._namespace() | {"__name__": "__query__"}
         names |= {"today": instant.today, "now": instant.now}
-        selection = Selection(tree, self._meanings(), self._places())
+        meanings = self._meanings()
+        selection = Selection(tree, meanings, self._singles, self._places())
+        # As they are before the code can change them.
+        read = {place: list(self._held(*place)) for place in selection.read}
         names |= selection.names
         *block, last = tree.body or [ast.Pass()]
         value, held = None, list[Record]()
@@ -175,31 +179,39 @@ class Evaluation:
         return {
             "value": encoded,
             "type": protocol.storable(type(value).__name__),
-            "evidence": self._rests_on(selection, held),
+            "evidence": self._rests_on(selection, held, read),
         }
 
-    def _rests_on(self, selection: Selection, held: Sequence[Record]) -> dict[str, Any]:
+    def _rests_on(
+        self,
+        selection: Selection,
+        held: Sequence[Record],
+        read: Mapping[Place, Sequence[object]],
+    ) -> dict[str, Any]:
         """What the answer to a query rests on, of which the first records are named."""
-        most = MOST_EVIDENCE
-        read = [(*place, self._held(*place)) for place in selection.read]
-        collections = [
-            {"domain": domain, "collection": name, "count": len(found)}
-            for domain, name, found in read
-        ]
-        if held := [one for one in held if id(one) in self._places()]:
-            scope, rests_on = "value", held
+        rests_on: list[object]
+        most, referred = MOST_EVIDENCE, self._referred.values()
+        if any(id(one) in self._places() for one in held):
+            scope, rests_on = "value", list(held)
         elif selection.met:
-            scope, rests_on = "selected", list(selection.selected.values())
+            beside = (one for place in selection.beside for one in read[place])
+            scope, rests_on = "selected", [*selection.records, *beside, *referred]
         else:
             scope, most = "read", MOST_READ
-            everything = itertools.chain(self._referred.values(), *(found for _, _, found in read))
-            rests_on = [one for one in everything if isinstance(one, Record)]
-        unique = list({id(one): one for one in rests_on}.values())
+            rests_on = [*itertools.chain(*read.values()), *referred]
+        unique = {id(one): one for one in rests_on if id(one) in self._places()}
+        records = []
+        for one in itertools.islice(unique.values(), most):
+            with suppress(NotAValueError):  # what the code has made of it is no record any more
+                records.append(self._evidence(cast("Record", one)))
         return {
             "scope": scope,
             "count": len(unique),
-            "records": [self._evidence(one) for one in unique[:most]],
-            "collections": collections,
+            "records": records,
+            "collections": [
+                {"domain": domain, "collection": name, "count": len(found)}
+                for (domain, name), found in read.items()
+            ],
         }
 
     def run_constraint(
@@ -392,6 +404,8 @@ class Evaluation:
             collections: dict[str, list[Place]] = {}
             for domain, module in self._state_modules():
                 places = {name: [(domain, name)] for name in self._state(module)}
+                several = collections_of(module)
+                self._singles |= {(domain, name) for name in places if name not in several}
                 every = [place for found in places.values() for place in found]
                 domains[domain] = {"": places.get(domain, every), **places}
                 for name in places:
@@ -401,9 +415,10 @@ class Evaluation:
         return self._meant
 
     def _records_with_key(self, key: str) -> Iterable[Record]:
-        found = self._index().get(key, ())
-        self._referred |= {id(record): record for record in found}
-        return found
+        for record in self._index().get(key, ()):
+            self._referred[id(record)] = record
+            yield record
+            del self._referred[id(record)]  # who goes on looks for another one
 
     def _index(self) -> dict[str, list[Record]]:
         if self._by_key is None:

@@ -1,23 +1,24 @@
 """What the answer to a query rests on: which records it names, selects, or has read.
 
-Records in the value are what it rests on. Where the code has one comprehension and uses the state
-nowhere else, those elements are that pass its `if`s: "13 trips" names the 13. Of all other code it
-is known which collections it reads, and that is said.
+Records in the value are what it rests on. Where the code has one comprehension, and uses no
+collection but as what that one goes through, those elements are that pass its `if`s: "13 trips"
+names the 13. Of all other code it is known which collections it reads, and that is said.
 """
 
 import ast
-from collections.abc import Iterable, Mapping
-from typing import Any
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeGuard
 
 from .uac import Record
 
 Place = tuple[str, str]  # domain and collection
 # Name → attribute that is asked of it → the collections meant; of the name itself by "".
-Meanings = Mapping[str, Mapping[str, Iterable[Place]]]
+Meanings = Mapping[str, Mapping[str, Sequence[Place]]]
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 # No name that code can have.
-MEETS, SELECTS = "$meets", "$selects"
+GOES_THROUGH, SELECTS, SELECTS_SEVERAL = "$goes_through", "$selects", "$selects_several"
 
 
 class Selection:
@@ -27,93 +28,136 @@ class Selection:
         self,
         tree: ast.Module,
         named: Meanings,
+        singles: Iterable[Place],
         places: Mapping[int, Place],
     ) -> None:
         """Change the code so that it tells; it has to be executed with `names` then.
 
-        `places` are those of the state's records, by their ids.
+        `singles` are the places of one record each, which a condition may use; `places` are those
+        of the state's records, by their ids.
         """
-        self.names = {MEETS: self._meets, SELECTS: self._selects}
+        self.names = {
+            GOES_THROUGH: self._goes_through,
+            SELECTS: self._selects,
+            SELECTS_SEVERAL: self._selects_several,
+        }
         self.met = False  # whether the comprehension has come upon a record
-        self.selected: dict[int, Record] = {}
+        self.selected: dict[int, Any] = {}
         self._places = places
-        found = [node for node in ast.walk(tree) if isinstance(node, COMPREHENSIONS)]
-        inside = {id(node) for node in ast.walk(found[0])} if len(found) == 1 else set[int]()
         uses = list(_uses(tree, named))
         self.read: list[Place] = sorted({place for _, place in uses})
-        if inside and all(id(node) in inside for node, _ in uses):
+        self.beside: list[Place] = []  # of single records: what a condition uses, too
+        found = [node for node in ast.walk(tree) if isinstance(node, COMPREHENSIONS)]
+        if not uses or len(found) != 1:
+            return
+        gone_through = {
+            id(node) for generator in found[0].generators for node in ast.walk(generator.iter)
+        }
+        inside = {id(node) for node in ast.walk(found[0])}
+        others = [(node, place) for node, place in uses if id(node) not in gone_through]
+        if all(id(node) in inside and place in set(singles) for node, place in others):
+            self.beside = sorted({place for _, place in others})
             _watch(found[0])
 
-    def _meets(self, *elements: object) -> bool:
-        self.met = self.met or any(id(one) in self._places for one in elements)
+    def _goes_through(self, elements: Iterable[Any]) -> Iterable[Any]:
+        if self.met:
+            return elements
+        iterator = iter(elements)
+        for first in iterator:
+            parts = first if isinstance(first, tuple) else (first,)
+            self.met = any(id(part) in self._places for part in parts)
+            return itertools.chain((first,), iterator)
+        return ()
+
+    def _selects(self, element: object) -> bool:
+        if id(element) in self._places:
+            self.selected[id(element)] = element
         return True
 
-    def _selects(self, *elements: object) -> bool:
-        for one in elements:
-            if id(one) in self._places and isinstance(one, Record):
-                self.selected[id(one)] = one
+    def _selects_several(self, *elements: object) -> bool:
+        for element in elements:
+            self._selects(element)
         return True
+
+    @property
+    def records(self) -> list[Record]:
+        """The records that were selected."""
+        return [one for one in self.selected.values() if isinstance(one, Record)]
 
 
 def _watch(comprehension: Any) -> None:
-    """Have it tell which elements it meets, and which pass its conditions."""
-    generators: list[ast.comprehension] = comprehension.generators
+    """Have it tell what it goes through, and which elements pass its conditions."""
     elements = []
-    for generator in generators:
-        targets = [node.id for node in ast.walk(generator.target) if isinstance(node, ast.Name)]
-        elements += targets
-        generator.ifs.insert(0, _call(MEETS, targets, generator.target))
-    last = generators[-1]
-    last.ifs.append(_call(SELECTS, elements, last.target))
+    for generator in comprehension.generators:
+        names = [node.id for node in ast.walk(generator.target) if isinstance(node, ast.Name)]
+        elements += names
+        generator.iter = _call(GOES_THROUGH, [generator.iter], generator.iter)
+    last = comprehension.generators[-1]
+    named = [ast.Name(name, ast.Load()) for name in elements]
+    last.ifs.append(_call(SELECTS if len(named) == 1 else SELECTS_SEVERAL, named, last.target))
 
 
-def _call(function: str, arguments: list[str], where: ast.expr) -> ast.expr:
-    names = [ast.Name(name, ast.Load()) for name in arguments]
-    call = ast.Call(ast.Name(function, ast.Load()), [*names], [])
+def _call(function: str, arguments: Sequence[ast.expr], where: ast.expr) -> ast.expr:
+    call = ast.Call(ast.Name(function, ast.Load()), [*arguments], [])
     return ast.fix_missing_locations(ast.copy_location(call, where))
 
 
-def _uses(tree: ast.Module, named: Meanings) -> Iterable[tuple[ast.AST, Place]]:
+def _uses(tree: ast.Module, named: Meanings) -> Iterator[tuple[ast.AST, Place]]:
     """Where the state is used, and which collection. To name one otherwise is no use of it."""
-    meaning = dict(named)
+    meaning = {name: dict(meant) for name, meant in named.items()}
     passed: set[int] = set()
     for node in ast.walk(tree):
-        meaning |= dict(_named_otherwise(node, meaning))
-        if isinstance(node, ast.Assign) and _meant(node.value, meaning):
+        if _is_naming(node) and _meant(node.value, meaning):
             passed |= {id(one) for one in ast.walk(node.value)}
+        for name, meant in list(_named_otherwise(node, meaning)):
+            # It may mean several things, in several places of the code: all of them, then.
+            known = meaning.setdefault(name, {})
+            for attribute, places in meant.items():
+                known[attribute] = [*dict.fromkeys([*known.get(attribute, ()), *places])]
     for node in ast.walk(tree):
         if id(node) not in passed and (places := _meant(node, meaning)):
             passed |= {id(one) for one in ast.walk(node)}
             yield from ((node, place) for place in places)
 
 
+def _is_naming(node: ast.AST) -> TypeGuard[ast.Assign]:
+    return isinstance(node, ast.Assign) and all(isinstance(one, ast.Name) for one in node.targets)
+
+
 def _named_otherwise(
     node: ast.AST, named: Meanings
-) -> Iterable[tuple[str, Mapping[str, Iterable[Place]]]]:
+) -> Iterator[tuple[str, Mapping[str, Sequence[Place]]]]:
     """The names that a statement gives to what of the state, by an assignment or an import."""
     match node:
         case ast.Assign(targets=targets, value=value) if places := _meant(value, named):
-            for target in targets:
-                if isinstance(target, ast.Name):
-                    yield target.id, {"": places}
+            meant = named[value.id] if isinstance(value, ast.Name) else {"": places}
+            yield from ((one.id, meant) for one in targets if isinstance(one, ast.Name))
         case ast.ImportFrom(module=str(module), names=aliases):
             for alias in aliases:
                 name = alias.asname or alias.name
                 match module.split("."):
-                    case ["domains", domain, "state"] if domain in named:
-                        yield name, {"": named[domain].get(alias.name, named[domain][""])}
-                    case ["domains", domain] if domain in named and alias.name == "state":
-                        yield name, named[domain]
+                    case ["domains", _, "schema"]:
+                        pass  # classes hold nothing
+                    case ["domains", domain, *_] if domain in named:
+                        every = _every(named[domain])
+                        places = named[domain].get(alias.name, every)
+                        meant = {**named[domain], "": every}
+                        yield name, meant if alias.name == "state" else {"": places}
                     case ["domains"] if alias.name in named:
-                        yield name, named[alias.name]
+                        yield name, {**named[alias.name], "": _every(named[alias.name])}
         case ast.Import(names=aliases):
             for alias in aliases:
                 match alias.name.split("."):
                     case ["domains", domain, *_] if domain in named:
-                        yield alias.asname or "domains", {"": named[domain][""]}
+                        meant = named[domain] if alias.asname else {}
+                        yield alias.asname or "domains", {**meant, "": _every(named[domain])}
 
 
-def _meant(node: ast.AST, named: Meanings) -> Iterable[Place]:
+def _every(meant: Mapping[str, Sequence[Place]]) -> list[Place]:
+    return [*dict.fromkeys(place for places in meant.values() for place in places)]
+
+
+def _meant(node: ast.AST, named: Meanings) -> Sequence[Place]:
     """The collections that an expression names, if that is what it does."""
     match node:
         case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in named:

@@ -66,6 +66,7 @@ def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
         else:
             moment = parse_datetime(text)
         if moment is not None and moment.tzinfo is not None:
+            moment.astimezone(zoneinfo.ZoneInfo(user.time_zone))  # the calendar may end before
             return moment.astimezone(datetime.UTC)
     except (ValueError, OverflowError):
         pass

@@ -55,7 +55,7 @@ def document_of(entry: LogEntry, zone: ZoneInfo) -> Document | None:
     corpus = CORPUS_OF.get(EntryKind(entry.kind))
     if corpus is None or entry.redacted_at is not None:
         return None
-    day = _day(entry.occurred_at, zone)
+    day = day_of(entry.occurred_at, zone)
     names = terms(entry.speaker or "")
     found = Counter([*terms(text_of(entry)), *names, *terms_of_day(day)])
     return Document(
@@ -67,7 +67,8 @@ def document_of(entry: LogEntry, zone: ZoneInfo) -> Document | None:
     )
 
 
-def _day(moment: datetime.datetime, zone: ZoneInfo) -> datetime.date:
+def day_of(moment: datetime.datetime, zone: ZoneInfo) -> datetime.date:
+    """Return the day on which a moment is in a zone, at the ends of the calendar in its own."""
     try:
         return moment.astimezone(zone).date()
     except OverflowError:  # at the ends of the calendar

@@ -137,6 +137,10 @@ class _Session:
         if query.outcome != RunOutcome.OK:
             raise ToolFailed(f"Query {number} has no value: it has failed. Run another one.")
         assert query.output is not None
+        if not (query.output["evidence"]["count"] or query.output["evidence"]["collections"]):
+            raise ToolFailed(
+                f"Query {number} reads nothing of the memory: what it says is no answer."
+            )
         self._output = {
             **self._told(known=True, reason=" ".join(note.split())[:MAX_NOTE] or None),
             **{name: query.output.get(name) for name in ("value", "type", "evidence")},

@@ -178,6 +178,13 @@ def test_no_value_passes_through_the_model(ask: Ask, model: Callable[..., LlmSer
     assert ask()["output"]["value"] == 939.81
 
 
+def test_what_rests_on_nothing_is_no_answer(ask: Ask, model: Callable[..., LlmServer]) -> None:
+    server = model(queries("'The balance is 1,000,000'"), answers(1), queries(SPENT), answers(2))
+
+    assert ask()["output"]["value"] == 939.81
+    assert "reads nothing of the memory" in shown(server)
+
+
 def test_the_model_may_say_how_it_has_read_the_question_and_no_number(
     ask: Ask, model: Callable[..., LlmServer]
 ) -> None:
@@ -195,9 +202,9 @@ def test_the_model_may_say_how_it_has_read_the_question_and_no_number(
 
 
 def test_a_long_value_is_given_whole(ask: Ask, model: Callable[..., LlmServer]) -> None:
-    server = model(queries("['x' * 100] * 100"), answers(1))
+    server = model(queries("[t.to * 25 for t in trips] * 40"), answers(1))
 
-    assert ask()["output"]["value"] == ["x" * 100] * 100
+    assert ask()["output"]["value"] == ["Rome" * 25, "Oslo" * 25, "Rome" * 25] * 40
     assert "characters; the answer has all of them" in shown(server)
     assert len(shown(server)) < 20_000
 

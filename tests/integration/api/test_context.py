@@ -1,5 +1,6 @@
 """`/v1/users/{user_id}/context/`: a block for a prompt, under a budget of tokens."""
 
+import datetime
 from collections.abc import Callable
 from typing import Any
 
@@ -149,6 +150,35 @@ def test_what_people_said_passes_for_nothing_else(
         "- critical: Amoxicillin is a penicillin [3]"
     ]
     assert text.count("\nOpen alerts:") == 1
+
+
+def test_a_line_of_many_entries_keeps_nothing_else_out(
+    user: MemoryUser, known: None, context: Context
+) -> None:
+    alert = Alert.objects.get()
+    alert.evidence[0]["sources"] = list(range(1, 600))
+    alert.save()
+    alert.pk, alert.fingerprint, alert.severity, alert.message = None, "x", "warning", "Look!"
+    alert.save()
+
+    text = context()["text"]
+
+    assert (
+        "- critical: Amoxicillin is a penicillin"
+        " [592, 593, 594, 595, 596, 597, 598, 599 and 591 more]"
+    ) in text
+    assert "- warning: Look!" in text
+
+
+def test_at_the_ends_of_the_calendar_it_is_told_all_the_same(
+    api: APIClient, user: MemoryUser, known: None, context: Context
+) -> None:
+    for day in ("9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+00:00"):
+        at = datetime.datetime.fromisoformat(day)
+        draft = Draft(kind=EntryKind.MESSAGE, content="Rome for ever", occurred_at=at)
+        log.append(user, [draft], source="test")
+
+    assert "(9999-12-31) Rome for ever" in context("Rome for ever")["text"]
 
 
 def test_a_long_text_is_cut(user: MemoryUser, known: None, context: Context) -> None:

@@ -154,6 +154,24 @@ def test_the_day_of_an_answer_is_that_where_the_user_lives(answered: Ask, user: 
     assert answered(**asked)["value"] == "2026-03-02"
 
 
+def test_a_day_is_asked_for_however_it_is_written(answered: Ask) -> None:
+    fullwidth = "\uff54\uff4f\uff44\uff41\uff59.isoformat()"
+    answered(fullwidth, at="2026-03-01T08:00:00+00:00")
+
+    assert answered(fullwidth, at="2026-03-02T08:00:00+00:00")["cached"] is False
+
+
+@pytest.mark.parametrize("at", ["9999-12-31T23:59:59+00:00", "9999-12-31T23:59:59Z"])
+def test_where_the_calendar_ends_there_is_no_moment(
+    api: APIClient, ask: Ask, user: MemoryUser, at: str
+) -> None:
+    for code in ("1", "today", "now"):
+        response = api.post(URL, {"code": code, "at": at})
+
+        assert response.status_code == 400
+        assert "at" in response.data["errors"]
+
+
 def test_a_failure_is_no_answer(answered: Ask) -> None:
     assert answered("1 / 0")["cached"] is False
     assert answered("1 / 0")["cached"] is False

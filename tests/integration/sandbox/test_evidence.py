@@ -1,16 +1,19 @@
 """What an answer rests on, and what is said of names that are not known."""
 
+import ast
 from collections.abc import Sequence
 
 import pytest
 
 from sandbox_image.evaluation import MOST_EVIDENCE, MOST_READ
+from sandbox_image.selection import Selection
 from tests.integration.sandbox.conftest import NOW, PROJECT
 from workers.sandbox.interface import Limits, RestsOn, Sandbox, SandboxError
 
 LIMITS = Limits(wall_seconds=10, cpu_seconds=10)
 TRIPS = ("travel", "trips", 3)
 PASSPORT = ("travel", "passport", 1)
+NOTES = ("notes", "notes", 1)
 
 
 def rests_on(sandbox: Sandbox, code: str) -> RestsOn:
@@ -41,7 +44,9 @@ def keys(found: RestsOn) -> list[str]:
          ["t-1"], [TRIPS]),
         ("def f():\n    return len([t for t in trips if t.on])\nf()", ["t-1"], [TRIPS]),
         ("sum(1 for t in trips if t.passport and t.passport.get() is passport)",
-         ["t-2"], [PASSPORT, TRIPS]),
+         ["p-1", "t-2"], [PASSPORT, TRIPS]),
+        ("sum(1 for t in trips if t.name[0] > passport.number)", ["p-1"], [PASSPORT, TRIPS]),
+        ("[t.passport.get().number for t in trips if t.passport]", ["p-1", "t-2"], [TRIPS]),
         ("sum(len(x) for t in trips for x in (t.name, t.key) if x == 'Rome')", ["t-1"], [TRIPS]),
         ("[n.text for n in notes]", ["note-1"], [("notes", "notes", 1)]),
     ],
@@ -89,6 +94,30 @@ def test_records_in_the_value_are_what_it_rests_on(
         ("sum(x for x in range(4))", [], []),
         ("1 + 1", [], []),
         ("x = trips", [], []),
+        # Whatever a collection is called meanwhile, and where two are called the same.
+        ("first, *rest = trips\nfirst.name", ["t-1", "t-2", "t-3"], [TRIPS]),
+        ("g = {}\ng['x'] = trips\nlen(g['x'])", ["t-1", "t-2", "t-3"], [TRIPS]),
+        ("class A: pass\nA.xs = trips\nsum(1 for n in notes) / len(A.xs)",
+         ["note-1", "t-1", "t-2", "t-3"], [NOTES, TRIPS]),
+        ("if today.year > 2020:\n    xs = trips\nelse:\n    xs = notes\nlen(xs)",
+         ["note-1", "t-1", "t-2", "t-3"], [NOTES, TRIPS]),
+        ("import domains.travel.state\nimport domains.notes.state\n"
+         "len(domains.travel.state.trips)",
+         ["note-1", "p-1", "t-1", "t-2", "t-3"],
+         [NOTES, ("notes", "plans", 0), PASSPORT, ("travel", "plans", 0), TRIPS]),
+        ("from domains.travel.trips_0002 import trips as more\nlen(more)",
+         ["t-1", "t-2", "t-3"], [TRIPS]),
+        ("n = notes\nlen(n.plans)", [], [("notes", "plans", 0)]),
+        ("sum(len(t.name) / len(trips) for t in trips)", ["t-1", "t-2", "t-3"], [TRIPS]),
+        ("sum(1 for t in trips if t.name in map(str, notes))",
+         ["note-1", "t-1", "t-2", "t-3"], [NOTES, TRIPS]),
+        ("sum(len(name) for name in map(str, trips))", ["t-1", "t-2", "t-3"], [TRIPS]),
+        # What the code changes was otherwise before.
+        ("trips.clear()\nlen(trips)", ["t-1", "t-2", "t-3"], [TRIPS]),
+        ("import domains.travel.state as s\ns.trips = None\n5",
+         ["t-1", "t-2", "t-3"], [TRIPS]),
+        ("xs = trips\nxs.append(Trip(key='w', name='x'))\nsum(map(lambda t: 1, xs))",
+         ["t-1", "t-2", "t-3"], [TRIPS]),
     ],
 )  # fmt: skip
 def test_of_all_other_code_it_is_what_it_reads(
@@ -102,6 +131,26 @@ def test_of_all_other_code_it_is_what_it_reads(
 def test_a_record_has_its_class_its_place_and_its_entries(loaded: Sandbox) -> None:
     (record,) = rests_on(loaded, "sum(1 for t in trips if t.on)").records
     assert record == ("Trip", "travel", "trips", "t-1", (2, 3))
+
+
+def test_code_without_state_is_left_as_it_is() -> None:
+    tree = ast.parse("sum(i for i in range(10))")
+    before = ast.dump(tree)
+
+    Selection(tree, {"trips": {"": [("travel", "trips")]}}, (), {})
+
+    assert ast.dump(tree) == before
+
+
+def test_what_is_gone_through_is_what_it_was(loaded: Sandbox) -> None:
+    code = (
+        "def endless():\n    yield from trips\n    while True:\n        yield trips[0]\n"
+        "[n for n, t in zip(range(5), (x for x in endless()))]"
+    )
+    value = loaded.evaluate(code, now=NOW, time_zone="UTC", limits=LIMITS).value
+    assert value == [0, 1, 2, 3, 4]
+    with pytest.raises(SandboxError, match="'int' object is not iterable"):
+        rests_on(loaded, "[t for t in len(trips)]")
 
 
 def test_what_a_query_makes_is_no_evidence(loaded: Sandbox) -> None:
