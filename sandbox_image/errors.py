@@ -1,6 +1,7 @@
 """Errors of user code, told in the user's own terms: their file, their line, their frames."""
 
 import dataclasses
+import difflib
 import enum
 import traceback
 from collections.abc import Container
@@ -62,8 +63,6 @@ def _known_names(error: BaseException) -> str:
 
     Most names that fail are guessed, and who has guessed one cannot see the others.
     """
-    import difflib  # no sandbox has to hold it in case that something is misspelt
-
     try:
         wanted: Any = getattr(error, "name", None)
         if type(wanted) is not str:

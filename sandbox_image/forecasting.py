@@ -6,6 +6,7 @@ cannot be noted, every day is tried, or every minute. What comes back is where i
 never their wording.
 """
 
+import binascii
 import datetime
 import time
 from collections.abc import Callable, Sequence
@@ -198,9 +199,9 @@ class Forecaster:
 
 def wording_of(message: str) -> str:
     """What stands for a wording by which alone a finding is told from what it was."""
-    import hashlib  # takes 4 MB of every sandbox, and is seldom needed
-
-    return hashlib.sha256(message.encode("utf-8", "replace")).hexdigest()[:16]
+    # No cryptography: it would take 4 MB of every sandbox.
+    text = message.encode("utf-8", "replace")
+    return f"{binascii.crc32(text):08x}{binascii.crc32(text[::-1]):08x}"
 
 
 def _day(at: datetime.date, clock: Clock | None) -> Any:

@@ -18,6 +18,9 @@ from memory.search.words import best_part, identity, number_of_words, terms
 # The best candidates are read from the log in groups, each so many times as large as the last one.
 FIRST_READ = 16
 GROWTH = 4
+# So many terms are looked for, and so many hits in a row may not fit.
+MOST_TERMS = 100
+MOST_MISSED = 100
 MOST_READ = 5000
 # Number by number: as a list of numbers, the planner may rather look through the user's whole log.
 _WANTED = """
@@ -101,22 +104,23 @@ def find(
 
     At most `top_k`, and together no more than `words` words: what does not fit is left out, and
     what comes after it and fits is taken. `where` is made by `filters.condition`; entries after
-    `up_to` are not found; nor is what scores less than `threshold`. Nothing is ever found that is
-    redacted, and everything that is in the log can be.
+    `up_to` are not found; nor is what scores less than `threshold`. A question has its first 100
+    different terms, and after 100 hits in a row that do not fit none is looked for. Nothing is ever
+    found that is redacted, and everything that is in the log can be.
     """
-    asked = list(dict.fromkeys(terms(question)))
+    asked = list(dict.fromkeys(terms(question)))[:MOST_TERMS]
     identities = [identity(term) for term in asked]
     names = [identity(SPEAKER_PREFIX + term) for term in asked]
     found = index.read(user, [*identities, *names]) if asked else []
 
     rankings = {
-        name: _Ranked(corpus.seqs, rank(corpus, identities, names))
+        name: _Ranked(corpus.seqs, rank(corpus, identities, names, explain=explain))
         for name in CorpusName
         if name in corpora
         for corpus in [corpus_of(found, NUMBERS[name], [*identities, *names])]
     }
     hits: list[Hit] = []
-    room = words
+    room, missed = words, 0
     for name, place, entry in _read(
         user, _candidates(rankings, threshold, max(FIRST_READ, top_k)), where, up_to
     ):
@@ -126,8 +130,11 @@ def find(
         size = number_of_words(text)
         if room is not None:
             if size > room:
+                missed += 1
+                if missed == MOST_MISSED:
+                    break
                 continue
-            room -= size
+            room, missed = room - size, 0
         hits.append(
             Hit(
                 entry=entry,

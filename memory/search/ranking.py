@@ -60,10 +60,13 @@ class Ranking:
     shares: Mapping[int, Share]
 
 
-def rank(corpus: Corpus, terms: Sequence[int], names: Sequence[int]) -> Ranking:
+def rank(
+    corpus: Corpus, terms: Sequence[int], names: Sequence[int], *, explain: bool = True
+) -> Ranking:
     """Score the entries by the terms looked for, and by whose speaker has one of these names.
 
-    1 would be an entry that is full of all the terms, said by whoever is named.
+    1 would be an entry that is full of all the terms, said by whoever is named. The shares of the
+    terms, each as large as the corpus, are kept to `explain` alone.
     """
     number = len(corpus.seqs)
     lengths = _heard_of_all(corpus.lengths, corpus.sessions)
@@ -85,7 +88,8 @@ def rank(corpus: Corpus, terms: Sequence[int], names: Sequence[int]) -> Ranking:
             heard = _heard(found.places, found.counts, corpus.sessions)
             score = factor * weight * heard * (SATURATION + 1) / (heard + damping)
             scores += score
-            shares[term] = Share(heard, score)
+            if explain:
+                shares[term] = Share(heard, score)
     return Ranking(np.round(scores, 6), spoken, shares)
 
 

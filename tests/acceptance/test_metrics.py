@@ -41,9 +41,11 @@ def moved(before: Metrics, after: Metrics, name: str, **labels: str) -> float:
 def test_they_move_with_the_work(person: Person, metrics_port: int) -> None:
     before = Metrics(metrics_port)
     person.log(record("Trip", "a", domain="travel", to="Rome"))
-    for _ in range(3):
-        answer = person.post("query/?wait=30", {"code": "len(trips)"}, status=200)
-        assert answer["value"] == 1
+    for number in range(3):  # the same would be answered without a sandbox
+        answer = person.post("query/?wait=30", {"code": f"len(trips) + {number}"}, status=200)
+        assert answer["value"] == 1 + number
+    again = person.post("query/?wait=30", {"code": "len(trips) + 2"}, status=200)
+    assert again["cached"] is True
     person.post("query/?wait=30", {"code": "1 / 0"}, status=422)
     after = Metrics(metrics_port)
 

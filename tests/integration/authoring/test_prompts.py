@@ -128,7 +128,7 @@ def test_nothing_that_is_much_makes_a_prompt_long(
     # Then the question is short, and says what it leaves out and how that is had
     question = server.requests[0].body["messages"][1]["content"]
     assert len(question) < 40_000
-    assert "domain0x:\n  things: 0 Thing" in question
+    assert "domain0x: things 0\n" in question
     assert "characters more: look_up searches all of it\nOpen alerts:\n" in question
     assert f"  critical: Number {many - 1} is so. Number" in question
     assert question.count("  info: Number ") == 19

@@ -10,7 +10,7 @@ from memory.models import MemoryUser, Workspace
 from memory.models.log import EntryKind
 from memory.search import index
 from memory.search.documents import CorpusName
-from memory.search.finding import find
+from memory.search.finding import MOST_MISSED, MOST_TERMS, find
 from memory.users import create_user
 from tests.integration.search.conftest import (
     NOON,
@@ -209,6 +209,25 @@ def test_what_does_not_fit_makes_room_for_what_does(say: Say, search: Find) -> N
     assert texts(search("puppy", words=5)) == ["puppy", "a puppy of ours"]
     assert texts(search("puppy", words=3)) == ["puppy"]
     assert search("puppy", words=1).hits[0].words == 1
+
+
+def test_what_fits_is_not_looked_for_through_the_whole_log(say: Say, search: Find) -> None:
+    for number in range(MOST_MISSED):
+        say(
+            f"Toby Toby and a puppy, number {number}, with many other words", session_id=f"{number}"
+        )
+    say("Toby", session_id="short")
+
+    assert search("Toby and his puppy", words=1, top_k=1000).hits == []
+    assert texts(search("Toby and his puppy", words=200, top_k=1000))[-1] == "Toby"
+
+
+def test_of_a_long_question_the_first_words_are_looked_for(say: Say, search: Find) -> None:
+    say("Toby")
+
+    found = search(" ".join(f"word{number}" for number in range(1000)) + " Toby")
+
+    assert (len(found.terms), found.hits) == (MOST_TERMS, [])
 
 
 def test_words_of_scripts_without_spaces_count_by_character(say: Say, search: Find) -> None:

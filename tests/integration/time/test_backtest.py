@@ -396,8 +396,10 @@ def tried(version: WorkspaceConstraintVersion, times: int) -> Backtest:
             Backtest.objects.update(run_after=END)
             with suppress(SandboxError):
                 tasks.backtest(str(backtest.pk))
-        for _ in range(3):  # it may have stood back for runs that wait
-            tasks.backtest(str(backtest.pk))
+        for _ in range(times):  # it may have stood back, on a machine that is busy
+            Backtest.objects.update(run_after=END)
+            with suppress(SandboxError):
+                tasks.backtest(str(backtest.pk))
     backtest.refresh_from_db()
     return backtest
 

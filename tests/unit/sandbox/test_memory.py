@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-# OpenSSL, and what is for errors alone: megabytes of each of many containers.
-DEAR = {"_hashlib", "_ssl", "asyncio", "difflib", "email", "http", "multiprocessing", "socket"}
+# OpenSSL and its like: megabytes of each of many containers.
+DEAR = {"_hashlib", "_ssl", "asyncio", "email", "http", "multiprocessing", "socket"}
 
 
 def test_it_imports_nothing_that_takes_much_memory_and_is_seldom_needed() -> None:
