@@ -112,7 +112,8 @@ def main() -> None:
     """Measure and report."""
     path = json_path(__doc__)
     rows: list[dict[str, Any]] = []
-    with running_system(environment={"UAC_SANDBOX_RUNNER": "docker"}) as system:
+    environment = {"UAC_SANDBOX_RUNNER": "docker", "UAC_WAITING_REQUESTS": str(max(CLIENTS))}
+    with running_system(environment=environment) as system:
         user = asker(system)
         warm = user.connect()
         for text in (*(another() for _ in range(20)), the_same()):
