@@ -120,7 +120,8 @@ def compose(known: Known, query: str, tokens: int) -> Context:
     # The alerts have the first say, and stand behind what changes less often.
     alerts = _part("alerts", "Open alerts", _alert_lines(known), int(room * ALERTS))
     left = room - len(alerts.text)
-    manifest = _manifest(retrieval.outline(known.checkpoint), min(int(room * MANIFEST), left))
+    outline = retrieval.outline(known.checkpoint)
+    manifest = _manifest(outline, min(int(room * MANIFEST), left))
     parts = [manifest, alerts]
     stable = PREAMBLE + manifest.text + alerts.text
     left -= len(manifest.text)
@@ -130,7 +131,7 @@ def compose(known: Known, query: str, tokens: int) -> Context:
         for name, title, lines, share in (
             ("facts", "Facts that may matter", _said(known, hits, CorpusName.FACTS), FACTS),
             ("archive", "Said before", _said(known, hits, CorpusName.ARCHIVE), ARCHIVE),
-            ("state", "Records that may matter", _record_lines(known, query, hits), 1.0),
+            ("state", "Records that may matter", _record_lines(known, outline, query, hits), 1.0),
         ):
             part = _part(name, title, lines, int(left * share))
             left -= len(part.text)
@@ -187,12 +188,14 @@ def _said(known: Known, hits: Sequence[Hit], corpus: CorpusName) -> Iterator[Lin
         yield Line(f"({about}) {hit.text}", hit.rests_on)
 
 
-def _record_lines(known: Known, query: str, hits: Sequence[Hit]) -> Iterator[Line]:
+def _record_lines(
+    known: Known, outline: Outline, query: str, hits: Sequence[Hit]
+) -> Iterator[Line]:
     """The records of the collections that matter most, those first that the words name."""
     asked = set(terms(query))
     ranked: list[tuple[float, Line]] = []
-    for domain, name in _collections(retrieval.outline(known.checkpoint), asked, hits):
-        held = _newest(known, domain, name)
+    for domain, name in _collections(outline, asked, hits):
+        held = _newest(known, outline.domains[domain], name)
         words = [set(terms(_told(record))) for record in held]
         rarity = Counter(term for one in words for term in one & asked)
         weights = [sum(1 / rarity[term] for term in one & asked) for one in words]
@@ -243,12 +246,12 @@ def _vocabulary(domain: Domain, collection: str, class_name: str) -> set[str]:
     return set(terms(" ".join(word for name in names for word in _WORDS.findall(name))))
 
 
-def _newest(known: Known, domain: str, name: str) -> Sequence[Any]:
+def _newest(known: Known, domain: Domain, name: str) -> Sequence[Any]:
     """The records of a collection in the newest of its files."""
-    held = retrieval.outline(known.checkpoint).domains[domain]
-    collection = held.collections.get(name)
+    assert known.checkpoint is not None
+    collection = domain.collections.get(name)
     last = len(collection.shards) if collection else 1
-    return retrieval.records(known.checkpoint, domain, name, last).records
+    return retrieval.records_in(known.checkpoint, domain, name, last).records
 
 
 def _told(record: Any) -> str:

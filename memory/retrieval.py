@@ -8,7 +8,7 @@ from memory import checkpoints
 from memory.models import Alert, Checkpoint, MemoryUser
 from memory.models.alerts import AlertKind, AlertState
 from memory.models.runs import warning_of
-from memory.project import Outline, manifest_text
+from memory.project import Domain, Outline, manifest_text
 from memory.project.parse import parse_state
 from memory.project.typed import encode
 from memory.project.types import format_type
@@ -95,15 +95,20 @@ def records(checkpoint: Checkpoint | None, domain_name: str, name: str, page: in
     domain = outline(checkpoint).domains.get(domain_name)
     if domain is None or checkpoint is None:
         raise LookupError(f"There is no domain {domain_name!r}.")
+    return records_in(checkpoint, domain, name, page)
+
+
+def records_in(checkpoint: Checkpoint, domain: Domain, name: str, page: int) -> Page:
+    """Return the same of a domain of the version's outline, which is read once for several."""
     if name in domain.singletons:
         paths, count = [domain.state_path], 1
     elif name in domain.collections:
         collection = domain.collections[name]
         paths, count = [shard.path for shard in collection.shards], collection.count
     else:
-        raise LookupError(f"The domain {domain_name!r} has no collection {name!r}.")
+        raise LookupError(f"The domain {domain.name!r} has no collection {name!r}.")
     if not 1 <= page <= len(paths):
-        raise LookupError(f"{domain_name}.{name} has {len(paths)} pages, no page {page}.")
+        raise LookupError(f"{domain.name}.{name} has {len(paths)} pages, no page {page}.")
     path = paths[page - 1]
     state = parse_state(path, checkpoints.read_file(checkpoint, path), domain)
     return Page(

@@ -17,7 +17,7 @@ from rest_framework.test import APIClient
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from memory import backtests, retrieval
+from memory import backtests, retrieval, runs
 from memory.models import Lane, MemoryUser, Run, Workspace
 from memory.models.runs import RunStatus
 from memory.models.users import LaneName
@@ -157,9 +157,9 @@ def work() -> Callable[[], None]:
     def until_idle() -> None:
         for _ in range(100):
             lanes = Lane.objects.filter(name=LaneName.RECORDS, due_at__isnull=False)
-            runs = Run.objects.exclude(status=RunStatus.DONE)
+            unfinished = Run.objects.exclude(status=RunStatus.DONE)
             users = list(lanes.values_list("user_id", flat=True))
-            waiting = list(runs.order_by("queued_at").values_list("pk", flat=True))
+            waiting = list(unfinished.order_by("queued_at").values_list("pk", flat=True))
             versions = list(unjudged().values_list("pk", flat=True))
             tests = list(backtests.waiting().values_list("pk", flat=True))
             if not users and not waiting and not versions and not tests:
@@ -175,6 +175,17 @@ def work() -> Callable[[], None]:
         raise AssertionError("the work does not come to an end")
 
     return until_idle
+
+
+@pytest.fixture
+def sandbox_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for a run does it."""
+
+    def do(run: Run, seconds: float) -> None:
+        tasks.execute_run(str(run.pk))
+        run.refresh_from_db()
+
+    monkeypatch.setattr(runs, "wait", do)
 
 
 @pytest.fixture

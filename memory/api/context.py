@@ -7,8 +7,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import context, history
-from memory.api.moments import AsOfSerializer, known_as_of
+from memory import context
+from memory.api.moments import AsOfSerializer, known_of
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
 
@@ -77,9 +77,6 @@ class Context(UserScopedView):
         body = ContextRequestSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         asked: dict[str, Any] = body.validated_data
-        user = self.memory_user()
-        known = (
-            known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else history.now(user)
-        )
+        known = known_of(self.memory_user(), asked)
         found = context.compose(known, asked["query"], asked["tokens"])
         return Response(ContextSerializer(found).data)

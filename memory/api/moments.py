@@ -3,6 +3,8 @@
 import datetime
 import re
 import zoneinfo
+from collections.abc import Mapping
+from typing import Any
 
 from django.utils.dateparse import parse_datetime
 from drf_spectacular.utils import OpenApiParameter
@@ -40,10 +42,12 @@ class KnownView(UserScopedView):
 
     def known(self) -> Known:
         """Return what `?as_of=` asks for, by default what is known now."""
-        user = self.memory_user()
-        if "as_of" not in self.request.query_params:
-            return history.now(user)
-        return known_as_of(user, self.request.query_params["as_of"], "as_of")
+        return known_of(self.memory_user(), self.request.query_params)
+
+
+def known_of(user: MemoryUser, asked: Mapping[str, Any]) -> Known:
+    """Return what was known as of `as_of` in what is asked; without it, what is known now."""
+    return known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else history.now(user)
 
 
 def known_as_of(user: MemoryUser, text: str, parameter: str) -> Known:

@@ -12,11 +12,11 @@ from rest_framework import generics, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import answers, history, runs
+from memory import answers, runs
 from memory.api import waiting
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict
-from memory.api.moments import AsOfSerializer, instant_of, known_as_of
+from memory.api.moments import AsOfSerializer, instant_of, known_of
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
 from memory.history import Known
@@ -259,7 +259,7 @@ class Query(UserScopedView):
 
 def known_state(user: MemoryUser, asked: Mapping[str, Any]) -> tuple[Known, Checkpoint]:
     """Return what was known as of what is `asked`, and its version; Conflict if there is none."""
-    known = known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else history.now(user)
+    known = known_of(user, asked)
     if known.checkpoint is None:
         raise Conflict(
             "This user has no checkpoint yet, so there is no state to ask;"

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -121,6 +121,7 @@ class HitSerializer(serializers.Serializer[Hit]):
     )
     explanation = ExplanationSerializer(allow_null=True)
 
+    @extend_schema_field(NamedEntrySerializer(many=True))
     def get_entries(self, hit: Hit) -> list[dict[str, Any]]:
         """Name what the hit rests on."""
         ids: Mapping[int, Any] = self.context["ids"]

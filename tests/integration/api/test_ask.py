@@ -16,22 +16,11 @@ from tests.llm_server import KEY, LlmServer, Reply, Request, called, llm_server,
 from workers import dispatching, tasks
 from workers.authoring import answering
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("sandbox_worker")]
 
 URL = "/v1/users/ada/ask/"
 Ask = Callable[..., dict[str, Any]]
 SPENT = "sum(t.cost for t in trips if t.on.year == 2026)"
-
-
-@pytest.fixture(autouse=True)
-def sandbox_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits for a run does it."""
-
-    def do(run: Run, seconds: float) -> None:
-        tasks.execute_run(str(run.pk))
-        run.refresh_from_db()
-
-    monkeypatch.setattr(runs, "wait", do)
 
 
 @pytest.fixture

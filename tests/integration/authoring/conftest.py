@@ -10,13 +10,12 @@ import pytest
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import log, runs
+from memory import log
 from memory.log import Draft
-from memory.models import EntryOutcome, Lane, MemoryUser, Run
+from memory.models import EntryOutcome, Lane, MemoryUser
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
 from tests.llm_server import KEY, LlmServer, Protocol, Reply, Said, Script, called, llm_server
-from workers import tasks
 from workers.authoring import lane as model_lane
 from workers.authoring.conversation import Conversation
 from workers.llm.interface import Tool, ToolCall
@@ -27,23 +26,12 @@ Meanwhile: TypeAlias = Callable[[Callable[[], object]], None]
 
 
 @pytest.fixture(autouse=True)
-def quick(settings: Settings) -> None:
+def quick(settings: Settings, sandbox_worker: None) -> None:
     """Settings under which nothing is waited for without need."""
     settings.UAC_LLM_TIMEOUT_SECONDS = 20.0
     settings.UAC_LLM_BACKOFF_SECONDS = 0.01
     settings.UAC_LLM_OUTPUT_TOKENS = 1000
     settings.UAC_LLM_API_KEY = KEY
-
-
-@pytest.fixture(autouse=True)
-def sandbox_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits for a run does it."""
-
-    def do(run: Run, seconds: float) -> None:
-        tasks.execute_run(str(run.pk))
-        run.refresh_from_db()
-
-    monkeypatch.setattr(runs, "wait", do)
 
 
 @pytest.fixture
