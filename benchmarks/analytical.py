@@ -96,7 +96,7 @@ def names_its_evidence(
     selected = f"[{element} for {element} in {ast.unparse(generator.iter)}{conditions}]"
     names = {"data": [_parsed(record) for record in records], "date": datetime.date}
     expected = {f"{collection}-{one.id}" for one in eval(selected, names)}
-    told = [record["key"] for record in evidence.get("records", ())]
+    told = [key for columns in evidence["records"] for key in columns["keys"]]
     return evidence["scope"] == "selected" and set(told) == expected and len(told) == len(expected)
 
 

@@ -23,6 +23,8 @@ from uac_site.embedded.services import Services, running_services
 from uac_site.embedded.system import System
 
 NOON = datetime.time(12, tzinfo=datetime.UTC)
+# Of the last five minutes before anything is measured: who else was busy on the machine.
+_LOAD = round(os.getloadavg()[1], 1)
 
 
 def data_file(name: str) -> Path | None:
@@ -124,7 +126,8 @@ def report(
     path: Path | None,
     problems: Sequence[str] = (),
 ) -> None:
-    """Print problems, the rows as a table and the figures; write these two to `path` if given."""
+    """Print problems, the rows as a table and the figures; write these two to `path` if given,
+    with the day, the machine and what else it had to do just before."""
     for problem in problems[:50]:
         print(f"PROBLEM: {problem}")
     _print_table(rows)
@@ -133,10 +136,13 @@ def report(
     if path is not None:
         document = {
             "name": name,
+            "command": f"make bench NAME={name}",
+            "date": str(datetime.datetime.now(datetime.UTC).date()),
             "machine": {
                 "cpus": os.cpu_count(),
                 "python": platform.python_version(),
                 "system": platform.platform(),
+                "load": _LOAD,
             },
             "settings": dict(settings),
             "rows": [dict(row) for row in rows],
@@ -176,7 +182,14 @@ class Client:
         """POST JSON to a path below /v1/."""
         return self.request("POST", path, body)
 
-    def request(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, Any]:
         """Send a request; an error status is returned, not raised."""
         request = urllib.request.Request(
             f"{self.base_url}/v1/{path}",
@@ -185,6 +198,7 @@ class Client:
             headers={
                 "Authorization": f"Bearer {self.key}",
                 "Content-Type": "application/json",
+                **(headers or {}),
             },
         )
         try:

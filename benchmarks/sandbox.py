@@ -4,6 +4,7 @@ All variants take turns in one run on one machine, so that the ratios of their t
 
 - `llm-sandbox`: the library of that name with its own pool (see `llm_sandbox_peer.py`)
 - `docker run`: the command, with the same template, source and answer as the others
+- `docker exec`: another Python in a container that is there already, and as confined; it stays
 - `virgin, bytecode` and `virgin, source`: a container that was kept ready, loaded and asked
 - `resident`: the constraints again, where the project is loaded
 - `refill`: `virgin, bytecode`, two arrivals a second, while the pool refills itself
@@ -18,15 +19,16 @@ import re
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import query
 from benchmarks.harness import docker_sandboxes, json_path, p95, report, until
+from benchmarks.llm_sandbox_peer import SCRIPT
 from sandbox_image.uac import protocol
 from uac_site.embedded.system import running_system
 
@@ -96,6 +98,8 @@ def main() -> None:
     ]
     ratios = {row["variant"]: row["x p50"] for row in rows}
     peer = statistics.median(times["llm-sandbox"])
+    exec_ = statistics.median(times["docker exec"])
+    figures["docker_exec_ratio"] = round(exec_ / statistics.median(times["virgin, bytecode"]), 1)
     figures["llm_sandbox_ratio"] = round(peer / statistics.median(times["virgin, bytecode"]), 1)
     for figure, variant in (
         ("virgin_bytecode_ratio", "virgin, bytecode"),
@@ -137,6 +141,7 @@ def measure() -> tuple[dict[str, list[float]], dict[str, Any]]:
         stack.callback(runner.close_pool)
         stack.callback(pool.close)
         other = stack.enter_context(peer(image, PROJECT))
+        container = stack.enter_context(idle_container(image))
         with pool.virgin() as sandbox:
             bytecode = sandbox.compile(PROJECT)
 
@@ -170,6 +175,7 @@ def measure() -> tuple[dict[str, list[float]], dict[str, Any]]:
 
         variants: dict[str, Callable[[], float]] = {
             "docker run": lambda: docker_run(image),
+            "docker exec": lambda: docker_exec(container),
             "llm-sandbox": llm_sandbox,
             "virgin, bytecode": lambda: virgin(bytecode=bytecode),
             "virgin, source": lambda: virgin(sources=PROJECT),
@@ -225,9 +231,48 @@ def throughput(threads: int, work: Callable[[str], None]) -> float:
         return round(sum(executor.map(repeat, users)) / THROUGHPUT_SECONDS, 1)
 
 
+def confined() -> list[str]:
+    """The options of `docker run` that say what our template says."""
+    from workers.sandbox import docker
+
+    template = docker.container_config("", 0)
+    host = template["HostConfig"]
+    return [
+        *("--network", "none", "--ipc", "none", "--read-only", "--cap-drop", "ALL"),
+        *("--log-driver", "none", "--user", template["User"]),
+        *("--security-opt", "no-new-privileges"),
+        *("--security-opt", f"seccomp={docker.SECCOMP_PROFILE}"),
+        *("--memory", str(host["Memory"]), "--memory-swap", str(host["MemorySwap"])),
+        *("--pids-limit", str(host["PidsLimit"]), "--cpus", str(host["NanoCpus"] / 1e9)),
+        *("--env", template["Env"][0]),
+    ]
+
+
+@contextmanager
+def idle_container(image: str) -> Iterator[str]:
+    """Have a container that does nothing, to run something in; yields its id."""
+    python = ["--entrypoint", "python3", image, "-c", "import time; time.sleep(3600)"]
+    command = ["docker", "run", "--rm", "--detach", *confined(), *python]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    container = ran.stdout.strip()
+    try:
+        yield container
+    finally:
+        subprocess.run(["docker", "kill", container], capture_output=True, check=True)
+
+
+def docker_exec(container: str) -> float:
+    """`docker exec -i` of a Python that loads the project from its source and runs it."""
+    code = SCRIPT.format(files=json.dumps(PROJECT))
+    command = ["docker", "exec", "-i", container, "python3", "-I", "-"]
+    started = time.perf_counter()
+    ran = subprocess.run(command, input=code, capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout)
+    return time.perf_counter() - started
+
+
 def docker_run(image: str) -> float:
     """`docker run --rm -i` with the template, fed with what the host sends and read to its end."""
-    from workers.sandbox import docker
     from workers.sandbox.interface import DEFAULT_LIMITS, LOAD_LIMITS
 
     requests = [
@@ -248,17 +293,7 @@ def docker_run(image: str) -> float:
             "time_zone": ZONE,
         },
     ]
-    template = docker.container_config(image, 0)
-    host = template["HostConfig"]
-    command = [
-        *("docker", "run", "--rm", "-i", "--network", "none", "--ipc", "none", "--read-only"),
-        *("--cap-drop", "ALL", "--log-driver", "none", "--user", template["User"]),
-        *("--security-opt", "no-new-privileges"),
-        *("--security-opt", f"seccomp={docker.SECCOMP_PROFILE}"),
-        *("--memory", str(host["Memory"]), "--memory-swap", str(host["MemorySwap"])),
-        *("--pids-limit", str(host["PidsLimit"]), "--cpus", str(host["NanoCpus"] / 1e9)),
-        *("--env", template["Env"][0], image),
-    ]
+    command = ["docker", "run", "--rm", "-i", *confined(), image]
     data = b"".join(map(protocol.encode_frame, requests))
     started = time.perf_counter()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

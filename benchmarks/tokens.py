@@ -312,12 +312,12 @@ def left(client: Client, user_id: str, after: int = 0) -> dict[str, Any]:
     counts = client.get(f"users/{user_id}/")[1]["entries"]
     domains = client.get(f"users/{user_id}/state/")[1]["domains"]
     collections = [f"{name}.{one}" for name in domains for one in domains[name]["collections"]]
-    cited, _ = ask(
+    cited = ask(
         client,
         user_id,
         f"({', '.join(collections)},)",
         f"len({{seq for held in data for one in held for seq in one.sources if seq > {after}}})",
-    )
+    )["value"]
     return {
         "pending": counts["pending"],
         "rejected": counts["rejected"],

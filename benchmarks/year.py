@@ -318,10 +318,18 @@ class Year:
 
 @contextmanager
 def standing_still(at: datetime.datetime, threads: int = THREADS) -> Iterator[Year]:
-    """Stop the clock at a moment; what is hinted at from now on goes to the year."""
+    """Stop the clock at a moment; what is hinted at from now on goes to the year.
+
+    Nobody compares it with the database's, which goes on.
+    """
+    from django.test import override_settings
+
     from uac_site.celery import app
 
-    with time_machine.travel(at, tick=False) as clock:
+    with (
+        override_settings(UAC_CLOCK_SECONDS=0.0),
+        time_machine.travel(at, tick=False) as clock,
+    ):
         year = Year(clock, threads)
         with mock.patch.object(app, "send_task", year.send_task):
             try:

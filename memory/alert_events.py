@@ -5,17 +5,20 @@ numbers become visible in their order: whoever has seen event n will see no othe
 and can go on reading after n. Only transactions that have something to tell take the counter.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from memory import hints, webhooks
 from memory.models import Alert, AlertEvent, EventCounter, MemoryUser, Workspace
+from memory.models.alerts import AlertEventKind
 
 # Events that one look at the feed takes.
 PAGE = 500
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 TAKE = """
 INSERT INTO memory_eventcounter (workspace_id, last_seq) VALUES (%s, %s)
@@ -52,18 +55,47 @@ class Page:
     next: int
 
 
-def newest(workspace: Workspace) -> int:
+def newest(workspace: Workspace | int) -> int:
     """Return the number of the workspace's newest event, 0 if there has been none."""
     numbers = EventCounter.objects.filter(workspace=workspace).values_list("last_seq", flat=True)
     return next(iter(numbers), 0)
 
 
-def read(workspace: Workspace, after: int, alerts: QuerySet[Alert]) -> Page:
-    """Return the events of these alerts that come after the number `after`, PAGE at most."""
+def newest_of(workspaces: Collection[int]) -> dict[int, int]:
+    """Return workspace → the number of its newest event, of those that have had any."""
+    numbers = EventCounter.objects.filter(workspace__in=workspaces)
+    return dict(numbers.values_list("workspace", "last_seq"))
+
+
+def number(text: str, newest: int) -> int:
+    """Return the number after which somebody wants to read; raises ValueError that says why not."""
+    if text in ("", "now"):
+        return newest
+    found = int(text) if _NUMBER.fullmatch(text) else None
+    if found is None or found > newest:
+        raise ValueError(
+            f"Give the `next` of an earlier answer, 0 or `now`: the newest event has the number"
+            f" {newest}, not {text[:100]!r}."
+        )
+    return found
+
+
+def read(
+    workspace: Workspace | int, after: int, alerts: QuerySet[Alert], most: int | None = None
+) -> Page:
+    """Return the events of these alerts after the number `after`: `most`, or PAGE, at most.
+
+    Of who was erased, only that his alerts are.
+    """
+    most = most or PAGE
     # First: what has a number up to here is visible by now, whatever comes meanwhile.
     upto = newest(workspace)
     found = AlertEvent.objects.filter(
-        workspace=workspace, seq__gt=after, seq__lte=upto, alert__in=alerts
+        Q(alert__user__erased_at=None) | Q(kind=AlertEventKind.ERASED),
+        workspace=workspace,
+        seq__gt=after,
+        seq__lte=upto,
+        alert__in=alerts,
     )
-    events = list(found.order_by("seq")[:PAGE])
-    return Page(events, events[-1].seq if len(events) == PAGE else max(after, upto))
+    events = list(found.order_by("seq")[:most])
+    return Page(events, events[-1].seq if len(events) == most else max(after, upto))

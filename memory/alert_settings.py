@@ -4,9 +4,10 @@ The operator's settings (`UAC_` and the name) hold for all workspaces; one may h
 """
 
 import datetime
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 
-from django.conf import settings
+from memory import chosen
+from memory.chosen import Chosen, Number
 
 # A year: who waits longer means never.
 MOST_MINUTES = 366 * 24 * 60
@@ -18,15 +19,13 @@ OPENINGS_OF_ONE = 5
 DAY = datetime.timedelta(hours=24)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chosen:
-    """What a workspace has chosen; None is as everywhere."""
-
-    escalate_critical_minutes: int | None = None
-    escalate_warning_minutes: int | None = None
-    escalate_info_minutes: int | None = None
-    alerts_per_constraint: int | None = None
-    openings_per_day: int | None = None
+NUMBERS = (
+    Number("escalate_critical_minutes", 0, MOST_MINUTES),
+    Number("escalate_warning_minutes", 0, MOST_MINUTES),
+    Number("escalate_info_minutes", 0, MOST_MINUTES),
+    Number("alerts_per_constraint", 1, MOST_ALERTS),
+    Number("openings_per_day", 1, MOST_OPENINGS),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,39 +44,14 @@ class Holding:
         return datetime.timedelta(minutes=minutes) if minutes else None
 
 
-def holding(chosen: Chosen) -> Holding:
+def holding(own: Chosen) -> Holding:
     """Return what holds where this was chosen."""
-    return Holding(
-        **{
-            name: getattr(settings, f"UAC_{name.upper()}") if own is None else own
-            for name, own in asdict(chosen).items()
-        }
-    )
+    return Holding(**chosen.holding(NUMBERS, own))
 
 
-def problems(chosen: Chosen) -> dict[str, str]:
-    """Return what is wrong with a choice, and what to choose instead, by name."""
-    found: dict[str, str] = {}
-    for name, value in asdict(chosen).items():
-        least, most = _bounds(name)
-        if value is not None and value < least:
-            found[name] = f"At least {least}, not {value}."
-        elif value is not None and value > most:
-            found[name] = f"At most {most}, not {value}."
-    return found
-
-
-def wrong_settings() -> dict[str, str]:
-    """Return which of the settings are wrong, and what is wrong with them, by their names."""
-    everywhere = Chosen(
-        **{one.name: getattr(settings, f"UAC_{one.name.upper()}") for one in fields(Chosen)}
-    )
-    return {f"UAC_{name.upper()}": problem for name, problem in problems(everywhere).items()}
-
-
-def in_words(chosen: Chosen) -> list[str]:
+def in_words(own: Chosen) -> list[str]:
     """Say what holds, for the staff."""
-    holds = holding(chosen)
+    holds = holding(own)
     escalation = ", ".join(
         f"{severity} {_duration(holds.escalates_after(severity))}"
         for severity in ("critical", "warning", "info")
@@ -88,12 +62,6 @@ def in_words(chosen: Chosen) -> list[str]:
         f" open more than {holds.openings_per_day} alerts of a user within 24 hours, or opens the"
         f" same one {OPENINGS_OF_ONE} times within 24 hours.",
     ]
-
-
-def _bounds(name: str) -> tuple[int, int]:
-    if name.endswith("_minutes"):
-        return 0, MOST_MINUTES
-    return 1, MOST_ALERTS if name == "alerts_per_constraint" else MOST_OPENINGS
 
 
 def _duration(span: datetime.timedelta | None) -> str:

@@ -9,21 +9,32 @@ Everything here takes the user's row first: two orders of locking would deadlock
 """
 
 import datetime
+import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import F, Func, JSONField, Q, TextField, Value
 from django.utils import timezone
 
-from memory import alert_events, floods, runs
+from memory import alert_events, floods, runs, webhooks
 from memory.alert_settings import Holding
 from memory.canonical import canonical_json, sha256
 from memory.floods import Flood
-from memory.models import Alert, AlertEvent, MemoryUser, PausedConstraint, Run
+from memory.models import (
+    Alert,
+    AlertEvent,
+    AlertFeedback,
+    Delivery,
+    MemoryUser,
+    Merge,
+    PausedConstraint,
+    Run,
+)
 from memory.models.alerts import (
     LIVE_STATES,
     AlertEventKind,
@@ -37,6 +48,13 @@ from memory.models.runs import RunKind, RunTrigger
 # Who the events name where nobody did it.
 CONSTRAINTS = "constraints"
 CLOCK = "clock"
+REDACTION = "redaction"
+MERGE = "merge"
+# What alerts say, until they are worded anew, of what may quote something that was redacted.
+REDACTED = "(redacted)"
+# What ran as of an instant so far ahead was told the time by a clock that was wrong: what runs by
+# the right one is not older.
+AHEAD = datetime.timedelta(hours=1)
 MAX_SNOOZE = datetime.timedelta(days=366)
 
 
@@ -141,7 +159,10 @@ def apply(
     """
     user = MemoryUser.objects.select_for_update(no_key=True).get(pk=run.user_id)
     version = run.checkpoint.version if run.checkpoint else 0
-    if (version, run.instant) < (user.alerts_version, user.alerts_instant or run.instant):
+    newest = user.alerts_instant
+    if newest is None or newest > timezone.now() + AHEAD:
+        newest = run.instant
+    if (version, run.instant) < (user.alerts_version, newest):
         return False
     user.alerts_version, user.alerts_instant = version, run.instant
     user.save(update_fields=["alerts_version", "alerts_instant"])
@@ -170,6 +191,7 @@ def apply(
             if alert is not None:
                 _let_go(alert)
             known[fingerprint] = _open(finding, step)
+            _take_over(known[fingerprint], step)
         elif alert is not None and not alert.holds_back:
             _keep(alert, finding, step)
     _tell_graver(paused, [*found.values(), *quoted], known, step)
@@ -227,7 +249,7 @@ def differences(before: Finding, finding: Finding) -> list[str]:
         changed.append("severity")
     if before.records != finding.records:
         changed.append("evidence")
-    if not finding.evidence and before.message != finding.message:
+    if not finding.evidence and before.message not in (finding.message, REDACTED):
         changed.append("message")
     return changed
 
@@ -265,7 +287,7 @@ def _keep(alert: Alert, finding: Finding, step: Step) -> None:
     changed = differences(_as_finding(alert), finding)
     alert.last_run = step.run
     if not changed:
-        # A countdown is worded anew every day: that is shown, and told to nobody.
+        # A countdown is worded anew at every run: that is shown, and told to nobody.
         alert.message = finding.message
         alert.save(update_fields=["last_run", "message"])
         return
@@ -473,6 +495,105 @@ def _free_step_on(alert: Alert) -> Iterator[tuple[Step, Alert | None]]:
         step.record()
 
 
+# -- Merging ---------------------------------------------------------------------------------------
+
+
+def hand_over(user: MemoryUser, into: MemoryUser) -> dict[str, Any]:
+    """Resolve the alerts of a user who is merged into another; return fingerprint → how they stood.
+
+    What the other's constraints find with the same fingerprint goes on as it was left. Call it in a
+    transaction in which both rows are locked.
+    """
+    step = Step(user, MERGE)
+    handed = {}
+    for fingerprint, alert in _known(user).items():
+        if alert.kind == AlertKind.FINDING:
+            until = alert.snoozed_until
+            handed[fingerprint] = {
+                "alert": str(alert.pk),
+                "state": alert.state,
+                "until": until.isoformat() if until else None,
+            }
+        if alert.state == AlertState.RESOLVED:
+            _let_go(alert)
+        else:
+            _resolve(alert, step, f"merged into {into}")
+    step.record()
+    return handed
+
+
+def _take_over(alert: Alert, step: Step) -> None:
+    """Have an alert that has just opened stand as the same one of a merged user did."""
+    row = Merge.objects.filter(user=step.user, alerts__has_key=alert.fingerprint).first()
+    if row is None:
+        return
+    was = row.alerts[alert.fingerprint]
+    _forget_handed(row, [alert.fingerprint])
+    note = f"as alert {was['alert']} of {row.merged}"
+    until = datetime.datetime.fromisoformat(was["until"]) if was["until"] else None
+    match was["state"]:
+        case AlertState.ACKNOWLEDGED:
+            _put_aside(alert, AlertState.ACKNOWLEDGED, step)
+            step.tell(alert, AlertEventKind.ACKNOWLEDGED, note=note)
+        case AlertState.SNOOZED if until is None or until > step.at:
+            _put_aside(alert, AlertState.SNOOZED, step, until=until)
+            told = until.isoformat() if until else "it changes"
+            step.tell(alert, AlertEventKind.SNOOZED, until=told, note=note)
+        case AlertState.RESOLVED:
+            alert.holds_back = True
+            _resolve(alert, step, f"resolved by hand, {note}")
+
+
+def _forget_handed(row: Merge, fingerprints: Sequence[str]) -> None:
+    """In one statement: the users of a merge may be written side by side."""
+    left = Func(
+        F("alerts"),
+        Value(list(fingerprints), output_field=ArrayField(TextField())),
+        template="(%(expressions)s)",
+        arg_joiner=" - ",
+        output_field=JSONField(),
+    )
+    Merge.objects.filter(pk=row.pk).update(alerts=left)
+
+
+# -- Redaction -----------------------------------------------------------------------------------
+
+
+def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | None) -> None:
+    """Take the words out of the user's alerts that tell of these entries, or may quote them.
+
+    Those are all that have lived since the project held something of these entries (None: it never
+    did), with what people said of them; the run of the constraints that follows words the live ones
+    anew. Those that rest on one are resolved, without their records. Call it in a transaction in
+    which the user's row is locked.
+    """
+    step = Step(user, REDACTION)
+    chosen = Q(entries__overlap=list(seqs))
+    if since is not None:
+        chosen |= Q(resolved_at=None) | Q(resolved_at__gte=since)
+    alerts = list(Alert.objects.select_for_update(no_key=True).filter(chosen, user=user))
+    # What people have said of them, and why they did what they did.
+    said = Func(F("detail"), template="%(expressions)s - 'note' - 'reason'")
+    AlertEvent.objects.filter(alert__in=alerts).update(detail=said)
+    AlertFeedback.objects.filter(alert__in=alerts).update(note="")
+    deliveries = list(Delivery.objects.filter(alert__in=alerts).values_list("pk", flat=True))
+    for alert in alerts:
+        alert.message = REDACTED
+        if set(seqs).isdisjoint(alert.entries):
+            alert.save(update_fields=["message"])
+            continue
+        # It can be guessed from keys, and nothing is compared with it any more.
+        for merge in Merge.objects.filter(merged=user, alerts__has_key=alert.fingerprint):
+            _forget_handed(merge, [alert.fingerprint])
+        alert.evidence, alert.holds_back = [], False
+        alert.fingerprint = secrets.token_hex(32)
+        alert.save()
+        if alert.state != AlertState.RESOLVED:
+            _resolve(alert, step, "redacted")
+    step.record()
+    webhooks.redact(user, deliveries)
+
+
 # -- Paused constraints ------------------------------------------------------------------------
 
 
@@ -498,7 +619,7 @@ def resume(paused: PausedConstraint, *, actor: str, reason: str) -> PausedConstr
 
 
 def _run_again(user: MemoryUser) -> None:
-    if user.head is not None:
+    if user.head is not None and user.merged_into_id is None:
         runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.RESUMED, checkpoint=user.head)
 
 

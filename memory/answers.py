@@ -13,11 +13,21 @@ from zoneinfo import ZoneInfo
 from memory.canonical import canonical_json, sha256
 from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome
+from memory.statements import Parameter, Statement
 
 # What answers say beside the value, and how it is found: another number makes all of them anew.
-RULES = 1
+RULES = 2
 # Also in a text or a comment, which costs no more than an evaluation.
 _NOW, _TODAY = re.compile(r"\bnow\b"), re.compile(r"\btoday\b")
+
+_EARLIER = Statement(
+    lambda: Run.objects.filter(
+        checkpoint=Parameter("checkpoint"),
+        answer_key=Parameter("key"),
+        kind=RunKind.QUERY,
+        outcome=RunOutcome.OK,
+    ).order_by("-finished_at")[:1]
+)
 
 
 def key_of(user: MemoryUser, code: str, instant: datetime.datetime) -> str:
@@ -33,10 +43,7 @@ def key_of(user: MemoryUser, code: str, instant: datetime.datetime) -> str:
 
 def earlier(checkpoint: Checkpoint, key: str) -> Run | None:
     """Return the run that has answered the same about that version, if one has."""
-    return (
-        Run.objects.filter(
-            checkpoint=checkpoint, answer_key=key, kind=RunKind.QUERY, outcome=RunOutcome.OK
-        )
-        .order_by("-finished_at")
-        .first()
-    )
+    run = _EARLIER.first(checkpoint=checkpoint.pk, key=key)
+    if run is not None:
+        run.checkpoint = checkpoint
+    return run

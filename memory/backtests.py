@@ -6,24 +6,40 @@ nobody is told. A version of a workspace's constraint may be approved once one o
 """
 
 import datetime
+import re
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from django.db import transaction
-from django.db.models import CharField, Count, F, Min, Q, QuerySet, Sum, Value
+from django.db import IntegrityError, transaction
+from django.db.models import (
+    CharField,
+    Count,
+    Exists,
+    F,
+    Min,
+    OuterRef,
+    Q,
+    QuerySet,
+    Sum,
+    Value,
+)
 from django.db.models.functions import MD5, Cast, Concat, TruncMonth
 from django.utils import timezone
 
-from memory import leases
+from memory import leases, pauses, usage
 from memory.alert_settings import DAY, OPENINGS_OF_ONE, Holding
 from memory.alerts import Finding, differences, most_severe
+from memory.canonical import sha256
 from memory.models import (
     Backtest,
     BacktestFinding,
     BacktestUser,
+    Blob,
     Checkpoint,
     MemoryUser,
     WorkspaceConstraint,
@@ -36,6 +52,7 @@ from memory.project import Outline
 from memory.project.shapes import ShapeError, match, needs_of
 
 TASK = "workers.tasks.backtest"
+_OWN = re.compile(r"constraints/[a-z][a-z0-9_]{0,99}\.py")
 DAYS, MOST_DAYS = 365, 3650
 USERS, MOST_USERS = 200, 2000
 # So many users are held against a shape in one go.
@@ -45,6 +62,8 @@ MOST_FINDINGS = 1000
 MOST_PROBLEMS = 20
 # So many users and problems are named in a summary.
 NAMED = 10
+# So long after its end a backtest is forgotten.
+KEPT = datetime.timedelta(days=90)
 
 
 class BadBacktest(ValueError):
@@ -53,6 +72,10 @@ class BadBacktest(ValueError):
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
         self.field = field
+
+
+class NoSuchConstraint(BadBacktest):
+    """The user has no such constraint now."""
 
 
 class NotTestable(Exception):
@@ -101,8 +124,11 @@ def start(
         )
 
 
-def start_own(user: MemoryUser, path: str, *, by: str, days: int = DAYS) -> Backtest:
-    """Have a constraint of the user's newest version run over the user's history.
+def start_own(
+    user: MemoryUser, path: str, *, by: str, days: int = DAYS, source: str | None = None
+) -> Backtest:
+    """Have a constraint of the user's newest version run over the user's history; or this text,
+    as if it was that constraint: a worker holds it against the policy before it runs.
 
     Raises BadBacktest.
     """
@@ -111,15 +137,21 @@ def start_own(user: MemoryUser, path: str, *, by: str, days: int = DAYS) -> Back
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         head = locked.head
         known = own_constraints(head)
-        if head is None or path not in known:
+        if head is None or (source is None and path not in known):
             has = f"has {', '.join(known)}" if known else "has none"
-            raise BadBacktest("constraint", f"The user's newest version {has}.")
+            raise NoSuchConstraint("constraint", f"The user's newest version {has}.")
+        if source is not None:
+            if not _OWN.fullmatch(path):
+                raise BadBacktest("constraint", "Give a path such as constraints/drug_allergy.py.")
+            Blob.objects.get_or_create(
+                user=locked, hash=sha256(source), defaults={"content": source}
+            )
         backtest = _start(
             Backtest(
                 workspace_id=locked.workspace_id,
                 user=locked,
                 constraint=path,
-                source_hash=head.tree[path],
+                source_hash=head.tree[path] if source is None else sha256(source),
                 days=days,
                 most_users=1,
                 picked=True,
@@ -130,6 +162,11 @@ def start_own(user: MemoryUser, path: str, *, by: str, days: int = DAYS) -> Back
         )
         BacktestUser.objects.get_or_create(backtest=backtest, user=locked)
     return backtest
+
+
+def own_source(backtest: Backtest) -> str:
+    """Return the text of the user's own constraint that a backtest is of; empty if redacted."""
+    return Blob.objects.get(user=backtest.user, hash=backtest.source_hash).content or ""
 
 
 def own_constraints(head: Checkpoint | None) -> list[str]:
@@ -150,6 +187,7 @@ def _start(new: Backtest, others: QuerySet[Backtest]) -> Backtest:
         if all(getattr(going_on, name) == getattr(new, name) for name in same):
             return going_on
         _cancel(others, "another one was started")
+    usage.check_backtests(new.workspace)
     new.until = timezone.now()
     new.save(force_insert=True)
     return new
@@ -182,9 +220,41 @@ def _cancel(backtests: QuerySet[Backtest], reason: str) -> int:
     )
 
 
+def purge(limit: int) -> int:
+    """Delete backtests that ended long ago, piece by piece: so many findings at most, or one that
+    has none any more. Returns how many rows went.
+
+    That by which the newest or the live version of a constraint was approved, or can be, stays.
+    """
+    newer = WorkspaceConstraintVersion.objects.filter(
+        constraint=OuterRef("version__constraint"), number__gt=OuterRef("version__number")
+    )
+    later = Backtest.objects.filter(
+        version=OuterRef("version"),
+        state=BacktestState.FINISHED,
+        created_at__gt=OuterRef("created_at"),
+    )
+    old = Backtest.objects.filter(finished_at__lt=timezone.now() - KEPT).exclude(
+        Q(version__isnull=False, state=BacktestState.FINISHED)
+        & (Q(version=F("version__constraint__live")) | ~Exists(newer))
+        & ~Exists(later)
+    )
+    oldest = old.order_by("finished_at").first()
+    if oldest is None:
+        return 0
+    # What is left of it meanwhile must not pass for all that it found.
+    told = {"state": BacktestState.CANCELLED, "reason": f"forgotten after {KEPT.days} days"}
+    Backtest.objects.filter(pk=oldest.pk).update(**told)
+    findings = BacktestFinding.objects.filter(result__backtest=oldest)
+    some = list(findings.values_list("pk", flat=True)[:limit])
+    if some:
+        return BacktestFinding.objects.filter(pk__in=some).delete()[0]
+    return oldest.delete()[0]
+
+
 def waiting() -> QuerySet[Backtest]:
     """Return the backtests on which there is work to do."""
-    return Backtest.objects.filter(state__in=GOING_ON)
+    return Backtest.objects.filter(~pauses.are_paused("user", "workspace"), state__in=GOING_ON)
 
 
 # -- What its approval rests on -------------------------------------------------------------------
@@ -228,9 +298,10 @@ def conclusion(backtest: Backtest) -> str:
             failed = backtest.users.filter(state=UserState.FAILED).count()
             without = f", of whom {failed} could not be looked at" if failed else ""
             return f"It was backtested on {of} of {backtest.looked_at} users{without}."
-        case BacktestState.CANCELLED | BacktestState.FAILED:
-            named = backtest.get_state_display()
-            return f"Its backtest was {named} ({backtest.reason}): start another one."
+        case BacktestState.CANCELLED:
+            return f"Its backtest was cancelled ({backtest.reason}): start another one."
+        case BacktestState.FAILED:
+            return f"Its backtest failed ({backtest.reason}): start another one."
     far = f" ({done} of {of} users so far)" if backtest.picked else ""
     return f"Its backtest goes on{far}: wait for its end."
 
@@ -258,35 +329,46 @@ def in_order(version: WorkspaceConstraintVersion) -> QuerySet[Any]:
 
 
 def pick(backtest: Backtest) -> None:
-    """Hold the next users against what the version needs; those whom it fits are looked at.
+    """Hold users against what the version needs, until there are enough, or no more.
 
-    Ends with the last user, or when there are enough. Raises LeaseLost.
+    It is written down after so many: whoever goes on begins there. Raises LeaseLost.
     """
     assert backtest.version is not None
-    found: list[int] = []
-    looked_at = 0
-    cursor = backtest.cursor
-    room = backtest.most_users - backtest.users.count()
     try:
         needs = needs_of(backtest.version.source)
     except ShapeError:  # one that was judged by an earlier release: it fits nobody
         needs = None
-    users = in_order(backtest.version).filter(place__gt=cursor)
-    rows = users.values_list("pk", "place", "head__outline")[: BATCH if needs and room > 0 else 0]
-    for pk, place, outline in rows.iterator(chunk_size=100):
-        if len(found) == room:
-            break
-        looked_at, cursor = looked_at + 1, place
-        if needs and match(needs, Outline.from_json(outline)).applies:
-            found.append(pk)
-    picked = looked_at < BATCH or len(found) == room
-    with transaction.atomic():
-        backtest.cursor, backtest.picked = cursor, picked
-        backtest.looked_at += looked_at
-        leases.write(backtest, cursor=cursor, looked_at=backtest.looked_at, picked=picked)
-        BacktestUser.objects.bulk_create(
-            BacktestUser(backtest=backtest, user_id=pk) for pk in found
-        )
+    rest = in_order(backtest.version).filter(place__gt=backtest.cursor)
+    room = backtest.most_users - backtest.users.count()
+    # One query for all: to tell the order of the next few, all users have to be sorted.
+    order = rest.values_list("pk", "place").iterator(chunk_size=BATCH)
+    while not backtest.picked:
+        places = dict(islice(order, BATCH if needs and room else 0))
+        heads = MemoryUser.objects.filter(pk__in=places, head__isnull=False)
+        rows = heads.values_list("pk", "head__outline").iterator(chunk_size=100)
+        fits = {
+            pk for pk, outline in rows if needs and match(needs, Outline.from_json(outline)).applies
+        }
+        found = [pk for pk in places if pk in fits][:room]
+        last = len(places) < BATCH
+        if len(found) == room:  # those after the last one were not looked at
+            places = {pk: place for pk, place in places.items() if place <= places[found[-1]]}
+        room -= len(found)
+        with transaction.atomic():
+            backtest.cursor = max(places.values(), default=backtest.cursor)
+            backtest.picked = last or not room
+            backtest.looked_at += len(places)
+            backtest.attempts = 0
+            leases.write(
+                backtest,
+                cursor=backtest.cursor,
+                looked_at=backtest.looked_at,
+                picked=backtest.picked,
+                attempts=0,
+            )
+            BacktestUser.objects.bulk_create(
+                BacktestUser(backtest=backtest, user_id=pk) for pk in found
+            )
 
 
 # -- What it would have said ----------------------------------------------------------------------
@@ -450,10 +532,56 @@ def finish(backtest: Backtest) -> None:
     """End a backtest that has looked at everybody. Raises LeaseLost."""
     states = Counter(backtest.users.values_list("state", flat=True))
     failed = bool(states) and not states[UserState.DONE]
+    _end(backtest, "none of the users could be looked at" if failed else "")
+
+
+def give_up(backtest: Backtest, reason: str, *, ours: bool = False) -> None:
+    """End a backtest of which nobody's history can be looked at; `ours`: because the server failed,
+    so that it may be tried again. Raises LeaseLost."""
+    _end(backtest, reason, dead_since=timezone.now() if ours else None)
+
+
+class NotGivenUp(Exception):
+    """The backtest was not given up because the server failed."""
+
+
+def retry(backtest: Backtest) -> Backtest:
+    """Go on with a backtest that was given up; raises NotGivenUp."""
+    if not try_again(Backtest.objects.filter(pk=backtest.pk)):
+        raise NotGivenUp(
+            "Only a backtest that was given up because the server failed is gone on with, and none"
+            " in whose place another one goes on: start a new one."
+        )
+    backtest.refresh_from_db()
+    return backtest
+
+
+def try_again(chosen: QuerySet[Backtest]) -> int:
+    """Go on with backtests that were given up because the server failed; return with how many.
+
+    One in whose place another goes on by now is left as it is.
+    """
+    number = 0
+    for backtest in chosen.filter(dead_since__isnull=False):
+        with suppress(IntegrityError), transaction.atomic():
+            number += Backtest.objects.filter(pk=backtest.pk, state=BacktestState.FAILED).update(
+                state=BacktestState.RUNNING,
+                reason="",
+                finished_at=None,
+                attempts=0,
+                run_after=timezone.now(),
+                hinted_at=None,
+                dead_since=None,
+            )
+    return number
+
+
+def _end(backtest: Backtest, failure: str, **columns: Any) -> None:
     leases.write(
         backtest,
-        state=BacktestState.FAILED if failed else BacktestState.FINISHED,
-        reason="none of the users could be looked at" if failed else "",
+        **columns,
+        state=BacktestState.FAILED if failure else BacktestState.FINISHED,
+        reason=failure[:300],
         finished_at=timezone.now(),
         lease_owner="",
         lease_expires_at=None,

@@ -4,19 +4,27 @@ import hashlib
 import json
 from typing import Any
 
+# Made once: to make one takes longer than to write an entry with it.
+_EXACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_CANONICAL = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True)
+
 
 def exact_json(value: Any) -> str:
     """Return JSON that keeps the order of keys; raise ValueError for NaN."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return _EXACT.encode(value)
 
 
 def canonical_json(value: Any) -> str:
     """Return JSON with sorted keys, no spaces and ASCII only; raise ValueError for NaN."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    )
+    return _CANONICAL.encode(value)
 
 
 def sha256(text: str) -> str:
     """Return the SHA-256 of the text's UTF-8, in hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def git_blob_id(content: bytes) -> str:
+    """Return the id by which git knows a file's content, in hexadecimal."""
+    head = b"blob %d\0" % len(content)
+    return hashlib.sha1(head + content, usedforsecurity=False).hexdigest()

@@ -6,33 +6,39 @@ sees.
 """
 
 import base64
+import datetime
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
+from django.utils import timezone
 
 from memory import lanes, leases, runs, workspace_constraints
-from memory.canonical import sha256
+from memory.canonical import git_blob_id, sha256
 from memory.models import (
     Alert,
     Blob,
     Bytecode,
     Checkpoint,
     EntryOutcome,
-    Lane,
     MemoryUser,
     RecordLocation,
     Run,
 )
 from memory.models.alerts import AlertState
 from memory.models.checkpoints import Origin
+from memory.models.leased import LeasedWork
 from memory.project import Change, Location, Outline, Project
 from memory.project.legacy import is_legacy
 
 
 class HeadMoved(Exception):
     """The head is no longer the one that the candidate was built on: build it again."""
+
+
+class Redacted(Exception):
+    """What is to be read holds what was redacted since, so it is not told any more."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +97,21 @@ def _locations(user: MemoryUser, **where: Any) -> dict[tuple[str, str, str], Loc
 
 
 def read_file(checkpoint: Checkpoint, path: str) -> str:
-    """Return a file of this version; raises KeyError if the version has no such file."""
-    return Blob.objects.get(user_id=checkpoint.user_id, hash=checkpoint.tree[path]).content
+    """Return a file of this version; KeyError if the version has no such file, and Redacted."""
+    blob = Blob.objects.get(user_id=checkpoint.user_id, hash=checkpoint.tree[path])
+    return _told(checkpoint, path, blob.content)
+
+
+def _told(checkpoint: Checkpoint, path: str, content: str | None) -> str:
+    if content is None:
+        raise Redacted(
+            f"{path} of version {checkpoint.version} rests on an entry that was redacted since."
+        )
+    return content
 
 
 def read_files(checkpoint: Checkpoint, paths: Collection[str] | None = None) -> dict[str, str]:
-    """Return path → source for these files of the version, or for all of them."""
+    """Return path → source for these files of the version, or for all of them; Redacted."""
     tree = {
         path: hash_ for path, hash_ in checkpoint.tree.items() if paths is None or path in paths
     }
@@ -105,7 +120,13 @@ def read_files(checkpoint: Checkpoint, paths: Collection[str] | None = None) -> 
             "hash", "content"
         )
     )
-    return {path: contents[hash_] for path, hash_ in tree.items()}
+    return {path: _told(checkpoint, path, contents[hash_]) for path, hash_ in tree.items()}
+
+
+def is_redacted(checkpoint: Checkpoint) -> bool:
+    """Tell whether a file of this version was redacted."""
+    hashes = set(checkpoint.tree.values())
+    return Blob.objects.filter(user_id=checkpoint.user_id, content=None, hash__in=hashes).exists()
 
 
 @dataclass(frozen=True)
@@ -121,7 +142,8 @@ def read_modules(
 ) -> Modules:
     """Return the version's files for this image, without those paths; bytecode is base64.
 
-    Without those, too, that are kept as they came: they are no part of the program.
+    Without those, too, that are kept as they came: they are no part of the program. Raises
+    Redacted.
     """
     tree = {
         path: hash_
@@ -144,7 +166,7 @@ def read_modules(
 
 
 def commit(
-    work: Lane | Run, user: MemoryUser, candidate: Candidate, decisions: Sequence[Decision]
+    work: LeasedWork, user: MemoryUser, candidate: Candidate, decisions: Sequence[Decision]
 ) -> Checkpoint:
     """Make the candidate the head, with everything that follows from it, in one transaction.
 
@@ -161,10 +183,18 @@ def commit(
 
         sources = {path: text for path, text in change.files.items() if text is not None}
         hashes = {path: sha256(text) for path, text in sources.items()}
+        git_ids = {path: git_blob_id(text.encode()) for path, text in sources.items()}
         Blob.objects.bulk_create(
-            [Blob(user=locked, hash=hashes[path], content=sources[path]) for path in sources],
+            [
+                Blob(user=locked, hash=hashes[path], content=text, git_id=git_ids[path])
+                for path, text in sources.items()
+            ],
             ignore_conflicts=True,
         )
+        for blob in Blob.objects.filter(user=locked, hash__in=hashes.values(), content=None):
+            # Redacted once, and written again by somebody who knows it.
+            blob.content = next(text for path, text in sources.items() if hashes[path] == blob.hash)
+            blob.save(update_fields=["content"])
         tree = {**(parent.tree if parent else {}), **hashes}
         for path, text in change.files.items():
             if text is None:
@@ -182,7 +212,7 @@ def commit(
         )
         store_bytecode(checkpoint, candidate.bytecode, candidate.image_digest)
         _move_records(locked, checkpoint, change)
-        _decide(work, locked, decisions, checkpoint)
+        _decide(work, locked, decisions, checkpoint, checkpoint.created_at)
 
         locked.head = checkpoint
         locked.save(update_fields=["head"])
@@ -191,19 +221,20 @@ def commit(
     return checkpoint
 
 
-def decide(work: Lane | Run, user: MemoryUser, decisions: Sequence[Decision]) -> None:
+def decide(work: LeasedWork, user: MemoryUser, decisions: Sequence[Decision]) -> None:
     """Write what became of entries that led to no new version; raises LeaseLost."""
     with transaction.atomic():
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         leases.check(work)
-        _decide(work, locked, decisions, locked.head)
+        _decide(work, locked, decisions, locked.head, timezone.now())
 
 
 def _decide(
-    work: Lane | Run,
+    work: LeasedWork,
     user: MemoryUser,
     decisions: Sequence[Decision],
     checkpoint: Checkpoint | None,
+    at: datetime.datetime,
 ) -> None:
     EntryOutcome.objects.bulk_create(
         EntryOutcome(
@@ -212,6 +243,7 @@ def _decide(
             outcome=decision.outcome,
             checkpoint=checkpoint,
             reason=decision.reason,
+            decided_at=at,
         )
         for decision in decisions
     )
@@ -262,6 +294,8 @@ def _move_records(user: MemoryUser, checkpoint: Checkpoint, change: Change) -> N
 
 def wants_constraints_run(checkpoint: Checkpoint) -> bool:
     """Tell whether a run of the constraints could open an alert, or resolve one."""
+    if checkpoint.user.merged_into_id is not None:
+        return False  # what is to be found is found of the other
     live = Alert.objects.filter(user_id=checkpoint.user_id).exclude(state=AlertState.RESOLVED)
     outline = Outline.from_json(checkpoint.outline)
     return (

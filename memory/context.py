@@ -2,23 +2,28 @@
 
 First what does not depend on what is asked (manifest, open alerts), so that a provider's prompt
 cache can keep it; then the records, the facts and the messages that matter to it. Each line ends
-with the numbers of the entries that it rests on. What people said stands on one line each: nothing
-in it can pass for another part of the block.
+with the numbers of the entries that it rests on. What people said stands on one line each, and a
+text in a record that could be read as another field is quoted: nothing that was said can pass for
+another part of the block.
 """
 
 import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from memory import retrieval
+from django.db.models import Q
+
+from memory import log, retrieval
 from memory.history import Known
+from memory.models import LogEntry, RecordLocation
 from memory.models.log import EntryKind
 from memory.project import Domain, Outline, manifest_text
+from memory.project.names import DEFAULT_DOMAIN, key_of_entry
 from memory.project.outline import Collection, Singleton
 from memory.search.documents import CorpusName, day_of
 from memory.search.finding import Hit, find
@@ -39,6 +44,8 @@ WORTH_IT = 80
 # Records are looked for in so many collections, and so many of each are told.
 MOST_COLLECTIONS = 4
 MOST_RECORDS = 20
+# Of a collection its newest file is read, and so many others in which is what was found.
+MOST_FILES = 2
 MOST_HITS = 100
 
 PREAMBLE = (
@@ -46,6 +53,9 @@ PREAMBLE = (
     " Numbers in brackets are entries of the log."
 )
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")  # of a name in code
+_MOMENT = re.compile(r"[0-9T:.+-]+")
+# What separates fields, values and numbers of entries.
+_SIGNS = re.compile(r'[][();:,"]')
 
 
 @dataclass(frozen=True)
@@ -176,16 +186,25 @@ def _alert_lines(known: Known) -> Iterator[Line]:
 
 
 def _said(known: Known, hits: Sequence[Hit], corpus: CorpusName) -> Iterator[Line]:
-    """What was found in the log; typed records are told as records."""
+    """What was found in the log, as it reads since it was corrected; typed records are told as
+    records."""
     zone = ZoneInfo(known.user.time_zone)
-    for hit in hits:
-        entry = hit.entry
-        if hit.corpus != corpus or entry.kind == EntryKind.RECORD:
+    found = [hit for hit in hits if hit.corpus == corpus and hit.entry.kind != EntryKind.RECORD]
+    corrected: Mapping[int, LogEntry] = {}
+    if corpus == CorpusName.FACTS and found:
+        told = {log.told_by(hit.entry) for hit in found}
+        corrected = log.corrections(known.user, told, None if known.is_now else known.seq)
+    named = set[int]()
+    for hit in found:
+        entry = corrected.get(log.told_by(hit.entry), hit.entry)
+        if entry.seq in named:
             continue
+        named.add(entry.seq)
         day = day_of(entry.occurred_at, zone)
         who = entry.speaker or entry.role or ""
-        about = f"{day}, {' '.join(who.split())}" if who else f"{day}"
-        yield Line(f"({about}) {hit.text}", hit.rests_on)
+        about = f"{day}, {' '.join(_SIGNS.sub(' ', who).split())}" if who else f"{day}"
+        text = hit.text if entry.seq == hit.entry.seq else entry.content
+        yield Line(f"({about}) {text}", [entry.seq, *entry.derived_from])
 
 
 def _record_lines(
@@ -195,7 +214,7 @@ def _record_lines(
     asked = set(terms(query))
     ranked: list[tuple[float, Line]] = []
     for domain, name in _collections(outline, asked, hits):
-        held = _newest(known, outline.domains[domain], name)
+        held = _read(known, outline.domains[domain], name, hits)
         words = [set(terms(_told(record))) for record in held]
         rarity = Counter(term for one in words for term in one & asked)
         weights = [sum(1 / rarity[term] for term in one & asked) for one in words]
@@ -226,9 +245,8 @@ def _collections(outline: Outline, asked: set[str], hits: Sequence[Hit]) -> list
         # What only stands beside something that was looked for is found, too, and has no such word.
         if hit.entry.kind != EntryKind.RECORD or not asked & set(terms(hit.text)):
             continue
-        told = hit.entry.data or {}
         for place, class_name in classes.items():
-            if (told.get("domain"), told.get("type")) == (place[0], class_name):
+            if _is_of(hit, place[0], class_name):
                 scores[place] += hit.score
     best = sorted((place for place in scores if scores[place] > 0), key=lambda one: -scores[one])
     return best[:MOST_COLLECTIONS]
@@ -246,12 +264,52 @@ def _vocabulary(domain: Domain, collection: str, class_name: str) -> set[str]:
     return set(terms(" ".join(word for name in names for word in _WORDS.findall(name))))
 
 
-def _newest(known: Known, domain: Domain, name: str) -> Sequence[Any]:
-    """The records of a collection in the newest of its files."""
+def _read(known: Known, domain: Domain, name: str, hits: Sequence[Hit]) -> list[Any]:
+    """The records in the newest of a collection's files, and in those in which is what was found;
+    the newest come last."""
     assert known.checkpoint is not None
-    collection = domain.collections.get(name)
-    last = len(collection.shards) if collection else 1
-    return retrieval.records_in(known.checkpoint, domain, name, last).records
+    pages = {1}
+    if collection := domain.collections.get(name):
+        pages = {len(collection.shards), *_pages(known, domain, collection, hits)}
+    return [
+        record
+        for page in sorted(pages)
+        for record in retrieval.records_in(known.checkpoint, domain, name, page).records
+    ]
+
+
+def _pages(
+    known: Known, domain: Domain, collection: Collection, hits: Sequence[Hit]
+) -> Sequence[int]:
+    """The older files of a collection with records that were found, the best first."""
+    pages = {shard.path: page for page, shard in enumerate(collection.shards[:-1], 1)}
+    if not pages:
+        return []
+    found = [hit.entry for hit in hits if _is_of(hit, domain.name, collection.class_name)]
+    keys = [_key_of(entry) for entry in found]
+    there = Q(retired_version=None) | Q(retired_version__gt=known.version)
+    paths = dict(
+        RecordLocation.objects.filter(
+            there, user=known.user, domain=domain.name, collection=collection.name, key__in=keys
+        ).values_list("key", "path")
+    )
+    in_order = dict.fromkeys(pages[paths[key]] for key in keys if paths.get(key) in pages)
+    return list(in_order)[:MOST_FILES]
+
+
+def _key_of(entry: LogEntry) -> str:
+    """The key of a typed entry's record; of one without, what it was most probably given."""
+    said = entry.data or {}
+    return str(said.get("key") or key_of_entry(said["type"], entry.seq))
+
+
+def _is_of(hit: Hit, domain: str, class_name: str) -> bool:
+    said = hit.entry.data or {}
+    is_record = hit.entry.kind == EntryKind.RECORD
+    return is_record and (said.get("domain", DEFAULT_DOMAIN), said.get("type")) == (
+        domain,
+        class_name,
+    )
 
 
 def _told(record: Any) -> str:
@@ -267,7 +325,7 @@ def _plain(value: Any) -> str:
         case {"$enum": _, "value": inner}:
             return _plain(inner)
         case {"$ref": _, "key": key}:
-            return str(key)
+            return _plain(key)
         case {"$object": _, "fields": fields}:
             return "(" + ", ".join(f"{name}: {_plain(one)}" for name, one in fields.items()) + ")"
         case dict() if len(value) == 1:
@@ -277,5 +335,7 @@ def _plain(value: Any) -> str:
         case bool():
             return "yes" if value else "no"
         case dict():
+            return json.dumps(value, ensure_ascii=False)
+        case str() if _SIGNS.search(value) and not _MOMENT.fullmatch(value):
             return json.dumps(value, ensure_ascii=False)
     return str(value)

@@ -1,11 +1,15 @@
-"""Where the content of a person is, and how it is erased.
+"""Where the content of a person is, and how it is erased: what `memory.erasing` goes by.
 
 Every model that reaches a user is listed, every field of it on one side or the other; a test fails
 for what is missing, so that nobody adds a column that an erasure forgets.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
+from graphlib import TopologicalSorter
+from typing import Any
 
 from django.db import models
 
@@ -20,6 +24,7 @@ from memory.models import (
     Blob,
     Bytecode,
     Checkpoint,
+    CopiedEntries,
     Delivery,
     DeliveryAttempt,
     EntryOutcome,
@@ -29,12 +34,16 @@ from memory.models import (
     LlmCall,
     LogEntry,
     MemoryUser,
+    Merge,
+    Pause,
     PausedConstraint,
     RecordLocation,
+    Redaction,
     Run,
     SearchBlock,
     SearchIndex,
     SearchSegment,
+    UserErasure,
 )
 
 
@@ -73,9 +82,13 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "public_id",
             "workspace",
             "created_at",
+            "erased_at",
             "last_seq",
             "last_hash",
+            "log_bytes",
             "head",
+            "redacting_since",
+            "merged_into",
             "alerts_version",
             "alerts_instant",
             "constraints_due_at",
@@ -108,7 +121,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
         content=("last_error",),
         kept=("id", "user", "name", "due_at", "waiting", "waiting_since", "cursor_seq", *_LEASE),
     ),
-    Blob: Erasure(Method.DELETE, content=("content", "hash"), kept=("id", "user")),
+    Blob: Erasure(Method.DELETE, content=("content", "hash", "git_id"), kept=("id", "user")),
     Bytecode: Erasure(
         Method.DELETE,
         content=("path", "source_hash", "code"),
@@ -124,6 +137,47 @@ REGISTRY: dict[type[models.Model], Erasure] = {
         content=("domain", "collection", "key", "path"),
         kept=("id", "user", "added_version", "retired_version"),
     ),
+    Redaction: Erasure(
+        Method.DELETE,
+        content=("reason", "problem", "last_error"),
+        kept=(
+            "id",
+            "user",
+            "seq",
+            "asked",
+            "entries",
+            "by",
+            "created_at",
+            "due_at",
+            "finished_at",
+            "version",
+            "records",
+            "constraints",
+            "reopened",
+            *_LEASE,
+        ),
+    ),
+    Merge: Erasure(
+        Method.DELETE,
+        # Constraints are named for what they are about, and fingerprints can be guessed from keys.
+        content=("left_behind", "alerts", "last_error"),
+        kept=(
+            "id",
+            "user",
+            "merged",
+            "by",
+            "created_at",
+            "last_seq",
+            "cursor_seq",
+            "copied",
+            "due_at",
+            "finished_at",
+            *_LEASE,
+        ),
+    ),
+    CopiedEntries: Erasure(
+        Method.DELETE, content=(), kept=("id", "merge", "from_seq", "seq", "number")
+    ),
     Run: Erasure(
         Method.DELETE,
         content=("input", "output", "error", "stdout", "last_error"),
@@ -132,6 +186,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "user",
             "kind",
             "trigger",
+            "asked_by",
             "checkpoint",
             "instant",
             "answer_key",
@@ -145,6 +200,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "started_at",
             "finished_at",
             *_LEASE,
+            "dead_since",
         ),
     ),
     Forecast: Erasure(
@@ -164,6 +220,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "wakes_at",
             "timings",
             *_LEASE,
+            "dead_since",
         ),
     ),
     SearchIndex: Erasure(
@@ -212,6 +269,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "started_at",
             "finished_at",
             *_LEASE,
+            "dead_since",
         ),
     ),
     BacktestUser: Erasure(
@@ -245,8 +303,9 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "resolved_version",
         ),
     ),
+    # It stays, empty, since the feed tells that it is erased: whoever keeps a copy forgets it.
     Alert: Erasure(
-        Method.DELETE,
+        Method.REDACT,
         content=("constraint", "message", "evidence", "fingerprint"),
         kept=(
             "id",
@@ -271,13 +330,18 @@ REGISTRY: dict[type[models.Model], Erasure] = {
         content=("note", "actor"),
         kept=("id", "alert", "judge", "verdict", "at"),
     ),
+    Pause: Erasure(
+        Method.DELETE,
+        content=("reason",),
+        kept=(*("id", "user", "workspace", "paused_at", "paused_by", "resumed_at", "resumed_by"),),
+    ),
     PausedConstraint: Erasure(
         Method.DELETE,
         content=("constraint", "source_hash", "reason", "resumed_because"),
         kept=("id", "user", "paused_at", "paused_by", "resumed_at", "resumed_by"),
     ),
     AlertEvent: Erasure(
-        Method.DELETE,
+        Method.REDACT,
         content=("detail", "actor"),
         kept=("id", "workspace", "seq", "alert", "kind", "at", "run"),
     ),
@@ -295,6 +359,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "created_at",
             "settled_at",
             *_LEASE,
+            "dead_since",
         ),
     ),
     DeliveryAttempt: Erasure(
@@ -334,6 +399,23 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "seconds",
         ),
     ),
+    # The tombstone: who wanted it and why stays on record.
+    UserErasure: Erasure(
+        Method.REDACT,
+        content=("last_error",),
+        kept=(
+            "id",
+            "user",
+            "by",
+            "reason",
+            "created_at",
+            "due_at",
+            "finished_at",
+            "counts",
+            "hosts",
+            *_LEASE,
+        ),
+    ),
     IdempotencyKey: Erasure(
         Method.DELETE,
         # Of a short body a plain hash can be guessed.
@@ -341,3 +423,63 @@ REGISTRY: dict[type[models.Model], Erasure] = {
         kept=("id", "workspace", "user", "created_at"),
     ),
 }
+
+
+def in_order() -> list[type[models.Model]]:
+    """Return the models of the registry, each before those that it has a foreign key to."""
+    pointing = TopologicalSorter[type[models.Model]]()
+    for model in REGISTRY:
+        pointing.add(model)
+        for field in _foreign_keys(model):
+            if field.related_model is not model:
+                pointing.add(field.related_model, model)
+    return list(pointing.static_order())
+
+
+def rows_of(model: type[models.Model], user: MemoryUser) -> models.QuerySet[Any]:
+    """Select the rows of a model of the registry that are about this user."""
+    return model._base_manager.filter(**{_path_to_user(model): user.pk})
+
+
+def blanks(model: type[models.Model]) -> dict[str, Any]:
+    """Return what the content of a row is where there is none: field → value."""
+    found = {}
+    for name in REGISTRY[model].content:
+        field: Any = model._meta.get_field(name)
+        found[name] = None if field.null else field.get_default()
+    return found
+
+
+def telling(model: type[models.Model]) -> models.Q:
+    """Match the rows of a model, of which some stay, that have content."""
+    told = models.Q()
+    for name, blank in blanks(model).items():
+        told |= (
+            models.Q(**{f"{name}__isnull": False}) if blank is None else ~models.Q(**{name: blank})
+        )
+    return told
+
+
+@cache
+def _path_to_user(model: type[models.Model]) -> str:
+    """Name the shortest way of foreign keys that leads to the user."""
+    if model is MemoryUser:
+        return "pk"
+    ways: list[tuple[str, Any]] = [
+        (field.name, field.related_model) for field in _foreign_keys(model)
+    ]
+    while ways:
+        path, reached = ways.pop(0)
+        if reached is MemoryUser:
+            return path
+        ways += [(f"{path}__{field.name}", field.related_model) for field in _foreign_keys(reached)]
+    raise LookupError(f"{model.__name__} does not lead to a user")
+
+
+def _foreign_keys(model: type[models.Model]) -> Iterator[Any]:
+    """The keys to other models of the registry; the user's own to its head is taken off first."""
+    if model is MemoryUser:
+        return
+    for field in model._meta.concrete_fields:
+        if isinstance(field, models.ForeignKey) and field.related_model in REGISTRY:
+            yield field

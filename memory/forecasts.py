@@ -12,14 +12,14 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from memory.alerts import Finding
 from memory.canonical import canonical_json, sha256
 from memory.models import Checkpoint, Forecast, MemoryUser
 from memory.models.alerts import Severity, severity_rank
-from memory.users import next_daily_run
+from memory.users import next_daily_run, unpaused
 from memory.workspace_constraints import Standing
 
 TASK = "workers.tasks.forecast"
@@ -100,7 +100,9 @@ def wake(user: MemoryUser, forecast: Forecast, after: datetime.datetime) -> None
     forecast.next_change = datetime.datetime.fromisoformat(events[0]["at"]) if events else None
     # At the daily hour: a run in the night would tell of the new day before it is time.
     renewal = next_daily_run(user, renewed_at(forecast) - datetime.timedelta.resolution)
-    known = min(forecast.known_until, renewal)
+    # What is not looked ahead at for long is run as often as if it was not at all.
+    soon = after + datetime.timedelta(minutes=settings.UAC_INSTANT_MINUTES)
+    known = min(max(forecast.known_until, soon), renewal)
     due = known if forecast.next_change is None else min(known, forecast.next_change)
     if forecast.needs_daily:  # or sooner, if the run wanted that
         current = MemoryUser.objects.values_list("constraints_due_at", flat=True).get(pk=user.pk)
@@ -119,7 +121,32 @@ def coming(forecast: Forecast, after: datetime.datetime) -> list[dict[str, Any]]
 
 def waiting() -> QuerySet[Forecast]:
     """Return the forecasts that are to be made."""
-    return Forecast.objects.filter(due_at__isnull=False, user__head__isnull=False)
+    return Forecast.objects.filter(
+        unpaused(),
+        due_at__isnull=False,
+        user__head__isnull=False,
+        user__redacting_since=None,
+    )
+
+
+def forget(user: MemoryUser) -> None:
+    """Forget what is foreseen of a user, and have it foreseen anew; whoever is at it writes
+    nothing."""
+    Forecast.objects.filter(user=user).update(
+        token=F("token") + 1,
+        lease_owner="",
+        lease_expires_at=None,
+        last_error="",
+        due_at=timezone.now() if settings.UAC_FORECAST_DAYS else None,
+        checkpoint=None,
+        basis="",
+        start=None,
+        known_until=None,
+        results={},
+        timeline=[],
+        next_change=None,
+        wakes_at=None,
+    )
 
 
 # -- What is foreseen -----------------------------------------------------------------------------
@@ -136,11 +163,15 @@ class Foreseen:
 
 
 def foreseen(
-    results: Mapping[str, Mapping[str, Any]], time_zone: str, end: datetime.datetime
+    results: Mapping[str, Mapping[str, Any]],
+    time_zone: str,
+    start: datetime.datetime,
+    end: datetime.datetime,
 ) -> Foreseen:
-    """Put together what is foreseen of each constraint, by path.
+    """Put together what is foreseen of each constraint, by path, from `start` on.
 
-    A result has `error`, `findings`, `changes` and `until` as the sandbox tells them.
+    A result has `error`, `findings`, `changes` and `until` as the sandbox tells them. It may be
+    used again, and begin earlier: what it foresaw until `start` has happened.
     """
     events: list[dict[str, Any]] = []
     known = end
@@ -149,7 +180,11 @@ def foreseen(
             continue
         if result["until"] is not None:
             known = min(known, instant_of(result["until"], time_zone))
-        events += _events(path, result, time_zone)
+        events += (
+            event
+            for event in _events(path, result, time_zone)
+            if datetime.datetime.fromisoformat(event["at"]) > start
+        )
     events.sort(
         key=lambda event: (
             datetime.datetime.fromisoformat(event["at"]),

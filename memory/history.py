@@ -4,23 +4,23 @@ A version is *what we knew* when the newest entry that it considered was the new
 it did not hold yet is pending. Nothing here touches the log.
 """
 
+import datetime
 import re
+import zoneinfo
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, F, Min, OuterRef, Q, QuerySet, Value
-from django.db.models.functions import Least
+from django.db.models import Exists, Min, OuterRef, Q, QuerySet
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from memory import checkpoints, lanes, runs
-from memory.hints import hint
-from memory.models import Checkpoint, EntryOutcome, Lane, LogEntry, MemoryUser, RecordLocation
+from memory import checkpoints, lanes, redaction, runs
+from memory.checkpoints import Redacted
+from memory.models import Checkpoint, EntryOutcome, LogEntry, MemoryUser, RecordLocation
 from memory.models.checkpoints import Origin
 from memory.models.log import EntryKind, Outcome
-from memory.models.users import LaneName
 from memory.project import Outline, RecordId
 from memory.project.parse import parse_state
 from memory.project.typed import encode
@@ -31,6 +31,8 @@ PENDING_NAMED = 1000
 UNDONE = "undone by the return to version"
 # A seq, a version such as v7, or a moment.
 _SEQ = re.compile(r"[0-9]{1,18}")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+NOON = datetime.time(12)
 _VERSION = re.compile(r"v([0-9]{1,9})")
 FORMS = (
     "Give the number of an entry (120), a version (v7), or a moment with its offset"
@@ -42,8 +44,18 @@ class BadMoment(ValueError):
     """Nothing was ever known at that: it is no moment of this user's log."""
 
 
-class Redacted(Exception):
-    """What was known then holds what was redacted since, so it is not told any more."""
+class UnknownMoment(BadMoment):
+    """There is no such entry or version of the user, or nothing is known of that moment."""
+
+
+class BeingRedacted(Exception):
+    """The newest version may hold what was redacted a moment ago: nothing is told until it does
+    not."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Something is being redacted of this user's memory: ask again in a moment."
+        )
 
 
 class NothingToRestore(Exception):
@@ -89,7 +101,8 @@ class Known:
 
 
 def now(user: MemoryUser) -> Known:
-    """Return what is known now."""
+    """Return what is known now; raises BeingRedacted."""
+    refuse_being_redacted(user)
     return Known(user, user.last_seq, user.head)
 
 
@@ -98,27 +111,42 @@ def as_of(user: MemoryUser, text: str) -> Known:
 
     Of a moment it is what was known right then: entries that had come, and versions that were
     there. Raises BadMoment if it is none of these, before the first entry or in the future, and
-    Redacted where it would tell what was redacted since.
+    Redacted where it would tell what was redacted since; BeingRedacted.
     """
+    refuse_being_redacted(user)
     versions = Checkpoint.objects.filter(user=user).select_related("user")
     if _SEQ.fullmatch(text):
         known = _as_of_seq(user, int(text), versions)
     elif match := _VERSION.fullmatch(text):
         checkpoint = versions.filter(version=int(match[1])).first()
         if checkpoint is None:
-            raise BadMoment(f"This user has no version {match[1]}.")
-        known = _known(user, checkpoint.seen_seq, checkpoint)
+            raise UnknownMoment(f"This user has no version {match[1]}.")
+        known = _known(user, checkpoint.seen_seq, checkpoint, checkpoint.created_at)
     else:
         known = _as_of_moment(user, text, versions)
     if known.checkpoint is not None:
-        _refuse_redacted(known.checkpoint)
+        refuse_redacted(known.checkpoint)
     return known
 
 
 def _as_of_seq(user: MemoryUser, seq: int, versions: QuerySet[Checkpoint]) -> Known:
     if not 1 <= seq <= user.last_seq:
-        raise BadMoment(f"This user's log has the entries 1 to {user.last_seq}, and no {seq}.")
-    return _known(user, seq, versions.filter(seen_seq__lte=seq).order_by("-version").first())
+        raise UnknownMoment(f"This user's log has the entries 1 to {user.last_seq}, and no {seq}.")
+    if redaction.redacted_among(user, [seq]):
+        raise Redacted(f"Entry {seq} was redacted: what was known with it is not told any more.")
+    checkpoint = versions.filter(seen_seq__lte=seq).order_by("-version").first()
+    return _known(user, seq, checkpoint, _until(user, seq, checkpoint))
+
+
+def _until(user: MemoryUser, seq: int, checkpoint: Checkpoint | None) -> datetime.datetime:
+    """Return when the entry had come, and the version was there; if it is a typed one that no
+    version holds, when that was decided."""
+    (entry,) = LogEntry.objects.filter(user=user, seq=seq).only("kind", "recorded_at")
+    moments = [entry.recorded_at, *([checkpoint.created_at] if checkpoint else [])]
+    if entry.kind == EntryKind.RECORD:
+        decided = EntryOutcome.objects.filter(user=user, seq=seq, checkpoint=checkpoint)
+        moments += decided.values_list("decided_at", flat=True)
+    return max(moments)
 
 
 def _as_of_moment(user: MemoryUser, text: str, versions: QuerySet[Checkpoint]) -> Known:
@@ -129,35 +157,65 @@ def _as_of_moment(user: MemoryUser, text: str, versions: QuerySet[Checkpoint]) -
     if moment is None or moment.tzinfo is None:
         raise BadMoment(FORMS)
     if moment > timezone.now():
-        raise BadMoment("This moment is in the future, of which nothing is known.")
+        raise UnknownMoment("This moment is in the future, of which nothing is known.")
     entries = LogEntry.objects.filter(user=user, recorded_at__lte=moment)
     seq = entries.order_by("-seq").values_list("seq", flat=True).first()
     if seq is None:
-        raise BadMoment("This moment is before the first entry of this user's log.")
+        raise UnknownMoment("This moment is before the first entry of this user's log.")
     then = versions.filter(seen_seq__lte=seq, created_at__lte=moment)
-    return _known(user, seq, then.order_by("-version").first())
+    return _known(user, seq, then.order_by("-version").first(), moment)
 
 
-def _known(user: MemoryUser, seq: int, checkpoint: Checkpoint | None) -> Known:
-    decided = Q(checkpoint__version__lte=checkpoint.version) if checkpoint else Q(pk=None)
-    held = EntryOutcome.objects.filter(decided, user=user, seq=OuterRef("seq"))
+def _known(
+    user: MemoryUser, seq: int, checkpoint: Checkpoint | None, until: datetime.datetime
+) -> Known:
+    """What was settled later than that, with no newer version, was pending."""
+    decided = Q(checkpoint=None)
+    if checkpoint is not None:
+        decided |= Q(checkpoint__version__lte=checkpoint.version)
+    held = EntryOutcome.objects.filter(
+        decided, decided_at__lte=until, user=user, seq=OuterRef("seq")
+    )
     pending = LogEntry.objects.filter(~Exists(held), user=user, seq__lte=seq)
     named = list(pending.order_by("seq").values_list("seq", flat=True)[:PENDING_NAMED])
     count = len(named) if len(named) < PENDING_NAMED else pending.count()
     return Known(user, seq, checkpoint, count, named)
 
 
-def _refuse_redacted(checkpoint: Checkpoint) -> None:
-    redacted = LogEntry.objects.filter(
-        user=checkpoint.user_id,
-        seq__lte=checkpoint.seen_seq,
-        redacted_at__gt=checkpoint.created_at,
+def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
+    """Return the moment that is named, of a day its noon where the user lives; BadMoment."""
+    try:
+        zone = zoneinfo.ZoneInfo(user.time_zone)
+        if _DAY.fullmatch(text):
+            day = datetime.date.fromisoformat(text)
+            moment: datetime.datetime | None = datetime.datetime.combine(day, NOON, zone)
+        else:
+            moment = parse_datetime(text)
+        if moment is not None and moment.tzinfo is not None:
+            moment.astimezone(zone)  # the calendar may end before
+            return moment.astimezone(datetime.UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise BadMoment(
+        "Give a day (2026-03-01), or a moment with its offset (2026-03-01T09:00:00+01:00)."
     )
-    seq = redacted.values_list("seq", flat=True).first()
+
+
+def refuse_being_redacted(user: MemoryUser) -> None:
+    """Raise BeingRedacted while the user's newest version may hold what was redacted."""
+    if user.redacting_since is not None:
+        raise BeingRedacted
+
+
+def refuse_redacted(checkpoint: Checkpoint) -> None:
+    """Raise Redacted for a version that rests on an entry that was redacted since."""
+    seq = redaction.first_since(checkpoint, redaction.moments(checkpoint.user_id))
     if seq is not None:
         raise Redacted(
             f"Version {checkpoint.version} rests on entry {seq}, which was redacted since."
         )
+    if checkpoints.is_redacted(checkpoint):  # made while the entry was being redacted
+        raise Redacted(f"Version {checkpoint.version} rests on what was redacted since.")
 
 
 # -- What changed ------------------------------------------------------------------------------
@@ -192,7 +250,7 @@ def difference(before: Checkpoint | None, after: Checkpoint | None) -> Differenc
     differing = _differing(before, after)
     were = {record: value for record, (_, value) in _records(before, differing).items()}
     are = {record: value for record, (_, value) in _records(after, differing).items()}
-    causes = _causes(before, after)
+    causes, of_classes = _causes(before, after)
     found = Difference(
         files=sorted(
             path for path in differing if not _holds_records(path) and path != "manifest.py"
@@ -200,11 +258,13 @@ def difference(before: Checkpoint | None, after: Checkpoint | None) -> Differenc
     )
     for record in sorted(were.keys() | are.keys()):
         was, now = were.get(record), are.get(record)
-        if was == now:
+        if _say_the_same(was, now):
             continue
         cited = set(causes.get(record, ()))
         if record not in causes:  # of a version that was restored, or imported
             cited |= set(_sources(now)) ^ set(_sources(was))
+        if not cited and now is not None:  # a field of its class was renamed
+            cited = of_classes.get((record.domain, now["$record"]), cited)
         change = RecordChange(record, was, now, sorted(cited))
         kind = found.added if was is None else found.retired if now is None else found.changed
         kind.append(change)
@@ -241,22 +301,37 @@ def _records(
     return found
 
 
+def _say_the_same(was: Any, now: Any) -> bool:
+    """Whether two states of a record differ by nothing but fields of which nothing is said."""
+    if was is None or now is None or was == now:
+        return bool(was == now)
+    told = [{k: v for k, v in one["fields"].items() if v is not None} for one in (was, now)]
+    return told[0] == told[1] and {**was, "fields": None} == {**now, "fields": None}
+
+
 def _sources(record: Any) -> Sequence[int]:
     return record["sources"] if record is not None else ()
 
 
-def _causes(before: Checkpoint | None, after: Checkpoint | None) -> dict[RecordId, set[int]]:
-    """Return the entries cited by the edits between two versions, by the record they are about."""
+def _causes(
+    before: Checkpoint | None, after: Checkpoint | None
+) -> tuple[dict[RecordId, set[int]], dict[tuple[str, str], set[int]]]:
+    """Return the entries cited by the edits between two versions, by the record that they are
+    about, and by domain and class of those about all its records."""
     user = (after or before).user_id if (after or before) else None  # type: ignore[union-attr]
     low, high = sorted(one.version if one else 0 for one in (before, after))
     between = Checkpoint.objects.filter(user=user, version__gt=low, version__lte=high)
     causes: dict[RecordId, set[int]] = {}
-    for edits in between.values_list("edits", flat=True):
+    of_classes: dict[tuple[str, str], set[int]] = {}
+    for edits in between.order_by().values_list("edits", flat=True).iterator(chunk_size=100):
         for edit in edits:
             names = (edit.get("domain"), edit.get("collection"), edit.get("key"))
+            cited = edit.get("sources", ())
             if all(isinstance(name, str) for name in names):
-                causes.setdefault(RecordId(*names), set()).update(edit.get("sources", ()))
-    return causes
+                causes.setdefault(RecordId(*names), set()).update(cited)
+            elif edit.get("op") == "rename_field":
+                of_classes.setdefault((names[0], edit["class_name"]), set()).update(cited)
+    return causes, of_classes
 
 
 # -- Going back --------------------------------------------------------------------------------
@@ -270,17 +345,18 @@ def restore(
     What later versions took from entries is dismissed, with the reason. With `reopen` these entries
     are pending again instead, and are worked on anew, with the keys that they had. Of messages it
     is their facts that count. Work that goes on meanwhile is done again on the restored version.
-    Raises NothingToRestore, and Redacted.
+    Raises NothingToRestore, Redacted and BeingRedacted.
     """
     with transaction.atomic():
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        refuse_being_redacted(locked)
         head = locked.head
         target = Checkpoint.objects.filter(user=locked, version=version).first()
         if head is None or target is None:
             raise NoSuchVersion(f"This user has no version {version}.")
         if target.tree == head.tree:
             raise NothingToRestore(f"Version {head.version}, the newest, holds the same.")
-        _refuse_redacted(target)
+        refuse_redacted(target)
         restored = {"version": version, "by": by, "reason": reason, "reopened": reopen}
         checkpoint = Checkpoint.objects.create(
             user=locked,
@@ -359,15 +435,4 @@ def _undo_outcomes(target: Checkpoint, restored: Mapping[str, Any]) -> None:
         undone.update(outcome=Outcome.DISMISSED, reason=f"{UNDONE} {target.version}{because}")
         return
     undone.delete()
-    # Whoever works on a lane has read another past: what it writes is refused.
-    Lane.objects.filter(user=target.user_id).update(
-        token=F("token") + 1,
-        lease_owner="",
-        lease_expires_at=None,
-        cursor_seq=Least("cursor_seq", Value(first - 1)),
-    )
-    Lane.objects.filter(user=target.user_id, name=LaneName.RECORDS).update(
-        due_at=timezone.now(), run_after=timezone.now(), hinted_at=None
-    )
-    lanes.recount(target.user_id)
-    hint("workers.tasks.checkpoint_records", target.user_id, user_pk=target.user_id)
+    lanes.begin_again(target.user_id, first)

@@ -26,6 +26,8 @@ SILENT = datetime.timedelta(seconds=4 * HEARTBEAT_SECONDS)
 FORGOTTEN = datetime.timedelta(days=1)
 # How long a process goes by what it read last: nobody asks the database for every hint.
 BELIEVED_SECONDS = 1.0
+# What of a host's report says why it takes no work; absent where it does.
+PROBLEM = "problem"
 
 _live: Collection[str] = ()
 _believed_until = 0.0
@@ -57,13 +59,20 @@ def choose(hosts: Collection[str], user_pk: int) -> str:
 
 
 def live() -> Collection[str]:
-    """Return the names of the hosts that were heard of lately, as it was a second ago at most."""
+    """Return the names of the hosts that were heard of lately and take work, as it was a second ago
+    at most."""
     global _live, _believed_until
     if time.monotonic() >= _believed_until:
-        hosts = SandboxHost.objects.filter(seen_at__gt=Now() - SILENT)
+        spoke = SandboxHost.objects.filter(seen_at__gt=Now() - SILENT)
+        hosts = spoke.exclude(report__has_key=PROBLEM)
         _live = tuple(hosts.values_list("name", flat=True))
         _believed_until = time.monotonic() + BELIEVED_SECONDS
     return _live
+
+
+def others(name: str) -> bool:
+    """Tell whether there are hosts beside this one that take work."""
+    return any(host != name for host in live())
 
 
 def beat(

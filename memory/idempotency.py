@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from django.db import connection, transaction
 from django.utils import timezone
+from django.utils.crypto import salted_hmac
 
 from memory.models import IdempotencyKey, MemoryUser, Workspace
 
@@ -45,9 +46,13 @@ class Write(Generic[Result]):
     """A write, and how its result is kept as JSON and found again."""
 
     do: Callable[[], Result]
-    user_of: Callable[[Result], MemoryUser]
+    # Whom it was about; None: nobody, or somebody of whom nothing may stay.
+    user_of: Callable[[Result], MemoryUser | None]
     refer: Callable[[Result], Any]
     recall: Callable[[IdempotencyKey], Result]
+    # The key, and what was asked, may tell of a person who is erased by it: hashes that nobody can
+    # guess from are kept.
+    nameless: bool = False
 
 
 def once(
@@ -62,20 +67,23 @@ def once(
         if not _lock(workspace, key):
             raise KeyInProgress(key)
         known = (
-            IdempotencyKey.objects.filter(workspace=workspace, key=key)
+            IdempotencyKey.objects.filter(workspace=workspace, key__in=[key, _nameless(key)])
             .select_related("user", "user__head")
             .first()
         )
+        if known is not None and known.user is not None and known.user.erased_at is not None:
+            known.delete()  # of whom nothing is known any more: the erasure had not come to it
+            known = None
         if known is not None:
-            if known.fingerprint != fingerprint:
+            if known.fingerprint not in (fingerprint, _nameless(fingerprint)):
                 raise KeyReused(key)
             return write.recall(known), True
         result = write.do()
         IdempotencyKey.objects.create(
             workspace=workspace,
             user=write.user_of(result),
-            key=key,
-            fingerprint=fingerprint,
+            key=_nameless(key) if write.nameless else key,
+            fingerprint=_nameless(fingerprint) if write.nameless else fingerprint,
             reference=write.refer(result),
         )
     return result, False
@@ -87,6 +95,10 @@ def purge(limit: int) -> int:
     oldest = list(old.order_by("created_at").values_list("pk", flat=True)[:limit])
     deleted, _ = IdempotencyKey.objects.filter(pk__in=oldest).delete() if oldest else (0, {})
     return deleted
+
+
+def _nameless(text: str) -> str:
+    return salted_hmac("memory.idempotency", text, algorithm="sha256").hexdigest()
 
 
 def _lock(workspace: Workspace, key: str) -> bool:

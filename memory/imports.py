@@ -1,10 +1,15 @@
 """Imports of foreign projects: what may come in, and the run that does it."""
 
+import io
 import re
+import stat
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from memory import runs
+from memory.export.files import LIBRARY
 from memory.models import MemoryUser, Run
 from memory.models.runs import RunKind, RunTrigger
 
@@ -13,6 +18,8 @@ MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_BYTES = 6 * 1024 * 1024
 MAX_FOLDERS = 10
 MAX_PATH = 200
+# Of a zip, with what is no Python in it.
+MAX_ENTRIES = 20_000
 
 _PART = re.compile(r"[\w][\w.-]*")
 # What is in the folder of a project and is no part of it.
@@ -55,12 +62,16 @@ def _check_path(path: str) -> None:
 
 
 def read_folder(folder: Path) -> dict[str, str]:
-    """Return the Python files of a folder, or one file, by their paths in it; ImportRefused.
+    """Return the Python files of a folder, a zip, or one file, by their paths; ImportRefused.
 
     No link is followed: it could lead anywhere on this machine.
     """
     if folder.is_symlink():
         raise ImportRefused(f"{folder} is a symbolic link: name the folder itself")
+    if folder.is_file() and folder.suffix == ".zip":
+        if folder.stat().st_size > MAX_BYTES:
+            raise ImportRefused(f"{folder} is too large: {MAX_BYTES} bytes at most")
+        return read_zip(folder.read_bytes())
     if folder.is_file():
         return {folder.name: _text(folder, folder.name)}
     if not folder.is_dir():
@@ -74,7 +85,7 @@ def read_folder(folder: Path) -> dict[str, str]:
             if path.is_symlink():
                 raise ImportRefused(f"{name} is a symbolic link: put the file in its place")
             if path.is_dir():
-                if path.name not in _PASSED_OVER and not path.name.startswith("."):
+                if path.name not in _PASSED_OVER and not _is_hidden(path.name):
                     pending.append(path)
             elif path.suffix == ".py" and path.is_file():
                 total += path.stat().st_size
@@ -86,20 +97,92 @@ def read_folder(folder: Path) -> dict[str, str]:
     return files
 
 
+def read_zip(content: bytes) -> dict[str, str]:
+    """Return the Python files of a zip by their paths in it; ImportRefused.
+
+    Where all of them are in one folder, as in the zip of a clone, the paths begin below it.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            files = _unpacked(archive)
+    except ImportRefused:
+        raise
+    # What the standard library raises for one that is damaged, encrypted, or of a kind unknown.
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        raise ImportRefused(f"the zip cannot be read: {error}") from None
+    except (RuntimeError, ValueError) as error:
+        raise ImportRefused(f"the zip is of a kind that is not read: {error}") from None
+    return _below_one_folder(files)
+
+
+def _unpacked(archive: zipfile.ZipFile) -> dict[str, str]:
+    entries = archive.infolist()
+    if len(entries) > MAX_ENTRIES:
+        raise ImportRefused(f"the zip has {len(entries)} entries: {MAX_ENTRIES} at most")
+    files: dict[str, str] = {}
+    left = MAX_BYTES
+    for entry in entries:
+        name = entry.filename
+        *folders, _ = name.split("/")
+        if any(part in _PASSED_OVER or _is_hidden(part) for part in folders):
+            continue
+        if stat.S_ISLNK(entry.external_attr >> 16):
+            raise ImportRefused(f"{name} is a symbolic link: put the file in its place")
+        if not name.endswith(".py"):
+            continue
+        if name in files:
+            raise ImportRefused(f"{name} is in the zip twice")
+        with archive.open(entry) as stream:
+            # What is declared of its size may be a lie.
+            source = stream.read(MAX_FILE_BYTES + 1)
+        left -= len(source)
+        if len(source) > MAX_FILE_BYTES:
+            raise ImportRefused(f"{name} is too large: {MAX_FILE_BYTES} bytes at most")
+        if left < 0 or len(files) >= MAX_FILES:
+            raise ImportRefused(
+                f"the zip is too large: {MAX_FILES} Python files and {MAX_BYTES} bytes at most"
+            )
+        files[name] = _decoded(source, name)
+    return files
+
+
+def _is_hidden(part: str) -> bool:
+    return part.startswith(".") and part not in (".", "..")
+
+
+def _below_one_folder(files: Mapping[str, str]) -> dict[str, str]:
+    outermost = {path.partition("/")[0] for path in files}
+    if len(outermost) != 1 or not any(path.split("/")[1:2] == ["domains"] for path in files):
+        return dict(files)
+    return {path.partition("/")[2]: source for path, source in files.items()}
+
+
+def without_library(files: Mapping[str, str]) -> dict[str, str]:
+    """Return the files without the library that an export puts beside a project."""
+    if not all(f"{LIBRARY}{name}.py" in files for name in ("alerts", "records", "testing")):
+        return dict(files)
+    return {path: source for path, source in files.items() if not path.startswith(LIBRARY)}
+
+
 def _text(path: Path, name: str) -> str:
     if path.stat().st_size > MAX_FILE_BYTES:
         raise ImportRefused(f"{name} is too large: {MAX_FILE_BYTES} bytes at most")
+    return _decoded(path.read_bytes(), name)
+
+
+def _decoded(source: bytes, name: str) -> str:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = source.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ImportRefused(f"{name} is not UTF-8: save it in that encoding") from None
-    # A database cannot hold it, and no source may.
-    return text.replace("\0", "")
+    # As Python reads it. And a database cannot hold a null character, and no source may.
+    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
 
 
 def queue(user: MemoryUser, files: Mapping[str, str], trigger: RunTrigger) -> Run:
     """Queue the import of these files into the user's project; ImportRefused."""
     check_files(files)
+    files = without_library(files)
     return runs.queue(
         user, RunKind.IMPORT, trigger, checkpoint=user.head, input={"files": dict(files)}
     )

@@ -1,19 +1,22 @@
 """Lanes: which entries wait for a kind of work, and when none is left."""
 
 import datetime
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.db import models, transaction
-from django.db.models import Exists, OuterRef, QuerySet, Value
+from django.db.models import Exists, F, OuterRef, QuerySet, Value
 from django.db.models.functions import Least
 from django.utils import timezone
 
-from memory import leases, llm_calls, scheduling
+from memory import leases, llm_calls, pauses, scheduling
 from memory.canonical import exact_json
-from memory.models import EntryOutcome, Lane, LogEntry, MemoryUser
+from memory.hints import hint
+from memory.models import EntryOutcome, Lane, LogEntry, MemoryUser, Pause
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
+from memory.users import workable
 
 KINDS = {
     LaneName.RECORDS: [EntryKind.RECORD],
@@ -26,8 +29,19 @@ BATCH_BYTES = 2 * 1024 * 1024
 
 
 def due(name: LaneName) -> QuerySet[Lane]:
-    """Select the lanes of this kind in which work is due; one may be held, or have to wait."""
-    return Lane.objects.filter(name=name, due_at__lte=timezone.now())
+    """Select the lanes of this kind in which work is due; one may be held, or have to wait.
+
+    Typed records wait for no clock. While something is redacted of a user, both lanes stand still.
+    """
+    lanes = Lane.objects.filter(workable(), name=name, due_at__isnull=False)
+    if name == LaneName.RECORDS:
+        return lanes
+    return lanes.filter(due_at__lte=timezone.now() + leases.SKEW)
+
+
+def with_model(work: QuerySet[Lane]) -> QuerySet[Lane]:
+    """Keep those of workspaces that have a language model: others would only keep workers busy."""
+    return work if settings.UAC_LLM_MODEL else work.exclude(user__workspace__llm_model="")
 
 
 def pending(
@@ -42,7 +56,7 @@ def pending(
     At most `limit`, and fewer where they are large; of these `kinds` alone, if some are named, and
     without those numbers.
     """
-    found = _undecided(lane)
+    found = undecided(lane)
     if kinds:
         found = found.filter(kind__in=kinds)
     if without:
@@ -57,7 +71,8 @@ def pending(
     return batch
 
 
-def _undecided(lane: Lane) -> QuerySet[LogEntry]:
+def undecided(lane: Lane) -> QuerySet[LogEntry]:
+    """Select the entries of the lane that have no outcome yet, the oldest first."""
     decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
     return LogEntry.objects.filter(
         ~Exists(decided),
@@ -101,13 +116,22 @@ class Standing:
     reason: str = ""
 
 
-def standing(user: MemoryUser) -> Standing:
-    """Say how it stands with the language model's work on a user, for the staff."""
-    lane, now = Lane.objects.get(user=user, name=LaneName.STRUCTURE), timezone.now()
+def standing(
+    user: MemoryUser,
+    lane: Lane | None = None,
+    pause_of: Callable[[MemoryUser], Pause | None] = pauses.of_user,
+) -> Standing:
+    """Say how it stands with the language model's work on a user, for the staff; the lane is looked
+    up unless it is given, and whether all stands still by `pause_of`."""
+    lane = lane or Lane.objects.get(user=user, name=LaneName.STRUCTURE)
+    now = timezone.now()
     if lane.lease_expires_at is not None and lane.lease_expires_at > now:
         return Standing(State.WORKING, lane.waiting)
     if lane.due_at is None:
         return Standing(State.IDLE, lane.waiting)
+    if pause := pause_of(user):
+        why = f": {pause.reason}" if pause.reason else ""
+        return Standing(State.STOPPED, lane.waiting, None, f"paused by {pause.paused_by}{why}")
     if reason := llm_calls.why_stopped(user.workspace):
         return Standing(State.STOPPED, lane.waiting, None, reason)
     if lane.run_after > now and lane.last_error:
@@ -126,16 +150,21 @@ def release(lane: Lane) -> bool:
     with transaction.atomic():
         MemoryUser.objects.select_for_update(no_key=True).get(pk=lane.user_id)
         leases.check(lane)
-        lane.lease_owner, lane.lease_expires_at = "", None
-        lane.attempts, lane.last_error = 0, ""
+        given_back = {
+            "lease_owner": "",
+            "lease_expires_at": None,
+            "attempts": 0,
+            "last_error": "",
+            # If there is more, the workspace's other users come first.
+            "run_after": timezone.now(),
+        }
+        row = Lane.objects.filter(pk=lane.pk)
         if lane.name == LaneName.STRUCTURE:
-            lane.save()
+            row.update(**given_back)
             return recount(lane.user_id)
-        more = _undecided(lane).exists()
-        if not more:
-            lane.due_at = None
-        lane.save()
-    return more
+        oldest = undecided(lane).values_list("recorded_at", flat=True).first()
+        row.update(**given_back, due_at=oldest)  # so it tells since when something waits
+    return oldest is not None
 
 
 def recount(user_pk: int) -> bool:
@@ -143,8 +172,10 @@ def recount(user_pk: int) -> bool:
 
     Call it under the lock of the user's row. Returns whether to tell the workers.
     """
-    lane = Lane.objects.get(user_id=user_pk, name=LaneName.STRUCTURE)
-    rest = list(_undecided(lane).values_list("recorded_at", "metadata")[: scheduling.MOST_ENTRIES])
+    lane = Lane.objects.select_related("user").get(user_id=user_pk, name=LaneName.STRUCTURE)
+    if lane.user.merged_into_id is not None:
+        return False  # it is worked on where it was merged into
+    rest = list(undecided(lane).values_list("recorded_at", "metadata")[: scheduling.MOST_ENTRIES])
     Lane.objects.filter(pk=lane.pk).update(waiting=0, waiting_since=None, due_at=None)
     if not rest:
         return False
@@ -156,3 +187,32 @@ def recount(user_pk: int) -> bool:
         urgent=any(scheduling.is_urgent(metadata) for _, metadata in rest),
         now=timezone.now(),
     )
+
+
+def interrupt(user_pk: int) -> None:
+    """Take both lanes from whoever works on them: what was read before must not be written.
+
+    Call it under the lock of the user's row.
+    """
+    Lane.objects.filter(user=user_pk).update(
+        token=F("token") + 1,
+        lease_owner="",
+        lease_expires_at=None,
+        hinted_at=None,
+    )
+
+
+def begin_again(user_pk: int, seq: int) -> None:
+    """Have the lanes look again at what is pending from an entry on: some is that was decided.
+
+    Whoever works on a lane has read another past: what it writes is refused. Call it under the lock
+    of the user's row.
+    """
+    interrupt(user_pk)
+    Lane.objects.filter(user=user_pk).update(cursor_seq=Least("cursor_seq", Value(seq - 1)))
+    now = timezone.now()
+    Lane.objects.filter(user=user_pk, user__merged_into=None, name=LaneName.RECORDS).update(
+        due_at=now, run_after=now
+    )
+    recount(user_pk)
+    hint("workers.tasks.checkpoint_records", user_pk, user_pk=user_pk)

@@ -5,6 +5,8 @@ an owner, an expiry and the next token. A worker that dies says nothing; its lea
 else claims the row, and the token has moved on (a fencing token: Kleppmann, "How to do distributed
 locking", 2016).
 
+A process whose clock is wrong (`memory.clock`) claims nothing, and has lost what it holds.
+
 A claim does not wait for the disk. If the database crashes it may be forgotten, and its token given
 a second time; so it is the token together with the owner that tells whose the work is.
 """
@@ -13,32 +15,70 @@ import datetime
 import os
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 import structlog
 from django.conf import settings
-from django.db import Error, connection, transaction
-from django.db.models import Q, QuerySet
+from django.db import DatabaseError, Error, connection, transaction
+from django.db.models import DateTimeField, F, Q, QuerySet
 from django.utils import timezone
 
-from memory.models import Lane
+from memory import clock
+from memory.database import columns_of
+from memory.models import Lane, MemoryUser
 from memory.models.leased import LeasedWork
 from memory.models.users import LaneName
+from memory.statements import Parameter, Statement
+from memory.users import is_erased
 
 logger = structlog.get_logger(__name__)
 
 Leased = TypeVar("Leased", bound=LeasedWork)
 
 
+# So far apart the clocks of machines are that are set by NTP, and it is less than any wait.
+SKEW = datetime.timedelta(seconds=0.5)
+
+
 class LeaseLost(Exception):
     """Another worker has claimed this work since; what was computed must not be written."""
 
 
-def free(now: datetime.datetime) -> Q:
-    """Match the rows that nobody holds and that need not wait after a failure."""
-    return (Q(lease_expires_at=None) | Q(lease_expires_at__lte=now)) & Q(run_after__lte=now)
+def free(now: datetime.datetime | Parameter) -> Q:
+    """Match the rows that nobody holds and that need not wait after a failure.
+
+    Who has written a row a moment ago may be a little ahead: it can be claimed all the same.
+    """
+    idle = Q(lease_expires_at=None) | Q(lease_expires_at__lte=now)
+    return idle & Q(run_after__lte=now + SKEW)
+
+
+class Work(Generic[Leased]):
+    """Rows that are claimed so often that the SQL which selects them is written once.
+
+    `rows` returns their queryset, with `Parameter`s.
+    """
+
+    def __init__(self, rows: Callable[[], QuerySet[Leased]]) -> None:
+        self._rows = rows
+        self._free = Statement(
+            lambda: rows().filter(free(Parameter("now", DateTimeField()))).order_by(), "id"
+        )
+
+    def claim(self, columns: Mapping[str, Any], **values: Any) -> Leased | None:
+        """Claim the first of the rows for these values: see `claim`."""
+        if not clock.is_right():
+            return None
+        now = timezone.now()
+        return _claim(self._model, *self._free.sql(now=now, **values), columns, now)
+
+    @cached_property
+    def _model(self) -> type[Leased]:
+        return self._rows().model
 
 
 def claim(work: QuerySet[Leased], **columns: Any) -> Leased | None:
@@ -47,34 +87,60 @@ def claim(work: QuerySet[Leased], **columns: Any) -> Leased | None:
     `columns` are set in the same statement, which is a transaction of its own. A row that somebody
     is writing at the moment is passed over.
     """
+    if not clock.is_right():
+        return None
     now = timezone.now()
     rows = work.filter(free(now)).order_by().values("pk")
-    free_rows: str
-    parameters: tuple[Any, ...]
-    free_rows, parameters = rows.query.sql_with_params()
-    columns |= {
+    return _claim(work.model, *rows.query.sql_with_params(), columns, now)
+
+
+def _claim(
+    model: type[Leased],
+    free_rows: str,
+    parameters: Sequence[Any],
+    columns: Mapping[str, Any],
+    now: datetime.datetime,
+) -> Leased | None:
+    written = {
+        **columns,
         "lease_owner": f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}",
         "lease_expires_at": now + _duration(),
     }
-    assignments = ", ".join(f"{name} = %s" for name in columns)
-    claimed = work.model._default_manager.raw(
-        f"UPDATE {work.model._meta.db_table}"  # noqa: S608 - names of our own tables and columns
+    assignments = ", ".join(f"{name} = %s" for name in written)
+    claimed = model._default_manager.raw(
+        f"UPDATE {model._meta.db_table}"  # noqa: S608  # nosec B608 # our own names
         f" SET token = token + 1, attempts = attempts + 1, {assignments}"
-        f" WHERE id = ({free_rows} LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)"
-        " RETURNING *, set_config('synchronous_commit', 'off', true) AS not_waiting_for_the_disk",
-        [*columns.values(), *parameters],
+        # Of no row that it is joined with: somebody writes to the user all the time.
+        f" WHERE id = ({free_rows} LIMIT 1"
+        f" FOR NO KEY UPDATE OF {model._meta.db_table} SKIP LOCKED)"
+        f" RETURNING {columns_of(model)},"
+        " set_config('synchronous_commit', 'off', true) AS not_waiting_for_the_disk",
+        [*written.values(), *parameters],
     )
     return next(iter(claimed), None)
 
 
 @contextmanager
 def kept(row: LeasedWork) -> Iterator[None]:
-    """Renew the lease in the background for as long as the block runs."""
-    _keeper.add(row)
+    """Renew the lease in the background for as long as the block runs, up to UAC_WORK_SECONDS.
+
+    What takes longer hangs. A thread cannot be ended, but its claim can: somebody else does it.
+    Raises LeaseLost where the block ends because its user was erased.
+    """
     try:
+        _keeper.add(row)
         yield
+    except (MemoryUser.DoesNotExist, DatabaseError) as error:
+        if not is_erased(error):
+            raise
+        raise LeaseLost("the user was erased meanwhile") from None
     finally:
         _keeper.remove(row)
+
+
+def works_on(user_pk: int) -> bool:
+    """Tell whether this process works on a user, be it without a lease by now."""
+    return any(getattr(row, "user_id", None) == user_pk for row in _keeper.held())
 
 
 class _Keeper:
@@ -84,23 +150,39 @@ class _Keeper:
     """
 
     def __init__(self) -> None:
-        self._rows: dict[int, LeasedWork] = {}
+        self._rows: dict[int, tuple[LeasedWork, float]] = {}
+        # Whose leases are renewed, and those that are worked on without one by now.
+        self._held: dict[int, LeasedWork] = {}
         self._thread: threading.Thread | None = None
         self._interval = 0.0
         self._changed = threading.Condition()
 
     def add(self, row: LeasedWork) -> None:
         with self._changed:
-            self._rows[id(row)] = row
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="leases", daemon=True)
-                self._thread.start()
+            self._held[id(row)] = row
+            self._rows[id(row)] = (row, time.monotonic() + settings.UAC_WORK_SECONDS)
+            if self._thread is None or not self._thread.is_alive():
+                thread = threading.Thread(target=self._run, name="leases", daemon=True)
+                thread.start()
+                self._thread = thread
             elif _interval() < self._interval:
                 self._changed.notify()
 
+    def held(self) -> list[LeasedWork]:
+        with self._changed:
+            return list(self._held.values())
+
     def remove(self, row: LeasedWork) -> None:
         with self._changed:
-            del self._rows[id(row)]
+            self._rows.pop(id(row), None)
+            self._held.pop(id(row), None)
+
+    def drop_all(self) -> list[LeasedWork]:
+        """Renew no lease any more; return whose were renewed."""
+        with self._changed:
+            rows = [row for row, _ in self._rows.values()]
+            self._rows.clear()
+            return rows
 
     def _run(self) -> None:
         while True:
@@ -112,8 +194,13 @@ class _Keeper:
                     self._thread = None
                     return
             try:
-                for row in rows:
-                    _renew(row)
+                for row, until in rows:
+                    if time.monotonic() < until:
+                        _renew(row)
+                    else:
+                        logger.error("work_hangs", work=type(row).__name__, pk=str(row.pk))
+                        with self._changed:
+                            self._rows.pop(id(row), None)
             except Error as error:
                 logger.warning("leases_not_renewed", error=str(error))
             finally:
@@ -136,17 +223,39 @@ def _renew(row: LeasedWork) -> None:
             _mine(row).update(lease_expires_at=timezone.now() + _duration())
 
 
+def give_back_all() -> int:
+    """Give back all work of this process, which ends; return how much that was.
+
+    It counts as not tried, and what its threads may still write of it is refused.
+    """
+    number = 0
+    for row in _keeper.drop_all():
+        with transaction.atomic():
+            # Who writes the row is about to be done with it.
+            if _mine(row).select_for_update(no_key=True, skip_locked=True).values("pk").first():
+                number += _mine(row).update(
+                    token=F("token") + 1,
+                    attempts=F("attempts") - 1,
+                    lease_owner="",
+                    lease_expires_at=None,
+                    hinted_at=None,
+                )
+    return number
+
+
 def check(row: LeasedWork) -> None:
     """Lock the row for the rest of the transaction; raise LeaseLost if it was claimed again."""
     if not _mine(row).select_for_update(no_key=True).values("pk").first():
         raise _lost(row)
 
 
-def fail(row: LeasedWork, error: str, *, until: datetime.datetime | None = None) -> None:
+def fail(
+    row: LeasedWork, error: str, *, until: datetime.datetime | None = None, counts: bool = True
+) -> None:
     """Give the row back after a failure of ours, to be tried again later: the error is kept.
 
     It is not tried again before `until`. Attempts are counted at the claim, so that a worker that
-    was killed counts too.
+    was killed counts too; one that only has to wait does not, if `counts` is false.
     """
     again = timezone.now() + _backoff(row)
     _mine(row).update(
@@ -154,6 +263,7 @@ def fail(row: LeasedWork, error: str, *, until: datetime.datetime | None = None)
         lease_owner="",
         run_after=max(again, until) if until else again,
         last_error=error[:4000],
+        attempts=row.attempts if counts else row.attempts - 1,
     )
 
 
@@ -169,8 +279,10 @@ def _lost(row: LeasedWork) -> LeaseLost:
 
 def _mine(row: Leased) -> QuerySet[Leased]:
     """Select the row as long as the lease is neither given back nor somebody else's."""
-    mine = {"pk": row.pk, "token": row.token, "lease_owner": row.lease_owner}
-    return type(row)._default_manager.filter(**mine)
+    rows = type(row)._default_manager
+    if not clock.is_right():
+        return rows.none()
+    return rows.filter(pk=row.pk, token=row.token, lease_owner=row.lease_owner)
 
 
 def _duration() -> datetime.timedelta:

@@ -6,10 +6,11 @@ other; one that nobody has chosen gives way to those that somebody has.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from django.conf import settings
+
+from memory.chosen import Chosen, by_setting, everywhere, out_of_range
 
 # Of a container's memory: for the kernel's own needs.
 RESERVED_MIB = 32
@@ -57,6 +58,11 @@ class Limit:
         """What a workspace may choose at most."""
         return float(getattr(settings, f"{self.setting}_MOST"))
 
+    @property
+    def why_most(self) -> str:
+        """Why a workspace may not choose more."""
+        return f"more is for the operator to allow ({self.setting}_MOST)"
+
     def amount(self, value: float) -> str:
         """Return a value with its unit."""
         return f"{value:g} {self.unit}".strip()
@@ -80,8 +86,6 @@ LIMITS = (
     Limit("tmpfs_mib", "MiB", 0, "", 2**20, _NUMBER),
 )
 BY_NAME = {limit.name: limit for limit in LIMITS}
-
-Chosen = Mapping[str, float | None]
 
 
 def process_memory_most(memory_mib: int, tmpfs_mib: int) -> int:
@@ -121,25 +125,7 @@ def effective(chosen: Chosen) -> SandboxLimits:
 
 def problems(chosen: Chosen) -> dict[str, str]:
     """Return what is wrong with chosen limits, and what to choose instead, by name."""
-    return _out_of_range(chosen) or _contradictions(chosen)
-
-
-def _out_of_range(chosen: Chosen) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for limit in LIMITS:
-        own = chosen.get(limit.name)
-        if own is None:
-            continue
-        if own < limit.least:
-            found[limit.name] = (
-                f"At least {limit.amount(limit.least)}, not {limit.amount(own)}: {limit.why_least}."
-            )
-        elif own > limit.most:
-            found[limit.name] = (
-                f"At most {limit.amount(limit.most)}, not {limit.amount(own)}: more is for the"
-                f" operator to allow ({limit.setting}_MOST)."
-            )
-    return found
+    return out_of_range(LIMITS, chosen) or _contradictions(chosen)
 
 
 def _contradictions(chosen: Chosen) -> dict[str, str]:
@@ -189,5 +175,5 @@ def wrong_settings() -> dict[str, str]:
                 f" {limit.why_greatest}."
             )
     # Defaults give way to each other, as in a workspace: an operator need not set them all.
-    defaults = _out_of_range({limit.name: limit.default for limit in LIMITS}) or _contradictions({})
-    return found | {BY_NAME[name].setting: problem for name, problem in defaults.items()}
+    defaults = out_of_range(LIMITS, everywhere(LIMITS)) or _contradictions({})
+    return found | by_setting(LIMITS, defaults)

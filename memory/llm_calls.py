@@ -10,7 +10,7 @@ import datetime
 import json
 import uuid
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -18,14 +18,15 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Q, Sum
+from django.db.models import Exists, OuterRef, Q, Subquery, Sum
 from django.utils import timezone
 
-from memory import encryption, language_models
+from memory import encryption, language_models, leases
 from memory.canonical import canonical_json, sha256
 from memory.language_models import Budget, LanguageModelError, Usage
 from memory.models import Checkpoint, Lane, LlmCall, LlmSpending, MemoryUser, Run, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
+from memory.models.users import LaneName
 
 logger = structlog.get_logger(__name__)
 
@@ -43,6 +44,16 @@ FREE = (
     LlmOutcome.UNKNOWN_MODEL,
     LlmOutcome.TOO_LONG,
     LlmOutcome.REJECTED,
+)
+# Of these none comes to anything before somebody has mended the settings, or paid.
+UNUSABLE = (LlmOutcome.WRONG_KEY, LlmOutcome.NO_CREDIT, LlmOutcome.UNKNOWN_MODEL)
+# These pass, as a rule.
+UNREACHED = (
+    LlmOutcome.RATE_LIMITED,
+    LlmOutcome.UNAVAILABLE,
+    LlmOutcome.TIMEOUT,
+    LlmOutcome.CONNECTION_LOST,
+    LlmOutcome.INVALID_ANSWER,
 )
 
 
@@ -100,10 +111,14 @@ def start(work: Work, attempt: Attempt, *, keep_content: bool) -> LlmCall:
     """Write the row of an attempt that may be made now.
 
     Raises BudgetExhausted or TooManyCalls if it may not, NotConfigured if money is limited and the
-    model has no price; then nothing is written.
+    model has no price, LeaseLost if the work is not the caller's any more: what it was told may
+    have been redacted. Then nothing is written.
     """
     now = timezone.now()
     with transaction.atomic():
+        for leased in (work.lane, work.run):
+            if leased is not None:
+                leases.check(leased)
         workspace = Workspace.objects.select_for_update(no_key=True).get(pk=work.workspace.pk)
         budget = language_models.budget(workspace.chosen_llm)
         cost = _most_cost(attempt.model, budget, attempt.most)
@@ -157,6 +172,8 @@ def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
             seconds=ending.seconds,
             answer=_sealed(ending.answer) if keep_content and ending.answer else None,
         )
+        # What was asked was redacted meanwhile (`memory.forgetting`): the answer would tell it.
+        LlmCall.objects.filter(pk=call.pk, prompt_hash="").update(answer=None, error="")
         if not finished:
             logger.warning("llm_call_ended_late", call=str(call.pk), outcome=ending.outcome)
             return False
@@ -184,7 +201,7 @@ def credit(work: Work, checkpoint: Checkpoint) -> None:
 
 def content(call: LlmCall) -> tuple[Any, Any]:
     """Return prompt and answer as JSON, None for what is not kept; raises EncryptionError."""
-    return _opened(call.prompt), _opened(call.answer)
+    return opened(call.prompt), opened(call.answer)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,6 +270,55 @@ def why_stopped(workspace: Workspace) -> str | None:
     except LanguageModelError as error:
         return str(error)
     return None
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A model that does nothing for work that waits: why, and of how many workspaces."""
+
+    model: str
+    outcomes: Sequence[LlmOutcome]
+    workspaces: int
+
+    @property
+    def is_unusable(self) -> bool:
+        """Whether somebody has to mend it, for one of them at least."""
+        return any(outcome in UNUSABLE for outcome in self.outcomes)
+
+
+def failing() -> list[Failing]:
+    """Return the models of workspaces in which messages wait after an attempt that failed.
+
+    Their last calls were refused, or reached nobody.
+    """
+    yesterday = timezone.now().astimezone(datetime.UTC).date() - datetime.timedelta(days=1)
+    # The ledger is short, and tells of whom the last call is worth looking for.
+    failed = LlmSpending.objects.filter(day__gte=yesterday, outcome__in=(*UNUSABLE, *UNREACHED))
+    ended = LlmCall.objects.filter(workspace=OuterRef("pk")).exclude(outcome=LlmOutcome.STARTED)
+    last = ended.order_by("-started_at")
+    waiting = Lane.objects.filter(
+        user__workspace=OuterRef("pk"), name=LaneName.STRUCTURE, due_at__isnull=False
+    ).exclude(last_error="")
+    workspaces = Workspace.objects.filter(
+        Exists(waiting), pk__in=failed.order_by().values("workspace")
+    ).annotate(
+        called=Subquery(last.values("model")[:1]), came_to=Subquery(last.values("outcome")[:1])
+    )
+    found: dict[str, list[LlmOutcome]] = {}
+    # Of calls that were erased meanwhile, or pruned, nothing is known.
+    for workspace in workspaces.filter(came_to__in=(*UNUSABLE, *UNREACHED)):
+        if workspace.called == _model_of(workspace):
+            found.setdefault(workspace.called, []).append(LlmOutcome(workspace.came_to))
+    return [
+        Failing(model, sorted(set(outcomes)), len(outcomes)) for model, outcomes in found.items()
+    ]
+
+
+def _model_of(workspace: Workspace) -> str | None:
+    try:
+        return language_models.connection(workspace.chosen_llm).name
+    except LanguageModelError:
+        return None
 
 
 def _most_cost(model: str, budget: Budget, usage: Usage) -> Decimal | None:
@@ -374,7 +440,8 @@ def _sealed(value: Mapping[str, Any]) -> bytes:
     return encryption.encrypt(zlib.compress(canonical_json(value).encode()))
 
 
-def _opened(token: bytes | memoryview | None) -> Any:
+def opened(token: bytes | memoryview | None) -> Any:
+    """Return what was kept of a prompt or an answer; None for nothing. Raises EncryptionError."""
     if token is None:
         return None
     return json.loads(zlib.decompress(encryption.decrypt(bytes(token))))

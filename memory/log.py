@@ -3,6 +3,7 @@
 import datetime
 import hashlib
 import secrets
+import uuid
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,13 +12,14 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from memory import scheduling
-from memory.canonical import canonical_json
+from memory.canonical import canonical_json, exact_json
 from memory.hints import hint
 from memory.lanes import KINDS
-from memory.models import EntryOutcome, Lane, LogEntry, MemoryUser
+from memory.models import EntryOutcome, LogEntry, MemoryUser
 from memory.models.log import EntryKind, Outcome
 from memory.models.users import LaneName
 from memory.search import announcing
+from memory.users import refuse_merged
 
 PAYLOAD_FIELDS = (
     "content",
@@ -30,6 +32,36 @@ PAYLOAD_FIELDS = (
     "source",
     "idempotency_key",
 )
+
+COLUMNS = [field.attname for field in LogEntry._meta.concrete_fields]
+
+# An entry's number and hash follow from those of the last one: who holds this row appends.
+LOCK = (
+    "SELECT last_seq, last_hash, log_bytes, merged_into_id IS NOT NULL FROM memory_memoryuser"
+    " WHERE id = %s AND erased_at IS NULL FOR NO KEY UPDATE"
+)
+
+
+def _read(column: str) -> str:
+    """Return how a column is read where an entry is JSON: what is JSON itself comes as text, since
+    PostgreSQL takes in a column what it refuses within JSON that it takes apart (half a character).
+    """
+    return f"({column} #>> '{{}}')::json" if column in ("data", "metadata") else column
+
+
+# One statement for one entry and for a thousand. Typed records wait for no clock.
+APPEND = f"""
+WITH appended AS (
+    INSERT INTO memory_logentry ({", ".join(COLUMNS)}) SELECT {", ".join(map(_read, COLUMNS))}
+    FROM json_populate_recordset(NULL::memory_logentry, %(entries)s::json)
+), announced AS (
+    UPDATE memory_lane SET due_at = %(now)s, cursor_seq = %(before)s
+    WHERE user_id = %(user)s AND name = 'records' AND due_at IS NULL AND %(typed)s
+)
+UPDATE memory_memoryuser
+SET last_seq = %(last_seq)s, last_hash = %(last_hash)s, log_bytes = %(log_bytes)s
+WHERE id = %(user)s
+"""  # noqa: S608  # nosec B608 # names of our own columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +79,7 @@ class Draft:
     agent_id: str | None = None
     idempotency_key: str | None = None
     derived_from: Sequence[int] = field(default=())
+    source: str | None = None  # of a copy, who wrote the original
 
 
 class IdempotencyConflict(Exception):
@@ -65,16 +98,23 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
     """Append the drafts in order, all or none, and return their entries, one per draft.
 
     A draft whose idempotency key is already in the log stands for the entry that has it. Raises
-    IdempotencyConflict where that entry says something else.
+    IdempotencyConflict where that entry says something else, and UserMerged for a user who was
+    merged into another, of whom only redactions are told.
     """
-    with transaction.atomic():
-        locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(LOCK, [user.pk])
+        row = cursor.fetchone()
+        if row is None:
+            raise MemoryUser.DoesNotExist(f"{user} is gone")
+        seq, previous, size, is_merged = row
+        if is_merged and any(draft.kind != EntryKind.REDACTION for draft in drafts):
+            refuse_merged(MemoryUser.objects.get(pk=user.pk))
         now = timezone.now()
         keys = [draft.idempotency_key for draft in drafts if draft.idempotency_key is not None]
         known = (
             {
                 entry.idempotency_key: entry
-                for entry in LogEntry.objects.filter(user=locked, idempotency_key__in=keys)
+                for entry in LogEntry.objects.filter(user=user, idempotency_key__in=keys)
             }
             if keys
             else {}
@@ -84,61 +124,108 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
         new: list[LogEntry] = []
         for draft in drafts:
             if earlier := known.get(draft.idempotency_key) if draft.idempotency_key else None:
-                if not _says_the_same(earlier, draft):
+                if not says_the_same(earlier, draft):
                     raise IdempotencyConflict(str(draft.idempotency_key), earlier.seq)
                 entries.append(earlier)
                 continue
-            entry = _chain(locked, draft, source=source, now=now)
+            seq += 1
+            entry, length = _entry(user, seq, previous, draft, source=source, now=now)
+            previous, size = entry.hash, size + length
             if draft.idempotency_key is not None:
                 known[draft.idempotency_key] = entry
             entries.append(entry)
             new.append(entry)
 
         if new:
-            LogEntry.objects.bulk_create(new)
-            locked.save(update_fields=["last_seq", "last_hash"])
-            announcing.appended(locked.pk, new)
-        if any(entry.kind == EntryKind.RECORD for entry in new):
-            Lane.objects.filter(user=locked, name=LaneName.RECORDS, due_at=None).update(due_at=now)
-            hint("workers.tasks.checkpoint_records", locked.pk, user_pk=locked.pk)
+            typed = any(entry.kind == EntryKind.RECORD for entry in new)
+            cursor.execute(
+                APPEND,
+                {
+                    "entries": exact_json([_row(entry) for entry in new]),
+                    "user": user.pk,
+                    "last_seq": seq,
+                    "last_hash": previous,
+                    "log_bytes": size,
+                    "typed": typed,
+                    "before": new[0].seq - 1,
+                    "now": now,
+                },
+            )
+            announcing.appended(user, new)
+            if typed:
+                hint(
+                    "workers.tasks.checkpoint_records",
+                    user.pk,
+                    workspace_pk=user.workspace_id,
+                    user_pk=user.pk,
+                )
         said = [entry for entry in new if entry.kind in KINDS[LaneName.STRUCTURE]]
         if said:
             urgent = any(scheduling.is_urgent(entry.metadata) for entry in said)
-            if scheduling.announce(
-                locked.pk, len(said), first=now, last=now, urgent=urgent, now=now
-            ):
-                hint("workers.tasks.structure", locked.pk)
+            if scheduling.announce(user.pk, len(said), first=now, last=now, urgent=urgent, now=now):
+                hint("workers.tasks.structure", user.pk, workspace_pk=user.workspace_id)
     return entries
 
 
-def _chain(user: MemoryUser, draft: Draft, *, source: str, now: datetime.datetime) -> LogEntry:
-    """Build the entry that follows the user's last one, and move the user's end of log to it."""
-    entry = LogEntry(
-        user=user,
-        seq=user.last_seq + 1,
-        kind=draft.kind,
-        occurred_at=draft.occurred_at or now,
-        recorded_at=now,
-        derived_from=list(draft.derived_from),
-        content=draft.content,
-        data=draft.data,
-        metadata=draft.metadata,
-        session_id=draft.session_id,
-        role=draft.role,
-        speaker=draft.speaker,
-        agent_id=draft.agent_id,
-        source=source,
-        idempotency_key=draft.idempotency_key,
-        salt=secrets.token_bytes(16),
-    )
-    entry.payload_hash = payload_hash(entry)
-    entry.hash = entry_hash(bytes(user.last_hash), entry)
-    user.last_seq = entry.seq
-    user.last_hash = entry.hash
-    return entry
+def _entry(
+    user: MemoryUser,
+    seq: int,
+    previous: bytes,
+    draft: Draft,
+    *,
+    source: str,
+    now: datetime.datetime,
+) -> tuple[LogEntry, int]:
+    """Build the entry of this number, which follows the one with the hash `previous`.
+
+    Returns how many bytes it says, too.
+    """
+    values = {
+        "id": uuid.uuid4(),
+        "user_id": user.pk,
+        "seq": seq,
+        "kind": draft.kind,
+        "occurred_at": draft.occurred_at or now,
+        "recorded_at": now,
+        "derived_from": list(draft.derived_from),
+        "content": draft.content,
+        "data": draft.data,
+        "metadata": draft.metadata,
+        "session_id": draft.session_id,
+        "role": draft.role,
+        "speaker": draft.speaker,
+        "agent_id": draft.agent_id,
+        "source": source if draft.source is None else draft.source,
+        "idempotency_key": draft.idempotency_key,
+        "salt": secrets.token_bytes(16),
+    }
+    # As it will be read: to make a new one takes several times as long.
+    entry = LogEntry.from_db(None, COLUMNS, [values.get(name) for name in COLUMNS])
+    entry.user = user
+    entry.outcome = None
+    text = payload(entry)
+    entry.payload_hash = _salted(entry, text)
+    entry.hash = entry_hash(previous, entry)
+    return entry, len(text)
 
 
-def _says_the_same(entry: LogEntry, draft: Draft) -> bool:
+def _row(entry: LogEntry) -> dict[str, Any]:
+    """Return the entry as APPEND takes it: as JSON, where that has no word for it as text."""
+    return {
+        name: _as_json(value) for name in COLUMNS if (value := getattr(entry, name)) is not None
+    }
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
+    if isinstance(value, dict):
+        return exact_json(value)
+    return str(value) if isinstance(value, uuid.UUID | datetime.datetime) else value
+
+
+def says_the_same(entry: LogEntry, draft: Draft) -> bool:
+    """Tell whether a draft would be this entry once more; without a time, at whatever time."""
     same_time = draft.occurred_at is None or draft.occurred_at == entry.occurred_at
     names = [name for name in PAYLOAD_FIELDS if name != "source"]
     return (
@@ -152,8 +239,16 @@ def _says_the_same(entry: LogEntry, draft: Draft) -> bool:
 
 def payload_hash(entry: LogEntry) -> bytes:
     """Return H(salt ‖ payload). The salt keeps a redacted payload from being guessed."""
-    payload = canonical_json({name: getattr(entry, name) for name in PAYLOAD_FIELDS})
-    return hashlib.sha256(bytes(entry.salt or b"") + payload.encode()).digest()
+    return _salted(entry, payload(entry))
+
+
+def payload(entry: LogEntry) -> bytes:
+    """Return what is hashed of an entry, which is about what it takes."""
+    return canonical_json({name: getattr(entry, name) for name in PAYLOAD_FIELDS}).encode()
+
+
+def _salted(entry: LogEntry, text: bytes) -> bytes:
+    return hashlib.sha256(bytes(entry.salt or b"") + text).digest()
 
 
 def entry_hash(previous: bytes, entry: LogEntry) -> bytes:
@@ -234,6 +329,25 @@ def coverage(user: MemoryUser) -> Coverage:
         dismissed=dismissed,
         rejected=rejected,
     )
+
+
+def told_by(entry: LogEntry) -> int:
+    """Return the number of the entry that told what this one says: its own, unless it corrects."""
+    corrects = entry.kind == EntryKind.CORRECTION and entry.derived_from
+    return entry.derived_from[0] if corrects else entry.seq
+
+
+def corrections(
+    user: MemoryUser, told: Collection[int], up_to: int | None = None
+) -> dict[int, LogEntry]:
+    """Return how what these entries told reads now, or as of entry `up_to`: the newest correction
+    of each, by its number. What was never corrected is not in it."""
+    found = LogEntry.objects.filter(
+        user=user, kind=EntryKind.CORRECTION, redacted_at=None, derived_from__0__in=told
+    )
+    if up_to is not None:
+        found = found.filter(seq__lte=up_to)
+    return {told_by(entry): entry for entry in found.order_by("seq")}
 
 
 def outcomes(user: MemoryUser, seqs: Iterable[int]) -> dict[int, EntryOutcome]:

@@ -7,24 +7,24 @@ settings (`UAC_STRUCTURE_…`) hold for all workspaces; one may have its own.
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from django.conf import settings
 from django.db import connection
 
+from memory.chosen import Chosen, Number, by_setting, everywhere, holding, out_of_range
+
 # Those that wait are counted so far.
 MOST_ENTRIES = 1000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chosen:
-    """What a workspace has chosen; None is as everywhere."""
-
-    entries: int | None = None
-    idle_seconds: int | None = None
-    age_seconds: int | None = None
-
+# More seconds are no delay but years.
+MOST_SECONDS = 2**31 - 1
+NUMBERS = (
+    Number("structure_entries", 1, MOST_ENTRIES),
+    Number("structure_idle_seconds", 1, MOST_SECONDS),
+    Number("structure_age_seconds", 1, MOST_SECONDS),
+)
 
 # What is due stays due; else the new entries decide together with those that wait already. A pause
 # after a failure is none for them: it ends when the oldest entry may wait no longer, at the latest.
@@ -95,55 +95,36 @@ def is_urgent(metadata: Mapping[str, Any] | None) -> bool:
 
 def problems(chosen: Chosen) -> dict[str, str]:
     """Return what is wrong with a workspace's choice, and what to choose instead, by name."""
-    found = {
-        name: f"At least 1, not {value}."
-        for name, value in asdict(chosen).items()
-        if value is not None and value < 1
-    }
-    if chosen.entries is not None and chosen.entries > MOST_ENTRIES:
-        found["entries"] = f"At most {MOST_ENTRIES}, not {chosen.entries}."
-    if found or (chosen.idle_seconds is None and chosen.age_seconds is None):
+    found = out_of_range(NUMBERS, chosen)
+    own_idle, own_age = chosen.get("structure_idle_seconds"), chosen.get("structure_age_seconds")
+    if found or (own_idle is None and own_age is None):
         return found
-    idle, age = _seconds(chosen)
+    holds = holding(NUMBERS, chosen)
+    idle, age = holds["structure_idle_seconds"], holds["structure_age_seconds"]
     if idle <= age:
         return {}
-    if chosen.idle_seconds is not None:
+    if own_idle is not None:
         return {
-            "idle_seconds": f"The oldest entry waits for {age} s (structure_age_seconds) at most:"
-            f" choose no more than that, or {idle} s or more as structure_age_seconds."
+            "structure_idle_seconds": f"The oldest entry waits for {age} s (structure_age_seconds)"
+            f" at most: choose no more than that, or {idle} s or more as structure_age_seconds."
         }
     return {
-        "age_seconds": f"Work begins when no entry has come for {idle} s (structure_idle_seconds):"
-        f" choose no less than that, or {age} s or less as structure_idle_seconds."
+        "structure_age_seconds": f"Work begins when no entry has come for {idle} s"
+        f" (structure_idle_seconds): choose no less than that, or {age} s or less as"
+        " structure_idle_seconds."
     }
 
 
 def wrong_settings() -> dict[str, str]:
     """Return which of the settings are wrong, and what is wrong with them, by their names."""
-    found = problems(
-        Chosen(
-            entries=settings.UAC_STRUCTURE_ENTRIES,
-            idle_seconds=settings.UAC_STRUCTURE_IDLE_SECONDS,
-            age_seconds=settings.UAC_STRUCTURE_AGE_SECONDS,
-        )
-    )
-    return {f"UAC_STRUCTURE_{name.upper()}": problem for name, problem in found.items()}
+    return by_setting(NUMBERS, problems(everywhere(NUMBERS)))
 
 
 def in_words(chosen: Chosen) -> str:
     """Say when work begins where this was chosen, for the staff."""
-    idle, age = _seconds(chosen)
-    entries = settings.UAC_STRUCTURE_ENTRIES if chosen.entries is None else chosen.entries
+    holds = holding(NUMBERS, chosen)
     return (
-        f"when {entries} entries of a user wait, none has come for {idle} s, the oldest has waited"
-        f" for {age} s, or one is urgent"
-    )
-
-
-def _seconds(chosen: Chosen) -> tuple[int, int]:
-    """Return how long nothing must have come, and how long the oldest may wait."""
-    idle, age = chosen.idle_seconds, chosen.age_seconds
-    return (
-        settings.UAC_STRUCTURE_IDLE_SECONDS if idle is None else idle,
-        settings.UAC_STRUCTURE_AGE_SECONDS if age is None else age,
+        f"when {holds['structure_entries']} entries of a user wait, none has come for"
+        f" {holds['structure_idle_seconds']} s, the oldest has waited for"
+        f" {holds['structure_age_seconds']} s, or one is urgent"
     )

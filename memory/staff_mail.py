@@ -27,7 +27,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce
 
-from memory import leases
+from memory import access, leases
 from memory.models import Alert, AlertEvent, EventCounter, MailCursor, StaffSubscription
 from memory.models.alerts import LIVE_STATES, AlertEventKind, Severity, severity_rank
 from memory.models.staff_mail import MailMode
@@ -148,7 +148,12 @@ def _news_of(
     is_last: bool,
 ) -> News:
     window = Q(pk=None)
+    # What happens in workspaces that somebody does not see is passed over, and told of later
+    # neither: the cursor moves on.
+    seen = access.workspaces_of(subscription.staff)
     for workspace, last in up_to.items():
+        if seen is not None and workspace not in seen:
+            continue
         window |= Q(workspace=workspace, seq__gt=told.get(workspace, 0), seq__lte=last)
     events = AlertEvent.objects.filter(window)
     escalations = events.filter(kind=AlertEventKind.ESCALATED).values("alert")
@@ -183,7 +188,10 @@ def mail(subscription: StaffSubscription, news: News) -> EmailMessage:
     lines = [f"{news.number} alerts: {counts}." if news.number != 1 else f"1 alert: {counts}."]
     if news.escalated:
         lines.append(f"{news.escalated} escalated: open for too long, and acknowledged by nobody.")
+    hidden = not access.sees_content(subscription.staff)
     for alert in gravest:
+        if hidden:
+            alert.message = alert.constraint = "(hidden)"
         lines += ["", *_lines(alert)]
     if news.number > LISTED:
         lines += ["", f"… and {news.number - LISTED} more, no graver: {_address('alert/')}"]

@@ -6,15 +6,67 @@ from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from memory.models import Lane, MemoryUser, Workspace
+from memory import pauses, usage
+from memory.models import Checkpoint, Lane, MemoryUser, Workspace
 from memory.models.users import LaneName
+from memory.statements import Parameter, Statement
+
+
+def _of_id() -> QuerySet[MemoryUser]:
+    chosen = {name: Parameter(name) for name in ("workspace", "user_id")}
+    return MemoryUser.objects.filter(**chosen).order_by()
+
+
+# What is large in a head, and seldom asked for.
+_LARGE = ("edits", "verdict")
+
+# What can be read of a user: without the head, without what is large there and seldom asked for, or
+# what a question needs, which is answered many times a second.
+WITHOUT_HEAD = Statement(_of_id)
+WITH_HEAD = Statement(
+    _of_id,
+    "*",
+    *(
+        f"head__{field.attname}"
+        for field in Checkpoint._meta.concrete_fields
+        if field.name not in _LARGE
+    ),
+)
+ASKED = Statement(
+    _of_id,
+    *("user_id", "workspace_id", "last_seq", "time_zone", "redacting_since", "merged_into_id"),
+    "head__version",
+)
 
 
 class UserExists(Exception):
     """The workspace already has a user with this `user_id`."""
+
+
+def is_erased(error: Exception) -> bool:
+    """Tell whether this happened because a user was erased meanwhile: he is not found, or the
+    database has refused a new row about him."""
+    refused = getattr(error.__cause__, "sqlstate", "") == "UE001"
+    return refused or isinstance(error, MemoryUser.DoesNotExist)
+
+
+class UserMerged(Exception):
+    """The user was merged into another, of whom it is to be told from then on."""
+
+    def __init__(self, user: MemoryUser) -> None:
+        final = user
+        while final.merged_into is not None:
+            final = final.merged_into
+        super().__init__(f"{user} was merged into {final}: name that user instead.")
+
+
+def refuse_merged(user: MemoryUser) -> None:
+    """Raise UserMerged for a user who was merged into another."""
+    if user.merged_into_id is not None:
+        raise UserMerged(user)
 
 
 def create_user(
@@ -24,9 +76,10 @@ def create_user(
     time_zone: str | None = None,
     metadata: dict[str, Any] | None,
 ) -> MemoryUser:
-    """Create a user with an empty log and no project; raises UserExists, or ValidationError.
+    """Create a user with an empty log and no project.
 
-    Without a time zone the user's is that of the workspace.
+    Raises UserExists, ValidationError, or `usage.Exceeded`. Without a time zone the user's is that
+    of the workspace.
     """
     user = MemoryUser(
         workspace=workspace,
@@ -35,6 +88,7 @@ def create_user(
         metadata=metadata or {},
     )
     user.full_clean(validate_unique=False, validate_constraints=False)
+    usage.check_users(workspace)
     try:
         with transaction.atomic():
             user.save()
@@ -64,9 +118,34 @@ def change_user(
         locked.save(update_fields=["metadata", "time_zone", "constraints_due_at"])
 
 
+def find_user(
+    workspace: Workspace, user_id: str, read: Statement[MemoryUser] = WITHOUT_HEAD
+) -> MemoryUser | None:
+    """Return the workspace's user of that id, with as much as is to be `read`."""
+    return read.first(workspace=workspace.pk, user_id=user_id)
+
+
 def with_head(users: QuerySet[MemoryUser]) -> QuerySet[MemoryUser]:
     """Join the heads, without what is large in them and seldom asked for."""
-    return users.select_related("head").defer("head__edits", "head__verdict")
+    return users.select_related("head").defer(*(f"head__{name}" for name in _LARGE))
+
+
+def undisturbed() -> Q:
+    """Match the rows of users (`user`) whose project stays as it is told: not of those of whom
+    something is being redacted, which goes first, nor of those who were merged into others."""
+    held = Q(redacting_since__isnull=False) | Q(merged_into__isnull=False)
+    return Q(~Exists(MemoryUser.objects.filter(held, pk=OuterRef("user_id"))))
+
+
+def unpaused() -> Q:
+    """Match the rows of users (`user`) who are not paused."""
+    users = MemoryUser.objects.filter(pauses.are_paused("pk", "workspace"))
+    return Q(~Exists(users.filter(pk=OuterRef("user_id"))))
+
+
+def workable() -> Q:
+    """Match the rows of users (`user`) whose project may be worked on."""
+    return undisturbed() & unpaused()
 
 
 def next_daily_run(user: MemoryUser, after: datetime.datetime) -> datetime.datetime:

@@ -20,8 +20,8 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import transaction
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery
+from django.db import connection, transaction
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 from standardwebhooks.webhooks import Webhook
@@ -147,7 +147,7 @@ def enable(endpoint: WebhookEndpoint) -> None:
         # Who enables it says that it works again: no message sits out what is left of its wait.
         waiting = locked.deliveries.filter(state=DeliveryState.PENDING)
         waiting.filter(run_after__gt=timezone.now()).update(run_after=timezone.now())
-    hints.hint(TASK, str(endpoint.pk))
+    hints.hint(TASK, str(endpoint.pk), workspace_pk=endpoint.workspace_id)
 
 
 def disable(endpoint: WebhookEndpoint, reason: str) -> None:
@@ -170,6 +170,26 @@ def delete(endpoint: WebhookEndpoint) -> None:
         list(WebhookEndpoint.objects.select_for_update().filter(pk=endpoint.pk))
         _delete_log(endpoint)
         WebhookEndpoint.objects.filter(pk=endpoint.pk).delete()
+
+
+def hold_events(endpoint: WebhookEndpoint) -> None:
+    """Within a transaction, have nobody write messages until it ends; else do nothing.
+
+    Whoever deletes an endpoint in a transaction of his own locks the counter first.
+    """
+    if connection.in_atomic_block:
+        list(EventCounter.objects.select_for_update().filter(workspace=endpoint.workspace_id))
+
+
+def secret_of(endpoint_id: str) -> str | None:
+    """Return the secret of an endpoint; None if there is none any more, or it cannot be read."""
+    endpoint = WebhookEndpoint.objects.filter(pk=endpoint_id).first()
+    if endpoint is None:
+        return None
+    try:
+        return encryption.decrypt(bytes(endpoint.secret)).decode()
+    except encryption.EncryptionError:
+        return None
 
 
 def _delete_log(endpoint: WebhookEndpoint) -> None:
@@ -216,7 +236,7 @@ def queue(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
             alert=event.alert,
             seq=event.seq,
             type=_type(event),
-            payload=_payload(_type(event), event.at, _data(user, event)),
+            payload=message(user, event),
         )
         for endpoint in endpoints
         for event in events
@@ -224,7 +244,7 @@ def queue(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
     ]
     Delivery.objects.bulk_create(deliveries)
     for endpoint_pk in dict.fromkeys(delivery.endpoint_id for delivery in deliveries):
-        hints.hint(TASK, str(endpoint_pk))
+        hints.hint(TASK, str(endpoint_pk), workspace_pk=user.workspace_id)
 
 
 def counts(endpoints: QuerySet[WebhookEndpoint]) -> QuerySet[WebhookEndpoint]:
@@ -250,16 +270,25 @@ def send_test(endpoint: WebhookEndpoint) -> Delivery:
             type=PING,
             payload=_payload(PING, timezone.now(), {"endpoint_id": str(locked.pk)}),
         )
-        hints.hint(TASK, str(locked.pk))
+        hints.hint(TASK, str(locked.pk), workspace_pk=locked.workspace_id)
     return delivery
 
 
 def replay(delivery: Delivery) -> None:
-    """Send the message again, with the same id and body; raises NotSettled if it is on its way."""
+    """Send the message again, with the same id and body; raises NotSettled if it is on its way, or
+    was redacted."""
+    if not delivery.payload:
+        raise NotSettled("What this message told of was redacted since: it cannot be sent again.")
     settled = Delivery.objects.filter(pk=delivery.pk)
     if not _replay(settled, delivery.endpoint):
         raise NotSettled("This message is on its way; there is nothing to send again yet.")
     delivery.refresh_from_db()
+
+
+def try_again(given_up: QuerySet[Delivery]) -> int:
+    """Send again what of these can be; return how many messages that are."""
+    endpoints = WebhookEndpoint.objects.filter(pk__in=given_up.order_by().values("endpoint"))
+    return sum(_replay(given_up.filter(endpoint=endpoint), endpoint) for endpoint in endpoints)
 
 
 def replay_given_up(endpoint: WebhookEndpoint, since: datetime.datetime) -> int:
@@ -272,15 +301,51 @@ def _replay(deliveries: QuerySet[Delivery], endpoint: WebhookEndpoint) -> int:
     with _locked(endpoint) as locked:
         locked.not_before = None
         locked.save(update_fields=["not_before"])
-        number = deliveries.exclude(state=DeliveryState.PENDING).update(
+        told = deliveries.exclude(payload="")  # which is so once it was redacted
+        number = told.exclude(state=DeliveryState.PENDING).update(
             state=DeliveryState.PENDING,
             attempts=0,
             run_after=timezone.now(),
             settled_at=None,
             last_error="",
+            dead_since=None,
         )
-        hints.hint(TASK, str(locked.pk))
+        hints.hint(TASK, str(locked.pk), workspace_pk=locked.workspace_id)
     return number
+
+
+def redact(user: MemoryUser, deliveries: Collection[UUID]) -> None:
+    """Take the words out of messages. Those that wait tell of their alerts as these are now.
+
+    Whoever is sending one at the moment sends it again. Call it when the alerts were redacted and
+    events recorded, since messages are locked last.
+    """
+    rows = Delivery.objects.filter(pk__in=deliveries)
+    DeliveryAttempt.objects.filter(delivery__in=deliveries).update(answer="", error="")
+    rows.exclude(state=DeliveryState.PENDING).update(payload="", dead_since=None)
+    rows.update(last_error="")
+    for delivery in rows.filter(state=DeliveryState.PENDING).select_related("event__alert"):
+        assert delivery.event is not None
+        Delivery.objects.filter(pk=delivery.pk).update(
+            payload=message(user, delivery.event),
+            token=F("token") + 1,
+            lease_owner="",
+            lease_expires_at=None,
+        )
+
+
+def withdraw(deliveries: Collection[UUID]) -> None:
+    """Take the words out of messages, and send none of those that wait. Call it last, too."""
+    rows = Delivery.objects.filter(pk__in=deliveries)
+    DeliveryAttempt.objects.filter(delivery__in=deliveries).update(answer="", error="")
+    rows.filter(state=DeliveryState.PENDING).update(
+        state=DeliveryState.GIVEN_UP,
+        settled_at=timezone.now(),
+        token=F("token") + 1,
+        lease_owner="",
+        lease_expires_at=None,
+    )
+    rows.update(payload="", last_error="", dead_since=None)
 
 
 def before(delivery: Delivery) -> Delivery | None:
@@ -311,6 +376,7 @@ def _wants(endpoint: WebhookEndpoint, event: AlertEvent, told: Collection[Told])
         and (
             severity_rank(alert.severity) >= severity_rank(endpoint.least_severity)
             or (endpoint.pk, event.alert_id) in told
+            or event.kind == AlertEventKind.ERASED  # the messages by which it was told are gone
         )
     )
 
@@ -323,6 +389,11 @@ def _payload(kind: str, at: datetime.datetime, data: Mapping[str, Any]) -> str:
     message = {"type": kind, "timestamp": _moment(at), "data": data}
     # Escapes where they can be: what is signed must come through every hand as it is.
     return json.dumps(message, separators=(",", ":"))
+
+
+def message(user: MemoryUser, event: AlertEvent) -> str:
+    """Return what is told of an event, with its alert as it is now: one line of JSON."""
+    return _payload(_type(event), event.at, _data(user, event))
 
 
 def _data(user: MemoryUser, event: AlertEvent) -> dict[str, Any]:
@@ -488,7 +559,8 @@ def _failed(delivery: Delivery, endpoint: WebhookEndpoint, attempt: Attempt) -> 
         _settle(delivery, DeliveryState.GIVEN_UP, attempt.error)
     else:
         # A tenth more or less, so that what failed together does not come back together.
-        wait = waits[delivery.attempts - 1] * random.uniform(0.9, 1.1)  # noqa: S311
+        drawn = random.uniform(0.9, 1.1)  # noqa: S311  # nosec B311 # no secret
+        wait = waits[delivery.attempts - 1] * drawn
         again = now + max(datetime.timedelta(seconds=wait), asked)
         leases.write(
             delivery,
@@ -505,10 +577,13 @@ def _failed(delivery: Delivery, endpoint: WebhookEndpoint, attempt: Attempt) -> 
 
 
 def _settle(delivery: Delivery, state: DeliveryState, error: str = "") -> None:
+    now = timezone.now()
+    is_lost = state == DeliveryState.GIVEN_UP and delivery.type != PING
     leases.write(
         delivery,
         state=state,
-        settled_at=timezone.now(),
+        settled_at=now,
+        dead_since=now if is_lost else None,
         last_error=error,
         lease_owner="",
         lease_expires_at=None,
@@ -532,6 +607,12 @@ def _open(
     endpoints: QuerySet[WebhookEndpoint], now: datetime.datetime
 ) -> QuerySet[WebhookEndpoint]:
     return endpoints.filter(Q(not_before=None) | Q(not_before__lte=now), enabled=True)
+
+
+def sendable(now: datetime.datetime) -> QuerySet[Delivery]:
+    """Return the messages that may be sent at this moment."""
+    endpoints = _open(WebhookEndpoint.objects.all(), now)
+    return _deliverable(now).filter(endpoint__in=endpoints)
 
 
 def _deliverable(now: datetime.datetime) -> QuerySet[Delivery]:

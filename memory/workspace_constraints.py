@@ -125,7 +125,7 @@ def propose(
             hinted_at=timezone.now(),
         )
         backtests.supersede(constraint, version.number)
-        hint(TASK, str(version.pk))
+        hint(TASK, str(version.pk), workspace_pk=constraint.workspace_id)
     return version
 
 

@@ -2,6 +2,9 @@
 
 A key reads `uac_<prefix>_<secret>`. The prefix finds the row; of the secret only an HMAC is kept,
 keyed with the server's SECRET_KEY, so that a copy of the database lets nobody in.
+
+A key is for all users of its workspace, or for certain ones alone: all that reads or writes for a
+key selects by `reach`.
 """
 
 import datetime
@@ -9,18 +12,33 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
-from memory.models import ApiKey, Workspace
+from memory import quotas
+from memory.models import ApiKey, MemoryUser, Workspace
 from memory.models.workspaces import Scope
+from memory.statements import Parameter, Statement
 
 KEY_PATTERN = re.compile(r"uac_([0-9a-f]+)_([A-Za-z0-9_-]+)")
 # What every request reads of its key.
-NEEDED = ("prefix", "digest", "scopes", "expires_at", "last_used_at", "workspace__name")
+_OF_PREFIX = Statement(
+    lambda: ApiKey.objects.filter(prefix=Parameter("prefix"), revoked_at=None).order_by(),
+    *("prefix", "digest", "scopes", "user_pks", "expires_at", "last_used_at"),
+    *("workspace__name", "workspace__public_id"),
+    *(f"workspace__{number.name}" for number in quotas.NUMBERS),
+)
 LAST_USED_RESOLUTION = datetime.timedelta(minutes=1)
+# A key that is replaced holds for so long beside the new one.
+OVERLAP = datetime.timedelta(hours=24)
+
+
+class UnknownUsers(ValueError):
+    """The workspace has no users of these ids; the message names them."""
 
 
 def create_key(
@@ -29,8 +47,13 @@ def create_key(
     scopes: Sequence[Scope] = (Scope.READ, Scope.WRITE),
     *,
     expires_at: datetime.datetime | None = None,
+    user_pks: Sequence[int] | None = None,
+    replaces: ApiKey | None = None,
 ) -> tuple[ApiKey, str]:
-    """Create a key and return it with its text, which cannot be had again."""
+    """Create a key and return it with its text, which cannot be had again.
+
+    With `user_pks` it is for these users alone: see `persons`.
+    """
     prefix = secrets.token_hex(6)
     secret = secrets.token_urlsafe(32)
     key = ApiKey.objects.create(
@@ -40,8 +63,65 @@ def create_key(
         digest=_digest(secret),
         scopes=list(scopes),
         expires_at=expires_at,
+        user_pks=None if user_pks is None else list(user_pks),
+        replaces=replaces,
     )
     return key, f"uac_{prefix}_{secret}"
+
+
+class NotReplaced(Exception):
+    """The key is no more, or another has taken its place; the message says which."""
+
+
+def replace_key(key: ApiKey, overlap: datetime.timedelta = OVERLAP) -> tuple[ApiKey, str]:
+    """Create a key that may do and reach what this one may, for as long, and return it with its
+    text. The old one holds for the overlap, and no longer. Raises NotReplaced."""
+    with transaction.atomic():
+        old = ApiKey.objects.select_for_update(no_key=True).get(pk=key.pk)
+        if old.revoked_at is not None:
+            raise NotReplaced("It was revoked.")
+        if (new := old.replaced_by.filter(revoked_at=None).first()) is not None:
+            raise NotReplaced(
+                f"uac_{new.prefix}_… has taken its place: replace that one, or revoke it first."
+            )
+        if old.expires_at is not None and old.expires_at <= timezone.now():
+            raise NotReplaced("It has expired.")
+        found = create_key(
+            old.workspace,
+            old.name,
+            [Scope(scope) for scope in old.scopes],
+            expires_at=old.expires_at,
+            user_pks=old.user_pks,
+            replaces=old,
+        )
+        end = timezone.now() + overlap
+        old.expires_at = end if old.expires_at is None else min(old.expires_at, end)
+        old.save(update_fields=["expires_at"])
+    return found
+
+
+def persons(workspace: Workspace, user_ids: Iterable[str]) -> list[int]:
+    """Return the primary keys of the workspace's users of these ids; raises UnknownUsers."""
+    wanted = set(user_ids)
+    users = MemoryUser.objects.filter(workspace=workspace, user_id__in=wanted)
+    found = dict(users.values_list("user_id", "pk"))
+    if missing := sorted(wanted - found.keys()):
+        raise UnknownUsers(f"{workspace} has no user {', '.join(missing)}.")
+    return sorted(found.values())
+
+
+def reach(key: ApiKey, user: str = "", workspace: str = "") -> Q:
+    """Match what a key may touch: users, or rows with the lookups that lead to their user, and to
+    their workspace if not by way of that."""
+    path = f"{user}__" if user else ""
+    found = Q(**{workspace or f"{path}workspace": key.workspace_id})
+    return found if key.user_pks is None else found & Q(**{f"{path}pk__in": key.user_pks})
+
+
+def reaches(key: ApiKey, user: MemoryUser) -> bool:
+    """Tell whether a key may touch a user."""
+    chosen: Collection[int] | None = key.user_pks
+    return user.workspace_id == key.workspace_id and (chosen is None or user.pk in chosen)
 
 
 def find_key(text: str) -> ApiKey | None:
@@ -51,8 +131,7 @@ def find_key(text: str) -> ApiKey | None:
         return None
     prefix, secret = match.groups()
     now = timezone.now()
-    keys = ApiKey.objects.select_related("workspace").only(*NEEDED)
-    key = next(iter(keys.filter(prefix=prefix, revoked_at=None)), None)
+    key = _OF_PREFIX.first(prefix=prefix)
     if key is None or not hmac.compare_digest(key.digest, _digest(secret)):
         return None
     if key.expires_at is not None and key.expires_at <= now:

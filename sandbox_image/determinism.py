@@ -102,7 +102,7 @@ def _refuse_chance(name: str) -> Callable[..., NoReturn]:
 
 
 _real_seed = random.Random.seed
-_chance = random.Random(0)  # noqa: S311
+_chance = random.Random(0)  # noqa: S311  # nosec B311 # the same everywhere, by intention
 _arithmetic = decimal.DefaultContext.copy()
 
 

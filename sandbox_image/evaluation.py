@@ -165,10 +165,10 @@ class Evaluation:
             tree.body = block
             first_part = compile(tree, QUERY, "exec")
             expression = compile(ast.Expression(last.value), QUERY, "eval")
-            exec(first_part, names)
-            value = eval(expression, names)  # noqa: S307
+            exec(first_part, names)  # nosec B102 # what a sandbox is for
+            value = eval(expression, names)  # noqa: S307  # nosec B307 # what a sandbox is for
         else:
-            exec(compile(tree, QUERY, "exec"), names)
+            exec(compile(tree, QUERY, "exec"), names)  # nosec B102 # what a sandbox is for
         try:
             encoded = encode(
                 value, max_bytes=limits.result_bytes, max_depth=limits.result_depth, held=held
@@ -200,19 +200,36 @@ class Evaluation:
             scope, most = "read", MOST_READ
             rests_on = [*itertools.chain(*read.values()), *referred]
         unique = {id(one): one for one in rests_on if id(one) in self._places()}
-        records = []
-        for one in itertools.islice(unique.values(), most):
-            with suppress(NotAValueError):  # what the code has made of it is no record any more
-                records.append(self._evidence(cast("Record", one)))
         return {
             "scope": scope,
             "count": len(unique),
-            "records": records,
+            "records": self._named(cast("Record", one) for one in [*unique.values()][:most]),
             "collections": [
                 {"domain": domain, "collection": name, "count": len(found)}
                 for (domain, name), found in read.items()
             ],
         }
+
+    def _named(self, records: Iterable[Record]) -> list[dict[str, Any]]:
+        """The keys and sources of records, by class and collection: there may be many of one."""
+        columns: dict[tuple[str, str, str], tuple[list[str], list[list[int]]]] = {}
+        for one in records:
+            # What the code has made of it is no record any more.
+            if protocol.are_sources(one.sources) and isinstance(one.key, str):
+                place = (type(one).__name__, *self._places()[id(one)])
+                keys, sources = columns.setdefault(place, ([], []))
+                keys.append(protocol.storable(one.key))
+                sources.append(list(one.sources))
+        return [
+            {
+                "class": class_name,
+                "domain": domain,
+                "collection": collection,
+                "keys": keys,
+                "sources": sources,
+            }
+            for (class_name, domain, collection), (keys, sources) in columns.items()
+        ]
 
     def run_constraint(
         self, path: str, instant: Instant, limits: Limits, bound: Mapping[str, Binding]

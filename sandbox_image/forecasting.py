@@ -25,6 +25,10 @@ MOST_ERROR = 200
 # After so many looks in a row within a second each, the next one is in a minute.
 MOST_HURRIED = 20
 SECOND = 1_000_000
+# After so many looks in a row a day apart, it is called with plain days for so many: to note what
+# is asked costs more than the call, and tells nothing where each day is another one.
+MOST_DAILY = 5
+PLAIN_DAYS = 30
 
 # What `check` yields when it is told that it is that day and that moment; either may be traced.
 Call = Callable[[Any, Any], Sequence[Alert]]
@@ -95,21 +99,26 @@ class Forecaster:
 
     def once(self, start: datetime.datetime) -> Timeline:
         """Of a constraint that asks for no time."""
-        self._look(start.isoformat(), lambda clock: (None, None), Clock(), MINUTE)
+        self._look(start.isoformat(), lambda clock: (None, None), Clock(), MINUTE, follows=False)
         return self._timeline
 
     def days(self, start: datetime.date, end: datetime.date) -> Timeline:
         """Of one that asks for the day."""
-        at = start
+        at, daily, plain = start, 0, 0
         while True:
             clock = Clock()
 
             def given(clock: Clock | None, at: datetime.date = at) -> tuple[Any, Any]:
                 return _day(at, clock), None
 
-            self._look(at.isoformat(), given, clock, DAY)
+            self._look(at.isoformat(), given, clock, DAY, follows=self._follows and not plain)
             if clock.soonest is None or (end - at) < clock.soonest * US:
                 return self._timeline
+            if plain:
+                plain -= 1
+            else:
+                daily = daily + 1 if clock.soonest == DAY else 0
+                plain = PLAIN_DAYS if daily >= MOST_DAILY else 0
             at += clock.soonest * US
             if self._is_over(at.isoformat()):
                 return self._timeline
@@ -128,7 +137,8 @@ class Forecaster:
                 traced = Moment(now, clock)
                 return traced.date(), traced
 
-            self._look(at.isoformat(), given, clock, MINUTE - _of_minute(at))
+            wait = MINUTE - _of_minute(at)
+            self._look(at.isoformat(), given, clock, wait, follows=self._follows)
             if clock.soonest is None or (horizon.end - at) < clock.soonest * US:
                 return self._timeline
             hurried = hurried + 1 if clock.soonest < SECOND else 0
@@ -144,10 +154,13 @@ class Forecaster:
         given: Callable[[Clock | None], tuple[Any, Any]],
         clock: Clock,
         step: int,
+        *,
+        follows: bool,
     ) -> None:
-        """Call it, and note what changed; `clock` tells then when to look again."""
+        """Call it, and note what changed; `clock` tells then when to look again: if it `follows`
+        what is asked, when that says, else after this step."""
         timeline = self._timeline
-        if self._follows:
+        if follows:
             found, error = self._outcome(*given(clock))
             if error is not None:
                 # Was it the traced moment that was at fault? Then nothing is known of its use.

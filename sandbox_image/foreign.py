@@ -270,7 +270,7 @@ def _at(
 
 def _foresee_chance() -> None:
     """Let chance give the same every time, instead of refusing it."""
-    chance = random.Random(0)  # noqa: S311
+    chance = random.Random(0)  # noqa: S311  # nosec B311 # the same each time, by intention
 
     def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
         determinism._real_seed(self, 0 if a is None else a, version)

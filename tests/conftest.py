@@ -1,12 +1,14 @@
 """Fixtures shared by all tests: a migrated database, seen with the privileges of the server."""
 
+import gc
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+import hypothesis
 import psycopg
 import pytest
 from django.db import connection, connections
@@ -17,7 +19,18 @@ from rest_framework.test import APIClient
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from memory import backtests, retrieval, runs
+from memory import (
+    backtests,
+    hints,
+    hosts,
+    rates,
+    redaction,
+    refusals,
+    retention,
+    retrieval,
+    runs,
+    usage,
+)
 from memory.models import Lane, MemoryUser, Run, Workspace
 from memory.models.runs import RunStatus
 from memory.models.users import LaneName
@@ -27,9 +40,24 @@ from memory.workspaces import create_key
 from tests.services import SERVICES
 from workers import tasks
 
-# Whole servers have the machine to themselves but for one other test; an engine of the tests' own
-# is started once.
-TOGETHER = ("tests/acceptance/", "tests/integration/sandbox/")
+# No example is too slow: the machine may be busy.
+hypothesis.settings.register_profile(
+    "patient",
+    hypothesis.settings.default,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("patient")
+
+# What one process does, test after test: no more than two whole servers run at a time, and an
+# engine of the tests' own is started once.
+TOGETHER = {
+    "tests/acceptance/mcp/": "agents, chaos and deployment",
+    "tests/acceptance/": "acceptance",
+    "tests/chaos/": "agents, chaos and deployment",
+    "tests/deployment/": "agents, chaos and deployment",
+    "tests/integration/sandbox/": "sandbox",
+}
 
 
 class InOrder(LoadScopeScheduling):  # type: ignore[misc]
@@ -41,7 +69,8 @@ class InOrder(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         file, _, _ = nodeid.partition("::")
-        return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+        scopes = (scope for folder, scope in TOGETHER.items() if file.startswith(folder))
+        return next(scopes, file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> InOrder:
@@ -68,16 +97,58 @@ def django_db_setup(
         teardown_databases(created, verbosity=0)
 
 
+# What runs in a sandbox is not stopped because a busy machine left it without a processor.
+AMPLE: Mapping[str, float] = {
+    "UAC_SANDBOX_WALL_SECONDS": 30.0,
+    "UAC_SANDBOX_CPU_SECONDS": 30,
+    "UAC_SANDBOX_TOTAL_SECONDS": 90.0,
+}
+AS_DELIVERED: Mapping[str, float] = {
+    "UAC_SANDBOX_WALL_SECONDS": 5.0,
+    "UAC_SANDBOX_CPU_SECONDS": 5,
+    "UAC_SANDBOX_TOTAL_SECONDS": 30.0,
+}
+
+
+@pytest.fixture
+def limits_as_delivered() -> Iterator[None]:
+    """For tests of what happens at the limits of time, and of what is told of them."""
+    with override_settings(**AS_DELIVERED):
+        yield
+
+
 @pytest.fixture(scope="session", autouse=True)
 def process_runner() -> Iterator[None]:
     """In this process sandboxes are processes, which every machine has.
 
     Whole servers use Docker where an engine answers; the sandboxes' own tests use both. None are
-    kept ready: the tests of the pool have pools of their own.
+    kept ready: the tests of the pool have pools of their own. And tests travel in time.
     """
     nothing_kept = {"UAC_SANDBOX_POOL_MOST": 0, "UAC_SANDBOX_LEASE_SECONDS": 0.0}
-    with override_settings(UAC_SANDBOX_RUNNER="process", **nothing_kept):
+    # Nor does a thread look for what is wrong: the tests of the alarms call it.
+    nothing_kept |= {"UAC_ALARM_SECONDS": 0.0, "UAC_CLOCK_SECONDS": 0.0}
+    # Nor is it held to the limits of a web process, whose application some tests load, or of a
+    # worker, which some tests start in a thread.
+    for kind in ("WEB", "WORKER"):
+        nothing_kept |= {f"UAC_{kind}_STATEMENT_SECONDS": 0.0, f"UAC_{kind}_LOCK_SECONDS": 0.0}
+    nothing_kept |= {"UAC_TRANSACTION_IDLE_SECONDS": 0.0}
+    with override_settings(UAC_SANDBOX_RUNNER="process", **nothing_kept, **AMPLE):
         yield
+
+
+@pytest.fixture(autouse=True)
+def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is remembered that a process found in an earlier test, whose rows had the same
+    numbers; and Redis is not taken for silent because the machine was busy."""
+    monkeypatch.setattr(hints, "PATIENCE_SECONDS", 30.0)
+    for module in (hints, rates, refusals):
+        monkeypatch.setattr(module, "QUICK_SECONDS", 30.0)
+    for module in (hints, rates):
+        monkeypatch.setattr(module, "_silent_until", 0.0)
+    monkeypatch.setattr(hosts, "_believed_until", 0.0)
+    for name in ("_count_own_at", "_believed", "_asked_lately"):
+        monkeypatch.setattr(usage, name, {})
+    monkeypatch.setattr(retention, "_quiet_until", {})
 
 
 @pytest.fixture
@@ -109,17 +180,19 @@ def cloned_database(blocker: DjangoDbBlocker) -> Iterator[str]:
 
 
 def _drop(database: str) -> None:
-    deadline = time.monotonic() + 20
+    """Drop a database once nobody is in it.
+
+    Not by FORCE: that refuses where the autovacuum is, or the server's own role. A plain drop sends
+    the autovacuum away, and waits some seconds for the others.
+    """
+    deadline = time.monotonic() + 60
     while True:
         try:
-            _as_owner("DROP DATABASE {} WITH (FORCE)", database)
-        except psycopg.errors.InsufficientPrivilege:
-            # The autovacuum is in it, which only a superuser can send away: it goes by itself.
+            return _as_owner("DROP DATABASE {}", database)
+        except psycopg.errors.ObjectInUse:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(0.2)
-        else:
-            return
+            gc.collect()  # closes what ended threads have left open
 
 
 def _as_owner(statement: str, *names: str) -> None:
@@ -162,8 +235,11 @@ def work() -> Callable[[], None]:
             waiting = list(unfinished.order_by("queued_at").values_list("pk", flat=True))
             versions = list(unjudged().values_list("pk", flat=True))
             tests = list(backtests.waiting().values_list("pk", flat=True))
-            if not users and not waiting and not versions and not tests:
+            redacted = list(redaction.waiting().values_list("user_id", flat=True))
+            if not any((users, waiting, versions, tests, redacted)):
                 return
+            for user in redacted:
+                tasks.redact(user)
             for version in versions:
                 tasks.judge_workspace_constraint(str(version))
             for user in users:

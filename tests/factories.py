@@ -5,7 +5,8 @@ from typing import Any
 
 from django.utils import timezone
 
-from memory.models import Checkpoint, MemoryUser, Run
+from memory.log import PAYLOAD_FIELDS
+from memory.models import Checkpoint, LogEntry, MemoryUser, Redaction, Run
 from memory.models.checkpoints import Origin
 from memory.models.runs import RunKind, RunStatus, RunTrigger
 from memory.project import Outline
@@ -41,4 +42,13 @@ def make_run(
         instant=instant or timezone.now(),
         status=RunStatus.QUEUED,
         **fields,
+    )
+
+
+def redacted(user: MemoryUser, seq: int, at: datetime.datetime) -> None:
+    """Leave an entry as a redaction at that moment would have, and nothing else."""
+    empty = dict.fromkeys((*PAYLOAD_FIELDS, "salt"))
+    LogEntry.objects.filter(user=user, seq=seq).update(**empty, redacted_at=at)
+    Redaction.objects.create(
+        user=user, seq=user.last_seq + 1, asked=[seq], entries=[seq], by="test", created_at=at
     )

@@ -158,7 +158,7 @@ def drops(after: int = 20) -> Misbehaviour:
 class LlmServer:
     """The server while it runs: its addresses, and what it was asked."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, address: str = "127.0.0.1") -> None:
         self.requests: list[Request] = []
         self._script = script
         self._lock = threading.Lock()
@@ -177,13 +177,14 @@ class LlmServer:
             def do_POST(self) -> None:
                 server._serve(self)
 
-        self._http = _Http(("127.0.0.1", 0), Handler)
+        self._address = address
+        self._http = _Http((address, 0), Handler)
         self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
         self._thread.start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_port}"
+        return f"http://{self._address}:{self._http.server_port}"
 
     @property
     def openai_url(self) -> str:
@@ -240,7 +241,9 @@ class _Http(ThreadingHTTPServer):
 
 
 @contextmanager
-def llm_server(*replies: Reply, script: Script | None = None) -> Iterator[LlmServer]:
+def llm_server(
+    *replies: Reply, script: Script | None = None, address: str = "127.0.0.1"
+) -> Iterator[LlmServer]:
     """Run a server with these replies, in their order, or with a script of your own.
 
     More requests than replies are answered 599, which no client takes for anything.
@@ -252,7 +255,7 @@ def llm_server(*replies: Reply, script: Script | None = None) -> Iterator[LlmSer
         with lock:
             return next(waiting, status(599, "the script has no more replies"))
 
-    server = LlmServer(script or in_order)
+    server = LlmServer(script or in_order, address)
     try:
         yield server
     finally:

@@ -3,7 +3,6 @@
 import contextlib
 import socketserver
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
@@ -17,6 +16,7 @@ class MailServer:
     port: int = 0
     behaviour: str = "well"
     connections: int = 0
+    closing: threading.Event = field(default_factory=threading.Event)
     mails: list[EmailMessage] = field(default_factory=list)
 
 
@@ -25,7 +25,7 @@ class _Session(socketserver.StreamRequestHandler):
         mailbox: MailServer = self.server.mailbox  # type: ignore[attr-defined]
         mailbox.connections += 1
         if mailbox.behaviour == "hangs":
-            time.sleep(30)
+            mailbox.closing.wait(120)
             return
         self._say("421 not now" if mailbox.behaviour == "fails" else "220 ready")
         while line := self.rfile.readline():
@@ -73,5 +73,6 @@ def mail_server() -> Iterator[MailServer]:
         try:
             yield server.mailbox
         finally:
+            server.mailbox.closing.set()
             server.shutdown()
             thread.join()

@@ -102,19 +102,15 @@ def drips(data: bytes, every: float) -> Behaviour:
     return behave
 
 
-def floods(call: Call) -> None:
-    """Answer with a gigabyte."""
-    size = 2**30
-    call.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size)
-    for _ in range(size // 65536):
-        call.write(b"x" * 65536)
-
-
 class Receiver:
     """The server while it runs."""
 
     def __init__(
-        self, behaviours: tuple[Behaviour, ...], context: ssl.SSLContext | None, port: int = 0
+        self,
+        behaviours: tuple[Behaviour, ...],
+        context: ssl.SSLContext | None,
+        port: int = 0,
+        address: str = "127.0.0.1",
     ) -> None:
         self.received: list[Received] = []
         self._behaviours = behaviours
@@ -129,7 +125,8 @@ class Receiver:
             def do_POST(self) -> None:
                 receiver._serve(self)
 
-        self._http = _Http(("127.0.0.1", port), Handler)
+        self._address = address
+        self._http = _Http((address, port), Handler)
         self._scheme = "http" if context is None else "https"
         if context is not None:
             self._http.socket = context.wrap_socket(
@@ -143,7 +140,7 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        return f"{self._scheme}://127.0.0.1:{self.port}/hook"
+        return self.url_of(self._address)
 
     def url_of(self, host: str) -> str:
         """Return the address under another name."""
@@ -177,10 +174,13 @@ class _Http(ThreadingHTTPServer):
 
 @contextmanager
 def receiver(
-    *behaviours: Behaviour, context: ssl.SSLContext | None = None, port: int = 0
+    *behaviours: Behaviour,
+    context: ssl.SSLContext | None = None,
+    port: int = 0,
+    address: str = "127.0.0.1",
 ) -> Iterator[Receiver]:
     """Run a receiver that behaves like this; without behaviours it takes everything."""
-    server = Receiver(behaviours or (answers(200),), context, port)
+    server = Receiver(behaviours or (answers(200),), context, port, address)
     try:
         yield server
     finally:

@@ -1,31 +1,88 @@
-"""The admin's front page in the order of daily work."""
+"""The admin's front page in the order of daily work, and what holds for each of its pages."""
 
+from functools import wraps
 from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.apps import AdminConfig
-from django.http import HttpRequest
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
+from django.template.response import SimpleTemplateResponse
 
 # Section → models. A model that is not named here stays in the section of its app.
 SECTIONS = {
-    "People": ["Alert", "PausedConstraint", "Forecast", "MemoryUser", "LogEntry", "EntryOutcome"],
+    "People": [
+        *("Alert", "PausedConstraint", "Forecast", "MemoryUser", "LogEntry", "EntryOutcome"),
+        *("Redaction", "Merge", "UserErasure"),
+    ],
     "Projects": [
         *("Checkpoint", "Run", "WorkspaceConstraint", "WorkspaceConstraintVersion"),
         *("Backtest", "BacktestUser", "BacktestFinding"),
     ],
-    "Access": ["Workspace", "ApiKey", "StaffSubscription"],
+    "Access": [
+        *("Workspace", "WorkspaceUse", "ApiKey", "StaffSubscription"),
+        *("StaffAccess", "StaffAudit"),
+    ],
     "Webhooks": ["WebhookEndpoint", "Delivery", "DeliveryAttempt"],
     "Language models": ["LlmCall", "LlmSpending"],
+    "Operation": ["Alarm", "Pause", "Lane", "SandboxHost", "Heartbeat"],
     "Machinery": [
-        *("SandboxHost", "Lane", "AlertEvent", "RecordLocation", "Blob", "Bytecode"),
+        *("AlertEvent", "RecordLocation", "Blob", "Bytecode"),
         *("AlertFeedback", "EventCounter", "MailCursor", "IdempotencyKey"),
-        *("SearchIndex", "SearchSegment", "SearchBlock"),
+        *("SearchIndex", "SearchSegment", "SearchBlock", "CopiedEntries"),
     ],
 }
 
 
 class StaffSite(admin.AdminSite):
-    """Django's admin site with our models grouped by what they are for."""
+    """Django's admin site with our models grouped by what they are for, below how it stands."""
+
+    index_template = "admin/memory/home.html"
+
+    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        """Show how the server stands, and all lists."""
+        from memory.admin import home  # models are there only once the apps are
+
+        return super().index(request, {"home": home.context(request), **(extra_context or {})})
+
+    def autocomplete_view(self, request: HttpRequest) -> HttpResponse:
+        """No field of ours asks it, and it would name rows by what they say."""
+        raise PermissionDenied
+
+    def password_change(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> Any:
+        """Note who changed his own password, together with the change."""
+        from memory import audit
+        from memory.models.staff import AuditKind
+
+        with transaction.atomic():
+            response: HttpResponseBase = super().password_change(request, extra_context)
+            if isinstance(response, HttpResponseRedirect):  # else it shows the form
+                subject = audit.Subject(model="user", row=str(request.user.pk), number=1)
+                audit.note(request.user, AuditKind.CHANGE, subject, "password")
+        return response
+
+    def admin_view(self, view: Any, cacheable: bool = False) -> Any:
+        """Have a view show what people said to those alone who may see it."""
+        inner = super().admin_view(view, cacheable)
+
+        @wraps(inner)
+        def seen(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            # Django finds its app while it looks for the site, before there are models.
+            from memory.access import sees_content
+            from memory.admin.masking import hiding
+
+            with hiding(not sees_content(request.user)):
+                response: HttpResponseBase = inner(request, *args, **kwargs)
+                # Pages are rendered after their view has returned, which would be too late.
+                if isinstance(response, SimpleTemplateResponse):
+                    response.render()
+                return response
+
+        return seen
 
     def get_app_list(
         self, request: HttpRequest, app_label: str | None = None

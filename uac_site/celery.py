@@ -4,12 +4,26 @@ import os
 import sys
 from typing import Any
 
-from celery import Celery
+from celery import Celery, Task
 from celery.signals import beat_init, setup_logging, task_prerun, worker_init
+from opentelemetry.trace import SpanKind
+
+from memory import tracing
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
 
-app = Celery("uac")
+
+class TracedTask(Task):  # type: ignore[type-arg] # at run time it takes none
+    """A task goes on with the trace of who has sent the hint."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it."""
+        parent = {"traceparent": self.request.get("traceparent") or ""}
+        with tracing.span(self.name, kind=SpanKind.CONSUMER, parent=parent):
+            return self.run(*args, **kwargs)
+
+
+app = Celery("uac", task_cls="uac_site.celery:TracedTask")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.imports = ("workers.tasks", "workers.lifecycle", "workers.consuming")
 app.steps["consumer"].add("workers.consuming:Consuming")
@@ -32,13 +46,9 @@ def _keep_django_logging(**kwargs: Any) -> None:
 
 @beat_init.connect
 @worker_init.connect
-def _refuse_unsafe_start(**kwargs: Any) -> None:
-    from django.core.management.base import SystemCheckError
-
+def _begin(**kwargs: Any) -> None:
     from uac_site.checks import refuse_unsafe_start
 
-    try:
-        refuse_unsafe_start()
-    except SystemCheckError as error:
-        # Celery logs the exceptions of receivers and goes on; SystemExit is none of those.
-        raise SystemExit(str(error)) from None
+    # Celery logs the exceptions of receivers and goes on; SystemExit is none of those.
+    refuse_unsafe_start("worker")
+    tracing.start("worker")  # before a pool of processes is forked

@@ -10,12 +10,32 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.management import call_command
-from django.db import OperationalError, ProgrammingError, connections, transaction
+from django.core.management.base import SystemCheckError
+from django.db import OperationalError, ProgrammingError, transaction
 
-from memory import alert_settings, language_models, limits, scheduling, users, webhooks
+from memory import (
+    alarms,
+    alert_settings,
+    database,
+    language_models,
+    limits,
+    quotas,
+    retention_settings,
+    scheduling,
+    stuck,
+    tracing,
+    users,
+    webhooks,
+)
+from memory.chosen import wrong_settings
 from memory.models import StaffSubscription
+from uac_site import service_checks
 
 ENVIRONMENTS = ("development", "production")
+EXAMPLES = {
+    "DATABASE_URL": "postgres://uac:password@host:5432/uac",
+    "REDIS_URL": "redis://:password@host:6379/0",
+}
 TAG = "uac"
 NO_MAIL = [
     f"django.core.mail.backends.{name}.EmailBackend"
@@ -23,9 +43,20 @@ NO_MAIL = [
 ]
 
 
-def refuse_unsafe_start() -> None:
-    """Run every check of this module; raises SystemCheckError where one finds an error."""
-    call_command("check", tags=[TAG], deploy=True, databases=["default"])
+def refuse_unsafe_start(kind: database.Kind) -> None:
+    """Run every check of a process of this kind, and hold its connections to what it may take.
+
+    Ends the process with what the checks say where one finds an error.
+    """
+    if service_checks.is_named():
+        database.hold_to(kind)
+    service_checks.starting = kind
+    try:
+        call_command("check", tags=[TAG], deploy=True, databases=["default"])
+    except SystemCheckError as error:
+        raise SystemExit(str(error)) from None
+    except Exception as error:  # Celery would log it and go on
+        raise SystemExit(f"What is checked at the start could not be: {error!r}") from error
 
 
 @register(TAG)
@@ -49,12 +80,13 @@ def _always() -> Iterator[CheckMessage]:
     ):
         if not value or value == "django.db.backends.dummy":
             yield Error(
-                f"{name} is not set.",
-                hint=f"Set {name}, or {name}_FILE to the path of a file that holds it.",
+                f"{name} is not set, or no URL of its kind.",
+                hint=f"Set {name}, or {name}_FILE to the path of a file that holds it: a URL such"
+                f" as {EXAMPLES[name]}.",
                 id="uac.E002",
             )
     engine = settings.DATABASES.get("default", {}).get("ENGINE", "")
-    if engine and engine not in ("django.db.backends.postgresql", "django.db.backends.dummy"):
+    if engine and engine not in ("uac_site.database", "django.db.backends.dummy"):
         yield Error(
             f"DATABASE_URL selects {engine}.",
             hint="UaC runs on PostgreSQL only: use a postgres:// URL.",
@@ -74,10 +106,26 @@ def _always() -> Iterator[CheckMessage]:
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E007")
     for name, problem in webhooks.wrong_settings().items():
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E008")
-    for name, problem in alert_settings.wrong_settings().items():
+    for name, problem in wrong_settings(alert_settings.NUMBERS).items():
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E009")
+    for name, problem in wrong_settings(quotas.NUMBERS).items():
+        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E030")
+    for name, problem in retention_settings.wrong_settings().items():
+        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E031")
     for name, problem in users.wrong_settings().items():
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E014")
+    others = (
+        *(alarms.wrong_settings, stuck.wrong_settings, database.wrong_settings),
+        tracing.wrong_settings,
+    )
+    for name, problem in (one for wrong in others for one in wrong().items()):
+        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E019")
+    if settings.UAC_EVENT_HEARTBEAT_SECONDS < 1 or settings.UAC_EVENT_STREAMS < 0:
+        yield Error(
+            "UAC_EVENT_HEARTBEAT_SECONDS is less than 1, or UAC_EVENT_STREAMS less than 0.",
+            hint="Choose a second or more, and 0 for no streams.",
+            id="uac.E018",
+        )
 
 
 def _production() -> Iterator[CheckMessage]:
@@ -125,7 +173,7 @@ def check_mail(
     *, app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **kwargs: object
 ) -> list[CheckMessage]:
     """Where staff want to be told by e-mail, there must be a way, and links that lead here."""
-    if "default" not in (databases or ()) or settings.DEVELOPMENT:
+    if "default" not in (databases or ()) or settings.DEVELOPMENT or not service_checks.is_named():
         return []
     try:
         with transaction.atomic():
@@ -155,38 +203,16 @@ def check_mail(
 
 # Not among the checks of `migrate`, which has to run as the owner.
 @register(TAG, deploy=True)
-def check_database_role(
+def check_database(
     *, app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **kwargs: object
 ) -> list[CheckMessage]:
-    """The runtime role must not be able to switch the append-only triggers off."""
-    if "default" not in (databases or ()):
-        return []
-    try:
-        with connections["default"].cursor() as cursor:
-            cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
-            (superuser,) = cursor.fetchone()
-            cursor.execute(
-                "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace"
-                " AND pg_get_userbyid(relowner) = current_user"
-            )
-            (owned,) = cursor.fetchone()
-    except OperationalError as error:
-        return [
-            Error(
-                f"The database does not answer: {str(error).strip()}",
-                hint="Check DATABASE_URL and that PostgreSQL runs.",
-                id="uac.E020",
-            )
-        ]
-    if superuser or owned:
-        power = "is a superuser" if superuser else f"owns {owned} tables or indexes"
-        return [
-            Error(
-                f"The database role of DATABASE_URL {power}: it could switch off the triggers"
-                " that keep the log append-only.",
-                hint="Create the roles of uac_site/database_roles.sql; migrate as uac_owner"
-                " and run the server as uac.",
-                id="uac.E021",
-            )
-        ]
-    return []
+    """The database is there, new enough and migrated, and the role cannot switch triggers off."""
+    return list(service_checks.of_database()) if "default" in (databases or ()) else []
+
+
+@register(TAG, deploy=True)
+def check_broker(
+    *, app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **kwargs: object
+) -> list[CheckMessage]:
+    """Redis is there, takes what is written, and forgets nothing that it has taken."""
+    return list(service_checks.of_redis()) if "default" in (databases or ()) else []

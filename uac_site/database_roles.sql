@@ -19,6 +19,10 @@ ALTER ROLE uac_runtime NOLOGIN NOCREATEDB NOSUPERUSER NOCREATEROLE NOREPLICATION
 ALTER ROLE uac LOGIN NOCREATEDB NOSUPERUSER NOCREATEROLE NOREPLICATION NOBYPASSRLS
     PASSWORD :'server_password';
 GRANT uac_runtime TO uac;
+-- The log of the database quotes nobody: no statement of the server's that failed, and no key that
+-- is there already. The server's own log says which it was.
+ALTER ROLE uac SET log_min_error_statement = 'panic';
+ALTER ROLE uac SET log_error_verbosity = 'terse';
 
 SELECT 'CREATE DATABASE uac OWNER uac_owner TEMPLATE template0 ENCODING ''UTF8'''
 WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = 'uac')

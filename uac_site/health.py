@@ -1,31 +1,50 @@
 """Health checks for load balancers and supervisors."""
 
-from django.db import DatabaseError, connection
-from django.http import HttpRequest, JsonResponse
+from pathlib import Path
+
+from django.conf import settings
+from django.db import Error, connection
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from redis.exceptions import RedisError
 
+from memory.api.problems import answer
 from memory.hints import redis_client
 
+_ASKED = ("GET", "HEAD")
 
-def live(request: HttpRequest) -> JsonResponse:
+
+def live(request: HttpRequest) -> HttpResponse:
     """Answer 200 while the process can answer at all."""
-    return JsonResponse({"status": "ok"})
+    return JsonResponse({"status": "ok"}) if request.method in _ASKED else _not_allowed(request)
 
 
-def ready(request: HttpRequest) -> JsonResponse:
+def ready(request: HttpRequest) -> HttpResponse:
     """Answer 200 when the database answers, else 503; name what does not.
 
+    404, which balancers take for "nothing new, please", while this process is told to drain.
     Redis only carries hints: without it requests are still taken, so it is reported and does not
     take the server out of rotation.
     """
+    if request.method not in _ASKED:
+        return _not_allowed(request)
     report = {"database": "ok", "redis": "ok"}
+    if settings.UAC_DRAIN_FILE and Path(settings.UAC_DRAIN_FILE).exists():
+        return answer(404, "This process is told to drain: ask another.")
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
-    except DatabaseError:
+    except Error:
         report["database"] = "does not answer"
     try:
         redis_client().ping()
     except RedisError:
         report["redis"] = "does not answer"
-    return JsonResponse(report, status=200 if report["database"] == "ok" else 503)
+    if report["database"] != "ok":
+        return answer(503, "The database does not answer.", **report)
+    return JsonResponse(report)
+
+
+def _not_allowed(request: HttpRequest) -> HttpResponse:
+    response = answer(405, f"This address does not take {request.method}; it takes GET, HEAD.")
+    response["Allow"] = ", ".join(_ASKED)
+    return response

@@ -1,7 +1,8 @@
 """Settings, every one of them from the environment.
 
 A variable `NAME` may also be given as `NAME_FILE`, the path of a file that holds its value, so that
-secrets can be mounted instead of exported. The README lists the variables;
+secrets can be mounted instead of exported; the end of its last line is not part of it. The README
+lists the variables;
 `uac_site/checks.py` refuses combinations that are unsafe in production.
 """
 
@@ -11,7 +12,9 @@ import django_stubs_ext
 import environ
 import structlog
 from kombu import Queue
+from redis.connection import parse_url
 
+from uac_site.environment import FilesWithoutLineEnd
 from uac_site.logs import PROCESSORS
 
 # Lets Django's generic classes be written with their type parameters at run time.
@@ -19,7 +22,8 @@ django_stubs_ext.monkeypatch()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-env = environ.FileAwareEnv()
+env = environ.Env()
+env.ENVIRON = FilesWithoutLineEnd()
 
 # "production" unless somebody says otherwise: forgetting a variable must never weaken a server.
 UAC_ENVIRONMENT = env.str("UAC_ENVIRONMENT", default="production")
@@ -46,7 +50,10 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "uac_site.request_log.request_ids",
+    "uac_site.telemetry.Telemetry",
     "django.middleware.security.SecurityMiddleware",
+    "uac_site.content_security.content_security_policy",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -55,9 +62,13 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "uac_site.request_log.RequestLog",
+    "memory.api.rates.tell_rates",
+    "memory.api.conditional.ConditionalGet",
 ]
 
 ROOT_URLCONF = "uac_site.urls"
+# `uac_site.request_log.request_ids` has seen to it.
+DJANGO_STRUCTLOG_TRUST_UPSTREAM_REQUEST_ID = True
 WSGI_APPLICATION = "uac_site.wsgi.application"
 
 TEMPLATES = [
@@ -77,20 +88,63 @@ TEMPLATES = [
 # -- Database ----------------------------------------------------------------------------------
 # The server runs as a role that owns no table; migrations run with the owner's DATABASE_URL.
 DATABASES = {}
-if env.str("DATABASE_URL", default=""):
+# "transaction": between us and PostgreSQL is a pooler that gives connections out by transaction.
+DATABASE_POOLER = env.str("DATABASE_POOLER", default="")
+# So many connections a process shares among its threads; 0: each thread keeps one of its own.
+DATABASE_POOL = env.int("DATABASE_POOL", default=0)
+try:
+    _url = env.db_url("DATABASE_URL") if env.str("DATABASE_URL", default="") else {}
+except ValueError:
+    _url = {}
+_prepared = env.bool("DATABASE_PREPARED_STATEMENTS", default=DATABASE_POOLER != "transaction")
+# Another engine's driver is not here, and would fail before the checks could name the variable.
+if _url.get("ENGINE") == "django.db.backends.postgresql":
     DATABASES["default"] = {
-        **env.db_url("DATABASE_URL"),
-        "CONN_MAX_AGE": env.int("DATABASE_CONN_MAX_AGE", default=60),
+        **_url,
+        "ENGINE": "uac_site.database",
+        "CONN_MAX_AGE": 0 if DATABASE_POOL else env.int("DATABASE_CONN_MAX_AGE", default=60),
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {"application_name": "uac"},
+        "DISABLE_SERVER_SIDE_CURSORS": DATABASE_POOLER == "transaction",
+        "OPTIONS": {
+            "application_name": "uac",
+            "connect_timeout": 5,
+            # A database whose machine is gone is noticed within a minute.
+            "keepalives_idle": 20,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 60_000,
+            # The database parses and plans a statement that comes again once for a connection.
+            # PgBouncer can do with it since 1.21 (max_prepared_statements).
+            "server_side_binding": _prepared,
+            "prepare_threshold": 5 if _prepared else None,
+            **_url.get("OPTIONS", {}),
+        },
     }
+    if DATABASE_POOL > 0:
+        DATABASES["default"]["OPTIONS"]["pool"] = {
+            "min_size": 1,
+            "max_size": DATABASE_POOL,
+            "timeout": 5,
+        }
+# How long a statement, waiting for a lock, and a transaction that does nothing may take, at most:
+# of a request, and of a worker. Commands of the operator's have no limit.
+UAC_WEB_STATEMENT_SECONDS = env.float("UAC_WEB_STATEMENT_SECONDS", default=15.0)
+UAC_WEB_LOCK_SECONDS = env.float("UAC_WEB_LOCK_SECONDS", default=5.0)
+UAC_WORKER_STATEMENT_SECONDS = env.float("UAC_WORKER_STATEMENT_SECONDS", default=300.0)
+UAC_WORKER_LOCK_SECONDS = env.float("UAC_WORKER_LOCK_SECONDS", default=30.0)
+UAC_TRANSACTION_IDLE_SECONDS = env.float("UAC_TRANSACTION_IDLE_SECONDS", default=60.0)
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # -- Redis and Celery --------------------------------------------------------------------------
 REDIS_URL = env.str("REDIS_URL", default="")
 
-CELERY_BROKER_URL = REDIS_URL
+try:
+    parse_url(REDIS_URL)  # type: ignore[no-untyped-call]
+    CELERY_BROKER_URL = REDIS_URL
+except ValueError:  # the checks name it, if Celery lets them
+    CELERY_BROKER_URL = "memory://"
+CELERY_BROKER_TRANSPORT = "uac_site.broker:Transport"
 # A message is a hint (see ARCHITECTURE.md): acknowledged early, without result, never retried by
 # Celery. Work, attempts and leases live in PostgreSQL.
 CELERY_TASK_IGNORE_RESULT = True
@@ -106,6 +160,7 @@ CELERY_TASK_ROUTES = {
     "workers.tasks.execute_run": {"queue": "sandbox"},
     "workers.tasks.forecast": {"queue": "sandbox"},
     "workers.tasks.judge_workspace_constraint": {"queue": "sandbox"},
+    "workers.tasks.redact": {"queue": "sandbox"},
     "workers.tasks.structure": {"queue": "llm"},
 }
 CELERY_TASK_SERIALIZER = "json"
@@ -115,11 +170,23 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 0
 CELERY_WORKER_DISABLE_PREFETCH = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+# A Redis that has become a replica, or is full, refuses for a while: no reason for a worker to end.
+CELERY_BROKER_CHANNEL_ERROR_RETRY = True
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_timeout": 5,
     "socket_connect_timeout": 2,
     "socket_keepalive": True,
+    "health_check_interval": 20,
+    "max_connections": 20,
+    # Of each queue, what goes in front and what comes behind it (memory/hints.py).
+    "priority_steps": [0, 9],
 }
+# So many threads of a process send hints at a time; who waits for longer than this does without.
+CELERY_BROKER_POOL_LIMIT = 10
+CELERY_BROKER_POOL_ACQUIRE_TIMEOUT = 2
+# Of pools of processes. Threads cannot be ended; their work can be claimed by others.
+CELERY_TASK_SOFT_TIME_LIMIT = env.int("UAC_WORK_SECONDS", default=3600)
+CELERY_TASK_TIME_LIMIT = CELERY_TASK_SOFT_TIME_LIMIT + 60
 # Publishing happens on a request's thread, after commit: fail fast, the dispatcher finds the work.
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_TIMEZONE = "UTC"
@@ -222,6 +289,10 @@ UAC_ESCALATE_INFO_MINUTES = env.int("UAC_ESCALATE_INFO_MINUTES", default=0)
 # user within 24 hours, is paused.
 UAC_ALERTS_PER_CONSTRAINT = env.int("UAC_ALERTS_PER_CONSTRAINT", default=100)
 UAC_OPENINGS_PER_DAY = env.int("UAC_OPENINGS_PER_DAY", default=50)
+# After so many days the words of messages go, runs, and calls of language models; 0 for never.
+UAC_KEEP_MESSAGES_DAYS = env.int("UAC_KEEP_MESSAGES_DAYS", default=0)
+UAC_KEEP_RUNS_DAYS = env.int("UAC_KEEP_RUNS_DAYS", default=0)
+UAC_KEEP_LLM_CALLS_DAYS = env.int("UAC_KEEP_LLM_CALLS_DAYS", default=90)
 # Where the staff open this server in a browser, for links in mails: https://uac.example.org
 UAC_BASE_URL = env.str("UAC_BASE_URL", default="http://127.0.0.1:8000" if DEVELOPMENT else "")
 # Whether prompts and answers are kept, encrypted, beside what every call has cost.
@@ -249,14 +320,49 @@ UAC_WEBHOOK_LOG_DAYS = env.int("UAC_WEBHOOK_LOG_DAYS", default=30)
 # machine need a port each.
 UAC_METRICS_PORT = env.int("UAC_METRICS_PORT", default=0)
 UAC_METRICS_ADDRESS = env.str("UAC_METRICS_ADDRESS", default="127.0.0.1")
+# Of each workspace, so many requests and entries in a minute (docs/limits.md) …
+UAC_READS_PER_MINUTE = env.int("UAC_READS_PER_MINUTE", default=12_000)
+UAC_WRITES_PER_MINUTE = env.int("UAC_WRITES_PER_MINUTE", default=12_000)
+UAC_COSTLY_PER_MINUTE = env.int("UAC_COSTLY_PER_MINUTE", default=6_000)
+UAC_ENTRIES_PER_MINUTE = env.int("UAC_ENTRIES_PER_MINUTE", default=120_000)
+# … and altogether.
+UAC_MAX_USERS = env.int("UAC_MAX_USERS", default=1_000_000)
+UAC_MAX_ENTRIES = env.int("UAC_MAX_ENTRIES", default=100_000_000)
+UAC_MAX_ENTRIES_PER_USER = env.int("UAC_MAX_ENTRIES_PER_USER", default=10_000_000)
+UAC_MAX_LOG_MIB = env.int("UAC_MAX_LOG_MIB", default=100 * 1024)
+# So much of it may wait to be worked on.
+UAC_MAX_PENDING_ENTRIES = env.int("UAC_MAX_PENDING_ENTRIES", default=1_000_000)
+UAC_MAX_WAITING_RUNS = env.int("UAC_MAX_WAITING_RUNS", default=1_000)
+UAC_MAX_BACKTESTS = env.int("UAC_MAX_BACKTESTS", default=20)
 # Requests that may wait for a result at one time, per web process; past it they answer 202.
 UAC_WAITING_REQUESTS = env.int("UAC_WAITING_REQUESTS", default=12)
 UAC_MAX_WAIT_SECONDS = env.float("UAC_MAX_WAIT_SECONDS", default=30.0)
+# Server-sent events: so many streams go at one time, per process; half of them of one workspace.
+# One that has nothing to tell says so after so many seconds. As often it looks at its key.
+UAC_EVENT_STREAMS = env.int("UAC_EVENT_STREAMS", default=200)
+UAC_EVENT_HEARTBEAT_SECONDS = env.float("UAC_EVENT_HEARTBEAT_SECONDS", default=15.0)
 # Pending typed entries compiled into one checkpoint.
 UAC_CHECKPOINT_BATCH = env.int("UAC_CHECKPOINT_BATCH", default=1000)
 # A worker that is silent for this long has lost its claim, and somebody else repeats the work.
 UAC_LEASE_SECONDS = env.int("UAC_LEASE_SECONDS", default=60)
 UAC_MAX_ATTEMPTS = env.int("UAC_MAX_ATTEMPTS", default=5)
+# A worker that is at one piece of work for this long hangs: its claim is renewed no more.
+UAC_WORK_SECONDS = CELERY_TASK_SOFT_TIME_LIMIT
+# A worker that is told to stop ends after so long, and gives back what it has not done by then.
+UAC_STOP_SECONDS = env.float("UAC_STOP_SECONDS", default=7.0)
+# A process whose clock is further off the database's does not start, and does nothing until it is
+# right; 0: it may be. Two that are off either way must not take hints of ten seconds for old.
+UAC_CLOCK_SECONDS = env.float("UAC_CLOCK_SECONDS", default=4.0)
+# What was tried so often without success is shown to the staff.
+UAC_STUCK_ATTEMPTS = env.int("UAC_STUCK_ATTEMPTS", default=5)
+# So often it is looked whether something is wrong with the server; 0: never.
+UAC_ALARM_SECONDS = env.float("UAC_ALARM_SECONDS", default=15.0)
+# It is if work waits for so long; work that stands back, like a forecast, for so long; if so much
+# fails again and again, or was given up; if the dispatcher or a sandbox worker is silent for long.
+UAC_ALARM_WAITING_SECONDS = env.int("UAC_ALARM_WAITING_SECONDS", default=300)
+UAC_ALARM_BACKGROUND_SECONDS = env.int("UAC_ALARM_BACKGROUND_SECONDS", default=6 * 3600)
+UAC_ALARM_STUCK = env.int("UAC_ALARM_STUCK", default=1)
+UAC_ALARM_SILENT_SECONDS = env.int("UAC_ALARM_SILENT_SECONDS", default=60)
 # Local hour at which a user's constraints run each day.
 UAC_DAILY_RUN_HOUR = env.int("UAC_DAILY_RUN_HOUR", default=6)
 # So many minutes after a run, the constraints of a user run again if one of them takes the moment.
@@ -279,7 +385,11 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = env.int("UAC_MAX_REQUEST_BYTES", default=8 * 1024 
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["memory.api.authentication.ApiKeyAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["memory.api.authentication.HasScope"],
+    "DEFAULT_PERMISSION_CLASSES": [
+        "memory.api.authentication.HasScope",
+        "memory.api.authentication.ReachesUsers",
+    ],
+    "DEFAULT_THROTTLE_CLASSES": ["memory.api.rates.Rates"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["memory.api.parsers.StrictJSONParser"],
     "DEFAULT_FILTER_BACKENDS": ["memory.api.filters.StrictFilterBackend"],
@@ -300,6 +410,11 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": [],
     "SCHEMA_PATH_PREFIX": "/v1/",
     "COMPONENT_SPLIT_REQUEST": True,
+    "OAS_VERSION": "3.1.0",
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "memory.api.openapi.complete",
+    ],
     "ENUM_NAME_OVERRIDES": {
         "CorpusEnum": [(name, name) for name in ("facts", "archive")],
         "EntryKindEnum": "memory.models.log.EntryKind",
@@ -345,6 +460,8 @@ SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$"]
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = not DEVELOPMENT
 SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", default=0 if DEVELOPMENT else 31_536_000)
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = not DEVELOPMENT
+# While a file of this name is there, /readyz answers 404: the load balancer sends nothing new.
+UAC_DRAIN_FILE = env.str("UAC_DRAIN_FILE", default="")
 if env.bool("UAC_BEHIND_PROXY", default=False):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
@@ -359,7 +476,17 @@ LOGGING = {
             "foreign_pre_chain": PROCESSORS,
         },
     },
+    "filters": {"routes": {"()": "uac_site.request_log.RouteForAddress"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
     "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", default="INFO")},
-    "loggers": {"celery.worker.strategy": {"level": "WARNING"}},
+    "loggers": {
+        # What a task came to is told by the task.
+        "celery.worker.strategy": {"level": "WARNING"},
+        "celery.app.trace": {"level": "WARNING"},
+        "django.request": {"filters": ["routes"]},
+        "django.security.csrf": {"filters": ["routes"]},
+        # They tell of addresses and refusals, which name users and quote what was sent.
+        "httpx2": {"level": "WARNING"},
+        "mcp": {"level": "WARNING"},
+    },
 }

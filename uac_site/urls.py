@@ -1,16 +1,22 @@
 """URLs of the site: the API, the admin and the health checks."""
 
 from django.contrib import admin
+from django.templatetags.static import static
 from django.urls import include, path
+from django.views.generic import RedirectView
 
 from uac_site import health
 
 urlpatterns = [
+    # Browsers ask for it on every page, that of the log-in too.
+    path("favicon.ico", RedirectView.as_view(url=static("memory/icon.svg"), permanent=False)),
     path("livez", health.live),
     path("readyz", health.ready),
     path("admin/", admin.site.urls),
     path("v1/", include("memory.api.urls")),
+    path("mem0/", include("memory.mem0.urls")),
 ]
 
 handler400 = "memory.api.errors.bad_request"
+handler404 = "memory.api.errors.not_found"
 handler500 = "memory.api.errors.server_error"

@@ -15,9 +15,15 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
 
 _django = get_wsgi_application()
 
-from uac_site.checks import refuse_unsafe_start  # noqa: E402 - needs the apps to be loaded
+from memory import alarms, tracing  # noqa: E402 - needs the apps to be loaded
+from uac_site.checks import refuse_unsafe_start  # noqa: E402
+from uac_site.telemetry import registry  # noqa: E402
+from workers.serving import serve_metrics  # noqa: E402
 
-refuse_unsafe_start()
+refuse_unsafe_start("web")
+tracing.start("web")
+serve_metrics(registry())
+alarms.watch()
 
 
 def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:

@@ -5,6 +5,7 @@ a forecast, when its answer could have changed; there it runs, as it would have 
 """
 
 import datetime
+import functools
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -15,13 +16,14 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from memory import backtests, forecasts, leases, runs, workspace_constraints
+from memory import backtests, forecasts, leases, redaction, runs, workspace_constraints
 from memory.backtests import Moment, Problem, Told
-from memory.models import Backtest, BacktestUser, Checkpoint, LogEntry, MemoryUser
+from memory.models import Backtest, BacktestUser, Checkpoint, MemoryUser
 from memory.models.backtests import BacktestState, UserState
 from memory.project import Outline
 from memory.workspace_constraints import Standing
 from workers import forecasting
+from workers.checkpointing.policy import check_policy
 from workers.constraints import finding_of, found_too_much
 from workers.errors import error_json, user_error_json
 from workers.projects import allowance_of, loaded
@@ -34,6 +36,7 @@ SLICE_SECONDS = 30.0
 HURRIED_SECONDS = 3.0
 # A user's history is followed for so long: of what is left nothing is known.
 USER_SECONDS = 120.0
+KILLED = "the worker was killed again and again"
 # What an old version of a project cannot give to a constraint that was written for a newer one.
 _NOT_THERE = ("ImportError", "ModuleNotFoundError")
 
@@ -57,7 +60,13 @@ def _go_on(backtest: Backtest) -> None:
     begun = time.monotonic()
     if backtest.state == BacktestState.WAITING:
         leases.write(backtest, state=BacktestState.RUNNING, started_at=timezone.now())
-    while not backtest.picked:
+    if (refused := _refused(backtest)) is not None:
+        backtests.give_up(backtest, refused)
+        return
+    if not backtest.picked:
+        if backtest.attempts > settings.UAC_MAX_ATTEMPTS:
+            backtests.give_up(backtest, backtest.last_error or KILLED, ours=True)
+            return
         backtests.pick(backtest)
     waiting = backtest.users.filter(state=UserState.WAITING).select_related("user__workspace")
     while (row := waiting.order_by("pk").first()) is not None:
@@ -73,10 +82,20 @@ def _go_on(backtest: Backtest) -> None:
     logger.info("backtest_done")
 
 
+def _refused(backtest: Backtest) -> str | None:
+    """Say why a text that is to be a user's own constraint cannot be one, if it cannot."""
+    head = backtest.user.head if backtest.user else None
+    if head is None or head.tree.get(backtest.constraint) == backtest.source_hash:
+        return None  # of a workspace, or one that passed the gate
+    findings = check_policy(backtest.constraint, backtests.own_source(backtest))
+    told = [f"line {finding.line}: {finding.message}" for finding in findings]
+    return "; ".join(told) or None
+
+
 def _look_at(backtest: Backtest, row: BacktestUser) -> None:
     """Look at one user, and write what was found, or after so many tries that nothing was."""
     if backtest.attempts > settings.UAC_MAX_ATTEMPTS:  # whoever tried was killed
-        _give_up(backtest, row, backtest.last_error or "the worker was killed again and again")
+        _give_up(backtest, row, backtest.last_error or KILLED)
         return
     try:
         history = _History(backtest, row.user)
@@ -180,14 +199,15 @@ class _History:
         first = before.values_list("version", flat=True).first() or 0
         rows = known.filter(version__gte=first).order_by("version").defer("edits", "verdict")
         last: Checkpoint | None = None
+        start = self._since
         for checkpoint in rows.iterator(chunk_size=20):
-            if last is not None:
-                start = max(last.created_at, self._since)
-                if start < checkpoint.created_at:
-                    yield last, start, checkpoint.created_at
-            last = checkpoint
+            # Not before the version that it followed, whatever the clock of its worker said.
+            begin = max(checkpoint.created_at, start)
+            if last is not None and start < begin:
+                yield last, start, begin
+            last, start = checkpoint, begin
         if last is not None:
-            yield last, max(last.created_at, self._since), self._until
+            yield last, start, self._until
 
     def _stretch(
         self, checkpoint: Checkpoint, start: datetime.datetime, end: datetime.datetime
@@ -216,11 +236,13 @@ class _History:
             user=self._user, version=checkpoint.version, tree=tree, outline=checkpoint.outline
         )
 
+    @functools.cached_property
+    def _redactions(self) -> list[tuple[int, datetime.datetime]]:
+        """The entries that were redacted, and when."""
+        return redaction.moments(self._user.pk)
+
     def _redacted(self, checkpoint: Checkpoint) -> Problem | None:
-        redacted = LogEntry.objects.filter(
-            user=self._user, seq__lte=checkpoint.seen_seq, redacted_at__gt=checkpoint.created_at
-        )
-        seq = redacted.values_list("seq", flat=True).first()
+        seq = redaction.first_since(checkpoint, self._redactions)
         if seq is None:
             return None
         return Problem(
@@ -252,6 +274,9 @@ class _History:
                 instant = at if not number else forecasts.instant_of(when, self._user.time_zone)
                 if instant >= stretch.end:
                     break
+                if time.monotonic() > self._deadline:
+                    yield self._unknown(stretch, instant, "its answer changes too often", ends=True)
+                    return
                 if not told:
                     yield self._moment(stretch, instant)
                     continue

@@ -6,12 +6,13 @@ from typing import Any
 
 from celery import bootsteps
 from celery.concurrency.thread import TaskPool
-from celery.signals import task_postrun, task_received
+from celery.signals import task_postrun, task_prerun, task_received
 from celery.worker import state
 from celery.worker.consumer import Consumer
 from kombu import Queue
 from kombu.asynchronous import Hub
 
+from memory import hints
 from memory.hosts import SHARED_QUEUE
 from workers.hosting import Host
 
@@ -48,6 +49,13 @@ class Consuming(bootsteps.StartStopStep):
         if self._host is not None:
             threads = self._consumer.pool.num_processes
             self._host.open(threads, lambda: len(state.reserved_requests) < threads)
+            self._leave_alone_while_unusable(self._host)
+
+    def _leave_alone_while_unusable(self, host: Host) -> None:
+        """Have the worker take no hint while it could do nothing with it."""
+        prefetch = self._consumer.task_consumer.channel.qos
+        may_consume = prefetch.can_consume
+        prefetch.can_consume = lambda: host.usable and may_consume()
 
     def stop(self, parent: Consumer) -> None:
         """Be gone: the worker ends, or has lost its connection."""
@@ -60,6 +68,12 @@ class Consuming(bootsteps.StartStopStep):
 @task_received.connect
 def _need_no_acknowledgement(request: Any, **kwargs: Any) -> None:
     request.acknowledged = True
+
+
+@task_prerun.connect
+def _make_room_in_front(task: Any, **kwargs: Any) -> None:
+    if place := task.request.get("place"):
+        hints.taken(place)
 
 
 @task_postrun.connect

@@ -35,7 +35,8 @@ def deliver(endpoint_pk: str) -> None:
         except leases.LeaseLost:
             logger.warning("lease_lost", delivery=str(delivery.pk))
         if time.monotonic() > ends:
-            send_hint(webhooks.TASK, [endpoint_pk])
+            of = delivery.endpoint.workspace_id
+            send_hint(webhooks.TASK, [endpoint_pk], workspace_pk=of)
             return
 
 

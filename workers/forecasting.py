@@ -1,9 +1,11 @@
 """Making a forecast: looking ahead at the constraints of which it is not known yet."""
 
+import ast
 import datetime
 import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -22,9 +24,8 @@ from workers.sandbox.interface import ConstraintForecast, SandboxError
 
 logger = structlog.get_logger(__name__)
 
-_IMPORTED = re.compile(r"\bdomains\.(\w+)")
-# What may lead anywhere: a whole package, other constraints, a record by the name of its class.
-_ANYWHERE = re.compile(r"from\s+domains\s+import|import\s+domains\b|\bconstraints\b|Ref\[[\"']")
+# What may lead anywhere: other constraints, a record by the name of its class.
+_ANYWHERE = re.compile(r"\bconstraints\b|\bRef\s*\[\s*[\"']")
 
 
 def make(user_pk: int) -> None:
@@ -32,22 +33,35 @@ def make(user_pk: int) -> None:
     forecast = leases.claim(forecasts.waiting().filter(user_id=user_pk))
     if forecast is None:
         return
+    if forecast.attempts > settings.UAC_MAX_ATTEMPTS:  # whoever tried was killed
+        error = forecast.last_error or "the worker was killed again and again"
+        _give_up(forecast, error)
+        return
     with leases.kept(forecast):
         try:
             _make(forecast)
         except leases.LeaseLost:
             logger.warning("lease_lost")
         except Exception as error:
-            if forecast.attempts >= settings.UAC_MAX_ATTEMPTS:  # the daily run stays as it is
-                leases.write(forecast, **_done(due_at=None, last_error=str(error)[:4000]))
-                logger.exception("forecast_given_up")
+            if forecast.attempts >= settings.UAC_MAX_ATTEMPTS:
+                logger.exception("forecast_failed")
+                _give_up(forecast, str(error))
                 return
             leases.fail(forecast, f"{type(error).__name__}: {error}")
             raise
 
 
+def _give_up(forecast: Forecast, error: str) -> None:
+    """Have no forecast: the daily run stays as it is, and asks again."""
+    with suppress(leases.LeaseLost):
+        given_up = {"due_at": None, "dead_since": timezone.now(), "last_error": error[:4000]}
+        leases.write(forecast, **_done(**given_up))
+        logger.warning("forecast_given_up", error=error[:1000])
+
+
 def _done(**columns: Any) -> dict[str, Any]:
-    return {"lease_owner": "", "lease_expires_at": None, "attempts": 0, **columns}
+    given_back = {"lease_owner": "", "lease_expires_at": None, "attempts": 0, "dead_since": None}
+    return {**given_back, **columns}
 
 
 def _make(forecast: Forecast) -> None:
@@ -78,7 +92,7 @@ def _make(forecast: Forecast) -> None:
             known[one.path] = _to_json(one, keys[one.path], start, end)
     results = {path: known[path] for path in keys}
     ends = [datetime.datetime.fromisoformat(one["end"]) for one in results.values()]
-    told = forecasts.foreseen(results, user.time_zone, min([*ends, end]))
+    told = forecasts.foreseen(results, user.time_zone, start, min([*ends, end]))
     with transaction.atomic():
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         leases.write(
@@ -216,7 +230,17 @@ def keys_of(
 
 
 def domains_in(text: str, outline: Outline) -> set[str]:
-    """Return the domains that a file's text may lead to; one too many costs an unneeded look."""
-    if _ANYWHERE.search(text):
+    """Return the domains that a file's text may lead to; one too many costs an unneeded look.
+
+    The text is parsed: `from domains . home . state import leases` is Python, too.
+    """
+    names = set[str]()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module or "domains")
+    imported = {tuple(name.split(".")[:2]) for name in names if name.split(".")[0] == "domains"}
+    if ("domains",) in imported or _ANYWHERE.search(text):
         return set(outline.domains)
-    return set(_IMPORTED.findall(text)) & set(outline.domains)
+    return {name for _, name in imported} & set(outline.domains)

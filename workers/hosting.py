@@ -2,7 +2,8 @@
 
 The hints of a user go to the queue of one host (`memory.hosts`). A host with a free thread looks
 into the queues of the others: what has waited there for a moment goes to the queue that all share.
-So nobody waits for a host that is busy, slow or dead while another one has nothing to do.
+So nobody waits for a host that is busy, slow or dead while another one has nothing to do. One whose
+engine does not answer says so, takes nothing, and gets nothing until it answers again.
 """
 
 import re
@@ -15,8 +16,9 @@ from django.conf import settings
 from django.db import Error, connection
 from django.utils import timezone
 
-from memory import hosts
+from memory import erasing, hosts, leases
 from memory.hints import HINT_SECONDS, redis_client
+from workers import metrics
 from workers.sandbox import runner
 
 logger = structlog.get_logger(__name__)
@@ -45,12 +47,18 @@ class Host:
         self.name = re.sub(r"[^A-Za-z0-9._@-]", "-", chosen)[:100]
         self._started_at = timezone.now()
         self._closing = threading.Event()
+        self._problem = ""
         self._thread: threading.Thread | None = None
 
     @property
     def queue(self) -> str:
         """The queue that it alone takes from."""
         return hosts.queue_of(self.name)
+
+    @property
+    def usable(self) -> bool:
+        """Whether sandboxes can be had here, as far as is known: else it takes no work."""
+        return not self._problem
 
     def open(self, threads: int, is_free: Callable[[], bool]) -> None:
         """Be there from now on, with so many threads; `is_free` tells whether one has no work."""
@@ -82,7 +90,8 @@ class Host:
                 known |= {host: now for host in hosts.live() if host != self.name}
                 # After that, what was sent to a host that is gone is worthless.
                 known = {host: at for host, at in known.items() if now - at < HINT_SECONDS}
-                waiting = take_over(map(hosts.queue_of, known), waiting) if is_free() else {}
+                helps = self.usable and is_free()
+                waiting = take_over(map(hosts.queue_of, known), waiting) if helps else {}
                 pause = UNCLAIMED_SECONDS if known else hosts.BELIEVED_SECONDS
             except Exception as error:  # whatever it is, it must not end the heartbeat
                 logger.warning("host_out_of_touch", host=self.name, error=str(error))
@@ -95,11 +104,22 @@ class Host:
         connection.close()
 
     def _beat(self, threads: int) -> None:
+        asked = erasing.asked_of(self.name)
+        # All are to be forgotten, also where one is still worked on, whose sandboxes come and go.
+        kept = [user for user in asked if not runner.forget(user) or leases.works_on(user)]
+        erasing.kept_nothing(self.name, set(asked) - set(kept))
+        problem = runner.problem()
+        if problem and self.usable:
+            logger.error("sandbox_host_takes_no_work", host=self.name, problem=problem)
+        elif self._problem and not problem:
+            logger.info("sandbox_host_works_again", host=self.name)
+        self._problem = problem
+        metrics.USABLE.set(self.usable)
         hosts.beat(
             self.name,
             started_at=self._started_at,
             threads=threads,
-            report=runner.report(),
+            report={**runner.report(), **({hosts.PROBLEM: problem} if problem else {})},
         )
 
 

@@ -5,66 +5,67 @@ import threading
 from typing import Any
 
 import structlog
-from celery import current_app
-from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
+from celery.concurrency.thread import TaskPool
+from celery.signals import beat_init, worker_ready, worker_shutdown, worker_shutting_down
 from django.conf import settings
+from django.db import Error
 from prometheus_client import REGISTRY
 
-from workers import metrics, webhook_metrics
-from workers.llm import metrics as llm_metrics
+from memory import alarms, leases
+from workers import metrics
 from workers.sandbox import runner
 from workers.sandbox.image import default_image
+from workers.serving import serve_metrics
 
 logger = structlog.get_logger(__name__)
 
-# For so long a worker that is told to stop waits for its calls of language models.
-STOP_SECONDS = 10.0
+# What giving back and destroying the sandboxes may take, when a worker ends.
+LEAVING_SECONDS = 2.0
 
 
 @worker_ready.connect
 def begin(sender: Any, **kwargs: Any) -> None:
     """Have sandboxes ready where their work is done, before the first of it comes."""
-    queues = sender.app.amqp.queues.consume_from
-    if "sandbox" in queues:
+    if "sandbox" in sender.app.amqp.queues.consume_from:
         runner.open_pool()
-    if settings.UAC_METRICS_PORT and ("sandbox" in queues or "llm" in queues):
-        serve_metrics(sandboxes="sandbox" in queues)
+        if serve_metrics(REGISTRY):
+            about = {
+                "runner": runner.runner_name(),
+                "runtime": settings.UAC_SANDBOX_RUNTIME or "default",
+                "image": settings.UAC_SANDBOX_IMAGE or default_image(),
+            }
+            metrics.register(REGISTRY, runner.pools, about)
+    else:
+        serve_metrics()
+    if isinstance(sender.pool, TaskPool):
+        worker_shutting_down.connect(end_soon)
+    alarms.watch()
 
 
-def serve_metrics(*, sandboxes: bool) -> None:
-    """Answer Prometheus; a port that is taken is logged, and no reason to do no work."""
-    address, port = settings.UAC_METRICS_ADDRESS, settings.UAC_METRICS_PORT
-    registry = REGISTRY if sandboxes else metrics.own_process()
-    try:
-        metrics.serve(address, port, registry)
-    except OSError as error:
-        logger.error("metrics_not_served", address=address, port=port, error=str(error))
-        return
-    llm_metrics.register(registry)
-    webhook_metrics.register(registry)
-    if sandboxes:
-        about = {
-            "runner": runner.runner_name(),
-            "runtime": settings.UAC_SANDBOX_RUNTIME or "default",
-            "image": settings.UAC_SANDBOX_IMAGE or default_image(),
-        }
-        metrics.register(registry, runner.pools, about)
+@beat_init.connect
+def begin_beat(**kwargs: Any) -> None:
+    """Beat looks for what is wrong, too: it lives when the workers do not."""
+    serve_metrics()
+    alarms.watch()
+    logger.info("beat_ready")  # Celery says that it starts before it is checked whether it may
 
 
-@worker_shutting_down.connect
-def leave_calls_behind(**kwargs: Any) -> None:
-    """End in a moment, whatever a language model is still asked, which may take minutes.
-
-    The leases of what is left expire, and another worker does it again.
-    """
-    if "llm" in current_app.amqp.queues.consume_from:
-        timer = threading.Timer(STOP_SECONDS, _leave)
-        timer.daemon = True
-        timer.start()
+def end_soon(**kwargs: Any) -> None:
+    """End within UAC_STOP_SECONDS, whatever threads still do: a question to a language model may
+    take minutes. What is not done by then is given back, and another worker does it."""
+    timer = threading.Timer(settings.UAC_STOP_SECONDS, _leave)
+    timer.daemon = True
+    timer.start()
 
 
 def _leave() -> None:
-    logger.warning("calls_left_behind", seconds=STOP_SECONDS)
+    end = threading.Timer(LEAVING_SECONDS, os._exit, [0])
+    end.daemon = True
+    end.start()
+    try:
+        logger.warning("work_given_back", pieces=leases.give_back_all())
+    except Error as error:  # then the leases expire
+        logger.warning("work_left_behind", error=str(error))
     runner.close_pool()
     os._exit(0)
 

@@ -15,6 +15,7 @@ from prometheus_client import (
     PROCESS_COLLECTOR,
     CollectorRegistry,
     Counter,
+    Gauge,
     Histogram,
     Info,
     disable_created_metrics,
@@ -23,6 +24,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from memory import tracing
 from workers.sandbox.interface import SandboxError
 
 if TYPE_CHECKING:
@@ -54,6 +56,9 @@ REQUESTS = Counter(
     "Requests to sandboxes, by what came of them and whether the machine is to blame.",
     ["operation", "outcome", "infrastructure"],
 )
+USABLE = Gauge(
+    "uac_sandbox_usable", "1 while the engine answers; with 0 the worker leaves its work to others."
+)
 ABOUT = Info("uac_sandbox", "What sandboxes are made of here.")
 
 
@@ -69,7 +74,8 @@ def measured(
             started = time.perf_counter()
             outcome, infrastructure = "interrupted", False
             try:
-                answer = request(*args, **kwargs)
+                with tracing.span(f"sandbox {operation}"):
+                    answer = request(*args, **kwargs)
                 outcome = "ok"
             except SandboxError as error:
                 outcome, infrastructure = error.outcome, error.infrastructure
@@ -90,7 +96,7 @@ def serve(address: str, port: int, registry: CollectorRegistry) -> None:
 
 
 def own_process() -> CollectorRegistry:
-    """Return a registry of what every worker tells of its own process, and of no sandbox."""
+    """Return a registry of what every process tells of itself, and of no sandbox."""
     registry = CollectorRegistry()
     for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
         registry.register(collector)

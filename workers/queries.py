@@ -2,9 +2,10 @@
 
 import time
 
-from memory import runs
+from memory import hosts, runs
 from memory.models import Run
 from memory.models.runs import RunOutcome
+from workers import hosting
 from workers.checkpointing.policy import check_query
 from workers.errors import error_json
 from workers.projects import allowance_of, loaded
@@ -13,7 +14,10 @@ from workers.sandbox.runner import runner_name
 
 
 def execute(run: Run) -> None:
-    """Evaluate the run's code on its checkpoint and store what it came to."""
+    """Evaluate the run's code on its checkpoint and store what it came to.
+
+    Raises SandboxError where this host has no sandbox for it and another may have.
+    """
     assert run.checkpoint is not None
     code = run.input["code"]
     if findings := check_query(code):
@@ -34,11 +38,13 @@ def execute(run: Run) -> None:
         try:
             ready, evaluation = _evaluate(run, allowance)
         except SandboxError as error:
-            if not error.infrastructure:
+            if not (error.infrastructure or error.outcome == RunOutcome.KILLED):
                 raise
             # What was kept for the user may have ended, with its engine: a new one may not have.
             ready, evaluation = _evaluate(run, allowance)
     except SandboxError as error:
+        if error.infrastructure and hosts.others(hosting.name()):
+            raise  # it is given back: where there are sandboxes, it can be answered
         runs.finish(
             run,
             runs.Result(

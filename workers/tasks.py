@@ -4,11 +4,14 @@ Every task may run twice or be killed at any line: claims are leases, writes are
 dispatcher finds again whatever was left.
 """
 
+import functools
+
 import structlog
 from celery import shared_task
 
-from memory import leases, runs
-from memory.models.runs import RunKind
+from memory import checkpoints, erasing, history, leases, llm_turns, runs
+from memory.models import Run
+from memory.models.runs import RunKind, RunOutcome
 from memory.search import index
 from workers import (
     backtesting,
@@ -18,11 +21,12 @@ from workers import (
     forecasting,
     hosting,
     mailing,
+    merging,
     queries,
     workspace_constraints,
 )
 from workers.authoring import answering, lane
-from workers.checkpointing import imports, proposals, records
+from workers.checkpointing import imports, proposals, records, redactions
 
 logger = structlog.get_logger(__name__)
 
@@ -33,6 +37,8 @@ EXECUTORS = {
     RunKind.PROPOSAL: proposals.execute,
     RunKind.IMPORT: imports.execute,
 }
+# These read the version that they are of.
+READING = (RunKind.CONSTRAINTS, RunKind.QUERY, RunKind.ASK)
 
 
 @shared_task(name="workers.tasks.dispatch")
@@ -47,6 +53,24 @@ def dispatch() -> None:
 def checkpoint_records(user_pk: int) -> None:
     """Compile the user's pending typed entries into the next checkpoint."""
     records.checkpoint_pending(user_pk)
+
+
+@shared_task(name="workers.tasks.redact")
+def redact(user_pk: int) -> None:
+    """Take out of a user's project what was redacted, and what rests on it."""
+    redactions.work_on(user_pk)
+
+
+@shared_task(name="workers.tasks.erase")
+def erase(erasure_id: str) -> None:
+    """Go on with the erasure of a user."""
+    erasing.work_on(erasure_id)
+
+
+@shared_task(name="workers.tasks.merge")
+def merge(merge_pk: int) -> None:
+    """Append the entries of a merged user to the log of the user who it is."""
+    merging.work_on(merge_pk)
 
 
 @shared_task(name="workers.tasks.structure")
@@ -81,8 +105,16 @@ def forecast(user_pk: int) -> None:
 
 @shared_task(name="workers.tasks.answer")
 def answer(run_id: str) -> None:
-    """Have a question answered by a language model."""
-    execute_run(run_id)
+    """Have a question answered by a language model, when it is its workspace's turn."""
+    of = Run.objects.filter(pk=run_id).values_list("user__workspace", flat=True).first()
+    if of is None:
+        return
+    run = runs.claim(run_id, take=functools.partial(llm_turns.claim, workspace_pk=of))
+    if run is not None:
+        try:
+            _carry_out(run)
+        finally:
+            llm_turns.pass_on(of)
 
 
 @shared_task(name="workers.tasks.index_log")
@@ -101,12 +133,16 @@ def backtest(backtest_id: str) -> None:
 def execute_run(run_id: str) -> None:
     """Execute a queued run."""
     run = runs.claim(run_id, host=hosting.name())
-    if run is None:
-        return
-    with structlog.contextvars.bound_contextvars(run=run_id, kind=run.kind):
+    if run is not None:
+        _carry_out(run)
+
+
+def _carry_out(run: Run) -> None:
+    whose = {"run": str(run.pk), "kind": run.kind, "user": run.user_id}
+    with structlog.contextvars.bound_contextvars(**whose):
         try:
             with leases.kept(run):
-                EXECUTORS[RunKind(run.kind)](run)
+                execute(run)
         except leases.LeaseLost:
             logger.warning("lease_lost")
         except Exception as error:
@@ -115,3 +151,15 @@ def execute_run(run_id: str) -> None:
             raise
         else:
             logger.info("run_done", outcome=run.outcome)
+
+
+def execute(run: Run) -> None:
+    """Do what the run is for; of what was redacted it says only that."""
+    try:
+        earlier = run.checkpoint if run.checkpoint_id != run.user.head_id else None
+        if earlier is not None and run.kind in READING:
+            history.refuse_redacted(earlier)
+        EXECUTORS[RunKind(run.kind)](run)
+    except checkpoints.Redacted as gone:
+        error = {"type": "redacted", "message": str(gone), "path": None, "line": None}
+        runs.finish(run, runs.Result(outcome=RunOutcome.USER_ERROR, error=error))

@@ -3,48 +3,25 @@
 So the figures are those of the whole server. No label names a workspace or an endpoint.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-import structlog
-from django.db import Error, connection
 from django.db.models import Count, Min, Q
 from django.utils import timezone
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from memory.models import Delivery, WebhookEndpoint
 from memory.models.webhooks import DeliveryState
-
-logger = structlog.get_logger(__name__)
-
-
-class Deliveries(Collector):
-    """How many messages the log has, by what became of them, and how long the oldest waits."""
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing before it is asked for."""
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        """Ask the database, over a connection that is closed again: this is a thread of its own.
-
-        Where it does not answer there are no figures, and those of others are served all the same.
-        """
-        try:
-            yield from list(_metrics())
-        except Error as error:
-            logger.warning("webhook_metrics_not_read", error=str(error))
-        finally:
-            connection.close()
+from workers.reading_metrics import Read
 
 
 def register(registry: CollectorRegistry) -> None:
     """Have the figures served with those of this process."""
-    registry.register(Deliveries())
+    registry.register(Read(_messages))
 
 
-def _metrics() -> Iterator[Metric]:
+def _messages() -> Iterator[Metric]:
+    """How many messages the log has, by what became of them, and how long the oldest waits."""
     messages = GaugeMetricFamily(
         "uac_webhook_messages",
         "Messages in the log, by what became of them; held: the endpoint is disabled.",

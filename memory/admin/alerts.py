@@ -6,20 +6,11 @@ from contextlib import suppress
 from typing import Any
 
 from django.contrib import admin, messages
-from django.db.models import (
-    Case,
-    Count,
-    F,
-    IntegerField,
-    OuterRef,
-    QuerySet,
-    Subquery,
-    Value,
-    When,
-)
+from django.db.models import Count, F, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
 from memory import alerts, feedback, workspace_constraints
 from memory.admin.base import (
@@ -35,39 +26,40 @@ from memory.admin.display import (
     badge,
     counted,
     facts,
+    folded,
     inline,
     lines,
     record_name,
+    rule_of,
     sandbox,
     sandbox_badge,
     shortened,
     source,
 )
-from memory.checkpoints import read_files
+from memory.admin.source import block, statements_that_say
+from memory.checkpoints import Redacted, read_files
 from memory.feedback import Precision, in_words
 from memory.models import Alert, AlertEvent, AlertFeedback, EventCounter, LogEntry
-from memory.models.alerts import AlertKind, AlertState, Judge, Severity, Verdict
+from memory.models.alerts import (
+    BY_SEVERITY,
+    BY_STATE,
+    AlertKind,
+    AlertState,
+    Judge,
+    Verdict,
+)
 from memory.models.runs import warning_of
-
-
-def _in_order(field: str, values: list[str]) -> Case:
-    """Sort by where a row's value stands among these."""
-    return Case(
-        *(When(**{field: value}, then=Value(place)) for place, value in enumerate(values)),
-        output_field=IntegerField(),
-    )
-
+from memory.redaction import TOLD
 
 SNOOZES = ["snooze_for_a_day", "snooze_for_a_week", "snooze_until_it_changes"]
+# So many lines of a constraint are shown before and after those that made an alert.
+AROUND = 4
 WHY_LEFT = {
     "acknowledged": "acknowledged or resolved already",
     "reopened": "open already, or no longer found",
     "marked as useful": "not what a constraint found",
     "marked as wrong": "not what a constraint found",
 }
-
-BY_SEVERITY = _in_order("severity", list(reversed(Severity.values)))
-BY_STATE = _in_order("state", AlertState.values)
 
 
 def _verdicts(verdict: Verdict) -> Subquery:
@@ -81,7 +73,26 @@ def _verdicts(verdict: Verdict) -> Subquery:
     return Subquery(counts.values("number"))
 
 
-class AlertEventInline(admin.TabularInline[AlertEvent, Alert]):
+class _Step:
+    """What is shown of an event wherever it stands."""
+
+    @admin.display(description="step", ordering="kind")
+    def step(self, event: AlertEvent) -> str:
+        """Show what happened."""
+        return badge(event.kind, event.get_kind_display())
+
+    @admin.display(description="run")
+    def by_run(self, event: AlertEvent) -> str:
+        """Lead to the run that did it."""
+        return link(event.run)
+
+    @admin.display(description="detail")
+    def details(self, event: AlertEvent) -> str:
+        """Say what changed, or why."""
+        return facts(event.detail) or NOTHING
+
+
+class AlertEventInline(_Step, admin.TabularInline[AlertEvent, Alert]):
     """The alert's history."""
 
     model = AlertEvent
@@ -103,21 +114,6 @@ class AlertEventInline(admin.TabularInline[AlertEvent, Alert]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[AlertEvent]:
         """Fetch the runs along."""
         return super().get_queryset(request).select_related("run")
-
-    @admin.display(description="step")
-    def step(self, event: AlertEvent) -> str:
-        """Show what happened."""
-        return badge(event.kind, event.get_kind_display())
-
-    @admin.display(description="run")
-    def by_run(self, event: AlertEvent) -> str:
-        """Lead to the run that did it."""
-        return link(event.run)
-
-    @admin.display(description="detail")
-    def details(self, event: AlertEvent) -> str:
-        """Say what changed, or why."""
-        return facts(event.detail) or NOTHING
 
 
 @admin.register(Alert)
@@ -146,9 +142,9 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     when_empty = "No constraint has found anything yet."
     fieldsets = [
         (None, {"fields": [("level", "standing"), "headline", "user_link"]}),
-        ("What was thought of it", {"fields": ["judged", "verdicts"]}),
         ("What it rests on", {"fields": ["evidence_tree"]}),
         ("The constraint that speaks", {"fields": ["rule", "run_link", "ran_in"]}),
+        ("What was thought of it", {"fields": ["judged", "verdicts"]}),
         (
             "Times",
             {
@@ -235,8 +231,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     @admin.display(description="constraint", ordering="constraint")
     def rule_name(self, alert: Alert) -> str:
         """Name the constraint."""
-        name = alert.constraint.removesuffix(".py")
-        return inline(name.replace("constraints/", "", 1))
+        return inline(rule_of(alert.constraint))
 
     @admin.display(description="records")
     def evidence_tree(self, alert: Alert) -> str:
@@ -263,12 +258,15 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         checkpoint = alert.last_run.checkpoint if alert.last_run else None
         path = inline(alert.constraint)
         if (ours := workspace_constraints.version_of(alert)) is not None:
-            return format_html("<div>{} is {}</div>{}", path, link(ours), source(ours.source))
+            return format_html("<div>{} is {}</div>{}", path, link(ours), _rule(alert, ours.source))
         if checkpoint is None or alert.constraint not in checkpoint.tree:
             return format_html("{} (not a file of the project then)", path)
-        text = read_files(checkpoint, [alert.constraint])[alert.constraint]
+        try:
+            text = read_files(checkpoint, [alert.constraint])[alert.constraint]
+        except Redacted:
+            return format_html("{} {}", path, TOLD)
         version = link(checkpoint, f"v{checkpoint.version}")
-        return format_html("<div>{} in {}</div>{}", path, version, source(text))
+        return format_html("<div>{} in {}</div>{}", path, version, _rule(alert, text))
 
     @admin.display(description="found last by")
     def run_link(self, alert: Alert) -> str:
@@ -383,8 +381,45 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             messages.warning(request, f"{left}: {WHY_LEFT.get(verb, 'resolved already')}.")
 
 
+def _rule(alert: Alert, text: str) -> SafeString:
+    """Show the constraint's source; if it shows where the alert comes from, that place leads."""
+    is_finding = alert.kind == AlertKind.FINDING
+    places = (
+        statements_that_say(text, alert.severity, alert.message)
+        if is_finding
+        else _failed_at(alert)
+    )
+    if not places:
+        return format_html("{}", source(text))
+    marked = {number for place in places for number in place}
+    where = ", ".join(
+        str(place[0]) if len(place) == 1 else f"{place[0]}–{place[-1]}" for place in places
+    )
+    noun = "line" if len(marked) == 1 else "lines"
+    if len(places) > 1:
+        noun = f"one of the {noun}"
+    verb = "Made" if is_finding else "Failed"
+    told = f"{verb} on {noun} {where}, which {'is' if len(marked) == 1 else 'are'} marked."
+    return format_html(
+        "<div>{}</div>{}{}",
+        told,
+        block(text, marked=marked, around=AROUND),
+        folded("The whole source", source(text, marked=marked)),
+    )
+
+
+def _failed_at(alert: Alert) -> list[range]:
+    """Return the line on which the constraint failed in the run that found it last."""
+    output = alert.last_run.output if alert.last_run else None
+    for said in output.get("constraints", ()) if isinstance(output, dict) else ():
+        error = said["error"] if said["path"] == alert.constraint else None
+        if error and error.get("path") == alert.constraint and error.get("line"):
+            return [range(error["line"], error["line"] + 1)]
+    return []
+
+
 @admin.register(AlertEvent)
-class AlertEventAdmin(ReadOnlyAdmin[AlertEvent]):
+class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
     """What happened to alerts, newest first."""
 
     list_display = ["at", "seq", "step", "actor_name", "alert_link", "details"]
@@ -392,14 +427,9 @@ class AlertEventAdmin(ReadOnlyAdmin[AlertEvent]):
     list_select_related = ["alert"]
     search_fields = ["alert__user__user_id", "actor"]
     search_help_text = "By user id or actor."
-    ordering = ["-at", "-seq"]
+    ordering = ["-pk"]  # as they came: nobody sorts a million of them
     when_empty = "No alert has been opened yet."
     fields = ["seq", "alert_link", "user_link", "step", "at", "actor", "by_run", "details"]
-
-    @admin.display(description="step", ordering="kind")
-    def step(self, event: AlertEvent) -> str:
-        """Show what happened."""
-        return badge(event.kind, event.get_kind_display())
 
     @admin.display(description="actor", ordering="actor")
     def actor_name(self, event: AlertEvent) -> str:
@@ -415,16 +445,6 @@ class AlertEventAdmin(ReadOnlyAdmin[AlertEvent]):
     def user_link(self, event: AlertEvent) -> str:
         """Lead to the user."""
         return link(event.alert.user)
-
-    @admin.display(description="run")
-    def by_run(self, event: AlertEvent) -> str:
-        """Lead to the run that did it."""
-        return link(event.run)
-
-    @admin.display(description="detail")
-    def details(self, event: AlertEvent) -> str:
-        """Say what changed, or why."""
-        return facts(event.detail) or NOTHING
 
 
 @admin.register(EventCounter)

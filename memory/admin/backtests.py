@@ -2,12 +2,17 @@
 
 from collections.abc import Collection
 from typing import Any
+from uuid import UUID
 
 from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Q, QuerySet
-from django.http import HttpRequest
+from django.forms import Script
+from django.http import Http404, HttpRequest, JsonResponse
+from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.views.decorators.http import require_GET
 
 from memory import backtests
 from memory import workspace_constraints as service
@@ -22,7 +27,8 @@ from memory.admin.display import (
     record_name,
     shortened,
 )
-from memory.models import Backtest, BacktestFinding, BacktestUser, Checkpoint
+from memory.admin.masking import name_of
+from memory.models import Backtest, BacktestFinding, BacktestUser, Blob, Checkpoint
 from memory.models.alerts import Severity, severity_rank
 from memory.models.backtests import GOING_ON, BacktestState, UserState
 from memory.models.workspace_constraints import VersionState
@@ -35,7 +41,7 @@ _LISTED = 50
 class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     """What constraints would have said, had they been there all along."""
 
-    list_display = ["name", "workspace", "how_far", "on", "created_by_whom", "created_at"]
+    list_display = ["name", "how_far", "on", "workspace", "created_by_whom", "created_at"]
     list_filter = ["state", "workspace"]
     list_select_related = ["workspace", "version__constraint", "user"]
     search_fields = ["constraint", "user__user_id"]
@@ -44,7 +50,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     actions = ["approve", "cancel", "start_again"]
     when_empty = "No constraint was backtested yet: one of a workspace is once it has passed."
     fieldsets = [
-        (None, {"fields": ["of_what", "workspace", "how_far", "concluded", "period", "on"]}),
+        (None, {"fields": ["of_what", "workspace", "progress", "concluded", "period", "on"]}),
         (
             "What it would have said",
             {"fields": ["fired", "severities", "months", "busiest", "still_open"]},
@@ -62,6 +68,36 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
             },
         ),
     ]
+
+    class Media:
+        """The page is kept up to date while the backtest goes on."""
+
+        js = [Script("memory/progress.js", defer=True)]
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add what the page asks while the backtest goes on."""
+        view = self.admin_site.admin_view(require_GET(self.progress_view))
+        return [
+            path("<uuid:pk>/progress/", view, name="memory_backtest_progress"),
+            *super().get_urls(),
+        ]
+
+    def progress_view(self, request: HttpRequest, pk: UUID) -> JsonResponse:
+        """Tell a script how far the backtest got."""
+        backtest = self.get_object(request, str(pk))
+        if backtest is None:
+            raise Http404("There is no such backtest.")
+        if not self.has_view_permission(request, backtest):
+            raise PermissionDenied
+        done, of = _users(backtest)
+        return JsonResponse(
+            {
+                "text": _so_far(backtest),
+                "working": backtest.state in GOING_ON,
+                "done": done,
+                "of": max(of, 1),
+            }
+        )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Backtest]:
         """Count along how far it got."""
@@ -98,7 +134,10 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         """Lead to the version, or to the user whose own constraint it is."""
         if backtest.version is not None:
             return link(backtest.version)
-        return format_html("{} of {}", inline(backtest.constraint), link(backtest.user))
+        texts = Blob.objects.filter(user=backtest.user, hash=backtest.source_hash)
+        key = texts.values_list("pk", flat=True).first()
+        source = link_to_key(Blob, key, backtest.constraint)
+        return format_html("{} of {}", source, link(backtest.user))
 
     @admin.display(description="workspace", ordering="workspace__name")
     def workspace(self, backtest: Backtest) -> str:
@@ -109,18 +148,35 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     def how_far(self, backtest: Backtest) -> SafeString:
         """Say how far it got, with a bar while it goes on."""
         shown = badge(backtest.state, backtest.get_state_display())
-        of = getattr(backtest, "of_users", 0)
+        done, of = _users(backtest)
         if backtest.state not in GOING_ON or not of:
             return shown
-        done = getattr(backtest, "done_users", 0)
         bar = format_html('<progress value="{}" max="{}"></progress>', done, of)
         return format_html("{} {} {} of {}", shown, bar, done, counted(of, "user"))
+
+    @admin.display(description="state")
+    def progress(self, backtest: Backtest) -> SafeString:
+        """Say how far it got, kept up to date by a script while it goes on."""
+        if backtest.state not in GOING_ON:
+            return self.how_far(backtest)
+        done, of = _users(backtest)
+        return format_html(
+            '<span class="progress working"><progress value="{}" max="{}"></progress>'
+            ' <span role="status" aria-live="polite" data-progress="{}" data-working="1">{}</span>'
+            "</span>",
+            done,
+            max(of, 1),
+            reverse("admin:memory_backtest_progress", args=[backtest.pk]),
+            _so_far(backtest),
+        )
 
     @admin.display(description="users")
     def on(self, backtest: Backtest) -> str:
         """Say on how many users it is run."""
         of = getattr(backtest, "of_users", 0)
-        return f"{of} of {counted(backtest.looked_at, 'user')} looked at"
+        if backtest.version_id is None:
+            return counted(of, "user")
+        return f"fits {of} of {counted(backtest.looked_at, 'user')}"
 
     @admin.display(description="created by", ordering="created_by")
     def created_by_whom(self, backtest: Backtest) -> str:
@@ -146,7 +202,8 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         more = f", and {found['left_out']:,} more that were not kept" if found["left_out"] else ""
         sample = " of a sample" if found["sampled"] else ""
         alerts = counted(found["findings"], "alert")
-        return f"{alerts}{more}, for {found['fired']} of {counted(found['done'], 'user')}{sample}"
+        known = counted(found["done"] - found["failed"], "user")
+        return f"{alerts}{more}, for {found['fired']} of {known}{sample}"
 
     @admin.display(description="by severity")
     def severities(self, backtest: Backtest) -> SafeString | str:
@@ -262,9 +319,9 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
             try:
                 backtests.cancel(backtest, by=staff_of(request))
             except backtests.NotGoingOn as error:
-                messages.warning(request, f"{backtest}: {error}")
+                messages.warning(request, f"{name_of(backtest)}: {error}")
             else:
-                messages.success(request, f"The {backtest} is cancelled.")
+                messages.success(request, f"The {name_of(backtest)} is cancelled.")
 
     @admin.action(description="Start the selected backtests again", permissions=["approve"])
     def start_again(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
@@ -276,10 +333,14 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
             assert backtest.user is not None
             try:
                 started = backtests.start_own(
-                    backtest.user, backtest.constraint, by=staff_of(request), days=backtest.days
+                    backtest.user,
+                    backtest.constraint,
+                    by=staff_of(request),
+                    days=backtest.days,
+                    source=backtests.own_source(backtest),
                 )
             except backtests.BadBacktest as error:
-                messages.warning(request, f"{backtest}: {error}")
+                messages.warning(request, f"{name_of(backtest)}: {error}")
             else:
                 messages.success(request, format_html("Started: {}", link(started)))
 
@@ -310,6 +371,16 @@ def start_backtest(
         messages.success(request, format_html("Started: {}", link(started)))
 
 
+def _users(backtest: Backtest) -> tuple[int, int]:
+    """Return of how many users it is done, and of how many it will be."""
+    return getattr(backtest, "done_users", 0), getattr(backtest, "of_users", 0)
+
+
+def _so_far(backtest: Backtest) -> str:
+    done, of = _users(backtest)
+    return f"{backtest.get_state_display()}: {done} of {counted(of, 'user')}"
+
+
 def _summary(backtest: Backtest) -> dict[str, Any]:
     """Add up what was found, once for a page."""
     if not hasattr(backtest, "summed_up"):
@@ -330,7 +401,7 @@ def _versions(found: Collection[BacktestFinding]) -> dict[tuple[int, int], int]:
 class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
     """What backtests came to for each user."""
 
-    list_display = ["name", "backtest_link", "how_far", "alerts", "problem_count", "versions"]
+    list_display = ["name", "alerts", "how_far", "problem_count", "versions", "backtest_link"]
     list_filter = ["state", "backtest__workspace"]
     list_select_related = ["backtest__version__constraint", "user"]
     search_fields = ["user__user_id"]

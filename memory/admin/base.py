@@ -1,32 +1,58 @@
 """What the screens share: rows that nobody edits, their actions, and links between them."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import wraps
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlencode
 from uuid import UUID
 
 from django import forms
-from django.contrib import admin
-from django.contrib.admin.helpers import ActionForm
-from django.contrib.admin.utils import quote
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME, ActionForm
+from django.contrib.admin.utils import NotRelationField, get_model_from_relation, quote
+from django.contrib.admin.utils import get_fields_from_path as fields_of_path
+from django.core.exceptions import FieldDoesNotExist
 from django.db import models
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memory.admin.display import NOTHING, badge, inline, lines, shortened, summary, visible
-from memory.models import Alert, LogEntry, MemoryUser
+from memory import access, audit, stuck
+from memory.admin import masking
+from memory.admin.display import (
+    NOTHING,
+    badge,
+    counted,
+    inline,
+    lines,
+    preformatted,
+    shortened,
+    summary,
+    visible,
+)
+from memory.admin.paging import BoundedPaginator
+from memory.models import Alert, LogEntry, MemoryUser, Pause, PausedConstraint, Workspace
+from memory.models.leased import LeasedWork
+from memory.models.staff import AuditKind
 
 Row = TypeVar("Row", bound=models.Model)
+Work = TypeVar("Work", bound=LeasedWork)
+Paused = TypeVar("Paused", Pause, PausedConstraint)
 
 Key: TypeAlias = int | str | UUID
 
 # What a checkpoint consists of: up to megabytes each.
 HEAVY = ("tree", "outline", "edits", "verdict")
 
+# A page of what is being done loads itself again: ever later, and not for ever, since each look is
+# noted.
+_AGAIN_SECONDS, _AGAIN_MOST, _LOOKS = 2, 60, 15
 _MAX_LINKS = 100
+_MAX_PAGES = 1000
 
 
 MAX_NOTE = 2000
@@ -38,19 +64,43 @@ class NotedActionForm(ActionForm):
     note = forms.CharField(label="Why:", required=False, max_length=MAX_NOTE)
 
 
+class OwnChoicesFilter(admin.RelatedFieldListFilter):
+    """A filter by another row, of which only those are offered that somebody of the staff sees."""
+
+    def field_choices(
+        self, field: Any, request: HttpRequest, model_admin: Any
+    ) -> list[tuple[str, Any]]:
+        """Return the choices."""
+        found = super().field_choices(field, request, model_admin)
+        model = get_model_from_relation(field)
+        if model not in access.PLACES or access.sees_all(request.user):
+            return found
+        rows = access.seen_by(request.user, model._default_manager.all())
+        seen = set(rows.values_list("pk", flat=True))
+        return [(key, name) for key, name in found if key in seen]
+
+
 class MemoryAdmin(admin.ModelAdmin[Row]):
     """A screen of one kind of row.
 
     The actions of the list are also buttons on the page of each row for which `actions_for` names
     them; with `action_note`, which says what it is for, a note goes with them. `when_empty` is what
-    an empty list says.
+    an empty list says. The actions in `asking` show a page first, and act once they are confirmed
+    with a note; the buttons of the `dangerous` ones are red, and apart.
+
+    Everything here goes by who looks: the rows are those of the workspaces that he sees
+    (`memory.access`), what people said is hidden where he may not see it (`memory.admin.masking`),
+    and what he did or looked at is noted (`memory.audit`).
     """
 
     action_note = ""
+    asking: Collection[str] = ()
+    dangerous: Collection[str] = ()
 
     empty_value_display = NOTHING
     list_per_page = 50
     list_max_show_all = 200
+    paginator = BoundedPaginator
     show_full_result_count = False
     actions: Sequence[Any] = []
     when_empty = "There is nothing here yet."
@@ -58,21 +108,131 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     class Media:
         css = {"all": ["memory/admin.css"]}
 
+    # -- Whose rows ----------------------------------------------------------------------------
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Row]:
+        """Return the rows of the workspaces that the staff sees. Every view goes through here."""
+        return access.seen_by(request.user, super().get_queryset(request))
+
+    def get_list_filter(self, request: HttpRequest) -> list[Any]:
+        """Have filters by workspace, and by other rows, offer what the staff sees; and filter work
+        by how it stands."""
+        is_work = any(kind.model is self.model for kind in stuck.KINDS.values())
+        own = [self._own_choices(one) for one in super().get_list_filter(request)]
+        return [*own, *([WorkFilter] if is_work else [])]
+
+    def _own_choices(self, chosen: Any) -> Any:
+        name, kind = chosen if isinstance(chosen, list | tuple) else (chosen, None)
+        if not isinstance(name, str) or kind not in (None, admin.RelatedFieldListFilter):
+            return chosen
+        try:
+            get_model_from_relation(fields_of_path(self.model, name)[-1])
+        except NotRelationField:
+            return chosen
+        return name, OwnChoicesFilter
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Offer rows that the staff sees; who does not see all workspaces has to name one."""
+        model = db_field.remote_field.model
+        if model in access.PLACES and "queryset" not in kwargs:
+            kwargs["queryset"] = access.seen_by(request.user, model._default_manager.all())
+        if model is Workspace and not access.sees_all(request.user):
+            kwargs["required"] = True
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
+
+    # -- What is hidden ------------------------------------------------------------------------
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """Hide the columns that tell what people said from who may not see it."""
+        names = super().get_list_display(request)
+        return names if access.sees_content(request.user) else masking.masked(self, names)
+
+    def get_list_display_links(self, request: HttpRequest, list_display: Any) -> Any:
+        """Lead to the page from the same columns, hidden or not."""
+        names = super().get_list_display_links(request, list_display)
+        if names is None or access.sees_content(request.user):
+            return names
+        return masking.masked(self, names)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Row | None = None) -> Any:
+        """What is hidden cannot be changed."""
+        names = super().get_readonly_fields(request, obj)
+        if access.sees_content(request.user):
+            return names
+        fields = [field.name for field in self.opts.concrete_fields if field.editable]
+        return [*(names or ()), *(name for name in fields if not masking.is_open(self.model, name))]
+
+    def get_search_fields(self, request: HttpRequest) -> list[str]:
+        """Nobody finds out by a search what is hidden."""
+        names = list(super().get_search_fields(request))
+        if access.sees_content(request.user):
+            return names
+        return [name for name in names if not self._tells_content(name.lstrip("^=@"))]
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
+        """Nor by a filter that is written into the address."""
+        if not access.sees_content(request.user) and (
+            self._tells_content(lookup) or not self._is_known(lookup)
+        ):
+            return False
+        return super().lookup_allowed(lookup, value, request)
+
+    def _is_known(self, lookup: str) -> bool:
+        """Whether it begins with a field or is a filter of the list: what a list computes along is
+        neither, and may be of what is hidden."""
+        name = lookup.split("__")[0]
+        fields = {"pk", *(field.name for field in self.opts.get_fields())}
+        fields |= {field.attname for field in self.opts.concrete_fields}
+        filters = {getattr(one, "parameter_name", None) for one in self.list_filter}
+        return name in fields | filters
+
+    def _tells_content(self, lookup: str) -> bool:
+        """Whether a lookup goes by a field of this or another row that is hidden."""
+        model: Any = self.model
+        for name in lookup.split("__"):
+            try:
+                field = model._meta.pk if name == "pk" else model._meta.get_field(name)
+            except FieldDoesNotExist:
+                return False  # `exact`, or what Django itself refuses
+            if field.name in masking.content_fields(model):
+                return True
+            if model is MemoryUser and field.name == "metadata":
+                return True
+            if not field.is_relation:
+                return False
+            model = field.related_model
+        return False
+
+    def action_checkbox(self, obj: Row) -> SafeString:
+        """Offer the row for an action, under a name that cannot steer the page."""
+        label = format_html("Select this object for an action - {}", masking.name_of(obj))
+        box = forms.CheckboxInput({"class": "action-select", "aria-label": label}, lambda _: False)
+        rendered = str(box.render(ACTION_CHECKBOX_NAME, str(obj.pk)))
+        return SafeString(visible(rendered))  # nosec B703 # by Django, which has escaped it
+
+    # -- Lists and pages -----------------------------------------------------------------------
+
     def actions_for(self, row: Row) -> Collection[str]:
         """Name the actions that make sense for this row."""
         return list(self.actions)
 
-    def action_checkbox(self, obj: Row) -> SafeString:
-        """Offer the row for an action, under a name that cannot steer the page."""
-        return SafeString(visible(str(super().action_checkbox(obj))))
+    def is_confirmed(self, request: HttpRequest, action: str, rows: QuerySet[Row]) -> bool:
+        """Tell whether one of the actions that ask is done now."""
+        return "confirmed" in request.POST and bool(note_of(request))
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
-        """Show the list, and say so when it is empty."""
-        return super().changelist_view(
+        """Show the list, and say so when it is empty; note who looked at rows of people."""
+        response = super().changelist_view(
             request, {"when_empty": self.when_empty, **(extra_context or {})}
         )
+        found = getattr(response, "context_data", None) or {}
+        if "cl" in found and audit.tells_of_people(self.model):
+            shown = [row.pk for row in found["cl"].result_list]
+            rows = self.model._default_manager.filter(pk__in=shown)
+            audit.note(request.user, AuditKind.VIEW, audit.subject_of(rows), "list")
+        return response
 
     def render_change_form(
         self,
@@ -83,30 +243,111 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         form_url: str = "",
         obj: Row | None = None,
     ) -> HttpResponse:
-        """Show a row with its actions, under a name that cannot steer the page."""
+        """Show a row with its actions, under a name that cannot steer the page; note who looked."""
+        if not access.sees_content(request.user):
+            _mask_page(self, context)
         if obj is not None:
             allowed = self.get_actions(request)
-            context["subtitle"] = visible(str(obj))
+            context["subtitle"] = visible(masking.name_of(obj))
             context["list_url"] = _list_url(self.model)
             context["action_note"] = self.action_note
+            context["dangerous"] = self.dangerous
             context["row_key"] = str(obj.pk)
             context["row_actions"] = [
                 (name, name.replace("_", " ").capitalize())
-                for name in self.actions_for(obj)
+                for name in sorted(self.actions_for(obj), key=lambda one: one in self.dangerous)
                 if name in allowed
             ]
+            self._note_view(request, obj, "page")
         return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show what the staff changed of a row."""
+        response = super().history_view(request, object_id, extra_context)
+        if isinstance(response, TemplateResponse) and response.context_data:
+            response.context_data["title"] = "Change history"
+            self._note_view(request, response.context_data["object"], "history")
+        return response
+
+    def _note_view(self, request: HttpRequest, row: Row, what: str) -> None:
+        if audit.tells_of_people(self.model):
+            audit.note(request.user, AuditKind.VIEW, self._subject(row), what)
+
+    def _subject(self, row: Row) -> audit.Subject:
+        return audit.subject_of(self.model._base_manager.filter(pk=row.pk))
+
+    # -- Actions -------------------------------------------------------------------------------
+
+    def has_operate_permission(self, request: HttpRequest) -> bool:
+        """Who may change rows of this kind may use such actions, even where he edits none."""
+        name = f"{self.opts.app_label}.change_{self.opts.model_name}"
+        return request.user.has_perm(name)
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        """Have every action noted, whether or not it comes to an end."""
+        found: dict[str, Any] = super().get_actions(request)
+        return {
+            name: (_noted(act, name), name, description)
+            for name, (act, _, description) in found.items()
+        }
+
+    def response_add(
+        self, request: HttpRequest, obj: Row, post_url_continue: str | None = None
+    ) -> HttpResponse:
+        """Note who added it, together with what was added."""
+        audit.note(request.user, AuditKind.ADD, self._subject(obj))
+        return super().response_add(request, obj, post_url_continue)
+
+    def response_change(self, request: HttpRequest, obj: Row) -> HttpResponse:
+        """Note who changed it, together with the change."""
+        audit.note(request.user, AuditKind.CHANGE, self._subject(obj))
+        return super().response_change(request, obj)
 
     def response_action(
         self, request: HttpRequest, queryset: QuerySet[Row], *args: Any, **kwargs: Any
     ) -> HttpResponse | None:
-        """Do the action; who came from the page of a row goes back there."""
+        """Do the action; who came from the page of a row goes back there.
+
+        Nobody acts on more rows than he was told of.
+        """
+        all_of_them = request.POST.get("select_across", "0") != "0"
+        if all_of_them and BoundedPaginator(queryset, self.list_per_page).is_cut:
+            told = "More rows match than are listed: nothing was done. Choose fewer by the filters."
+            messages.error(request, told)
+            return HttpResponseRedirect(request.get_full_path())
         response = super().response_action(request, queryset, *args, **kwargs)
-        if "from_page" in request.POST and isinstance(response, HttpResponseRedirect):
+        # An action that leads elsewhere itself does so.
+        here = getattr(response, "url", None) == request.get_full_path()
+        if "from_page" in request.POST and isinstance(response, HttpResponseRedirect) and here:
             row = queryset.filter(pk__in=request.POST.getlist("_selected_action")).first()
             if row is not None:
                 return HttpResponseRedirect(page_url(row))
         return response
+
+
+def _noted(act: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Wrap an action so that it is noted before it begins: what cannot be noted is not done."""
+
+    @wraps(act)
+    def noted(model_admin: Any, request: HttpRequest, rows: QuerySet[Any]) -> Any:
+        asks = name in model_admin.asking and not model_admin.is_confirmed(request, name, rows)
+        kind = AuditKind.VIEW if asks else AuditKind.ACT
+        audit.note(request.user, kind, audit.subject_of(rows), name)
+        return act(model_admin, request, rows)
+
+    return noted
+
+
+def _mask_page(model_admin: Any, context: Any) -> None:
+    """Hide on a page, and in the rows below it, what is not open to everybody."""
+    page = context["adminform"]
+    page.fieldsets, hidden = masking.masked_sets(model_admin, page.fieldsets)
+    page.readonly_fields = [*page.readonly_fields, *hidden]
+    for rows in context["inline_admin_formsets"] or ():
+        rows.fieldsets, hidden = masking.masked_sets(rows.opts, rows.fieldsets)
+        rows.readonly_fields = [*rows.readonly_fields, *hidden]
 
 
 def note_of(request: HttpRequest, otherwise: str = "") -> str:
@@ -117,6 +358,31 @@ def note_of(request: HttpRequest, otherwise: str = "") -> str:
 def staff_of(request: HttpRequest) -> str:
     """Return who acts, as histories name them."""
     return f"staff:{request.user.get_username()}"
+
+
+class WorkFilter(admin.SimpleListFilter):
+    """Work by how it stands, as the front page counts it."""
+
+    title = "how the work stands"
+    parameter_name = "work"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the choices: each standing of each kind of work that such rows are."""
+        kinds = [kind for kind in stuck.KINDS.values() if kind.model is model_admin.model]
+        return [
+            (f"{kind.name}.{how}", f"{kind.title}: {words}" if len(kinds) > 1 else words)
+            for kind in kinds
+            for how, words in stuck.STANDINGS.items()
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        """Keep the rows that stand so."""
+        name, _, how = (self.value() or "").partition(".")
+        kind = stuck.KINDS.get(name)
+        if kind is None or how not in stuck.STANDINGS or kind.model is not queryset.model:
+            return None
+        rows = stuck.by_standing(kind, timezone.now())[how]
+        return queryset.filter(pk__in=rows.order_by().values("pk"))
 
 
 class ReadOnlyAdmin(MemoryAdmin[Row]):
@@ -134,21 +400,63 @@ class ReadOnlyAdmin(MemoryAdmin[Row]):
         """Nobody deletes a row by hand: see erasure."""
         return False
 
-    def has_operate_permission(self, request: HttpRequest) -> bool:
-        """Who may change rows of this kind may use the actions of their screen."""
-        name = f"{self.opts.app_label}.change_{self.opts.model_name}"
-        return request.user.has_perm(name)
-
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Row | None:
         """Return the row to be shown. It is never saved, so its texts are made visible in it."""
         row = super().get_object(request, object_id, from_field)
+        content = () if access.sees_content(request.user) else masking.content_fields(self.model)
         for field in self.opts.concrete_fields if row else ():
+            if not isinstance(field, models.CharField | models.TextField):
+                continue  # it may be large, and not have been read
             value = getattr(row, field.attname)
-            if isinstance(value, str) and isinstance(field, models.CharField | models.TextField):
-                setattr(row, field.attname, visible(value))
+            if isinstance(value, str) and value:  # what is empty hides nothing
+                is_hidden = field.name in content
+                setattr(row, field.attname, masking.HIDDEN if is_hidden else visible(value))
         return row
+
+
+class PausedAdmin(ReadOnlyAdmin[Paused]):
+    """A screen of what is paused until somebody resumes it; `resume` is the screen's own."""
+
+    actions = ["resume"]
+
+    def actions_for(self, row: Paused) -> Collection[str]:
+        """Resumed once is resumed."""
+        return [] if row.resumed_at else ["resume"]
+
+    @admin.display(description="state", ordering="resumed_at")
+    def standing(self, row: Paused) -> str:
+        """Say whether it is paused still."""
+        return badge("resolved", "resumed") if row.resumed_at else badge("paused")
+
+    @admin.display(description="why", ordering="reason")
+    def why(self, row: Paused) -> str:
+        """Show why it was paused."""
+        return inline(shortened(row.reason))
+
+
+class WorkAdmin(ReadOnlyAdmin[Work]):
+    """A screen of work that a person has asked for, which is due until it is done."""
+
+    actions = ["try_now"]
+
+    def actions_for(self, row: Work) -> Collection[str]:
+        """What is done is not tried again."""
+        return self.actions if getattr(row, "due_at", None) is not None else []
+
+    @admin.display(description="last error")
+    def error(self, row: Work) -> str:
+        """Show what went wrong at the last try."""
+        return preformatted(row.last_error)
+
+    @admin.action(description="Try again now", permissions=["operate"])
+    def try_now(self, request: HttpRequest, queryset: QuerySet[Work]) -> None:
+        """Have those that are not done tried again at once."""
+        due = queryset.filter(due_at__isnull=False)
+        number = due.update(run_after=timezone.now(), hinted_at=None)
+        tried = counted(number, str(self.opts.verbose_name))
+        messages.success(request, f"{tried} will be tried again at once.")
 
 
 class PresenceFilter(admin.SimpleListFilter):
@@ -169,6 +477,22 @@ class PresenceFilter(admin.SimpleListFilter):
         return queryset.filter(**{f"{self.field}__isnull": self.value() == "no"})
 
 
+def rows_for(request: HttpRequest, model: type[Row]) -> QuerySet[Row]:
+    """Return the rows of a kind that this member of the staff may see; none, if not the kind."""
+    rows = access.seen_by(request.user, model._default_manager.all())
+    return rows if may_see(request, model) else rows.none()
+
+
+def may_see(request: HttpRequest, model: type[models.Model]) -> bool:
+    """Tell whether this member of the staff may see rows of this kind."""
+    return request.user.has_perm(f"{model._meta.app_label}.view_{model._meta.model_name}")
+
+
+def list_url(model: type[models.Model], /, **filters: Any) -> str:
+    """Return the address of the list of the model's rows that match the filters."""
+    return f"{_list_url(model)}?{urlencode(filters)}" if filters else _list_url(model)
+
+
 def heavy(*paths: str) -> list[str]:
     """Name the large fields of the checkpoints at these paths, for lists to leave behind."""
     return [f"{path}__{name}" for path in paths for name in HEAVY]
@@ -183,7 +507,7 @@ def link(row: models.Model | None, text: str | None = None) -> SafeString | str:
     """Return a link to the row's page."""
     if row is None:
         return NOTHING
-    return format_html('<a href="{}">{}</a>', page_url(row), inline(text or str(row)))
+    return format_html('<a href="{}">{}</a>', page_url(row), inline(text or masking.name_of(row)))
 
 
 def link_to_key(model: type[models.Model], key: Key | None, text: str) -> SafeString | str:
@@ -205,7 +529,7 @@ def link_to_entry(entry: LogEntry) -> SafeString:
         page_url(entry),
         entry.seq,
         badge(entry.kind, entry.get_kind_display()),
-        inline(summary(entry)),
+        masking.content(inline(summary(entry))),
     )
 
 
@@ -219,16 +543,26 @@ def links_to_entries(user: MemoryUser, seqs: Iterable[int]) -> SafeString | str:
     return lines(rows)
 
 
+def entry_pages(user: MemoryUser, seqs: Iterable[int]) -> dict[int, str]:
+    """Return the addresses of these entries' pages by number: the first thousand of them."""
+    wanted = sorted(set(seqs))[:_MAX_PAGES]
+    entries = LogEntry.objects.filter(user=user, seq__in=wanted).order_by()
+    found = entries.values_list("seq", "pk")
+    return {seq: _page_url(LogEntry, pk) for seq, pk in found}
+
+
 def links_to_alerts(alerts: QuerySet[Alert]) -> SafeString | str:
     """Return links to these alerts, the newest first, with their severity and state."""
-    return lines(
-        format_html(
-            "{} {} {}",
-            badge(alert.severity, alert.get_severity_display()),
-            badge(alert.state, alert.get_state_display()),
-            link(alert, shortened(alert.message)),
-        )
-        for alert in alerts.order_by("-opened_at")[:_MAX_LINKS]
+    return lines(link_to_alert(alert) for alert in alerts.order_by("-opened_at")[:_MAX_LINKS])
+
+
+def link_to_alert(alert: Alert) -> SafeString:
+    """Return a link to the alert, with its severity and state."""
+    return format_html(
+        "{} {} {}",
+        badge(alert.severity, alert.get_severity_display()),
+        badge(alert.state, alert.get_state_display()),
+        link(alert, None if masking.is_hidden() else shortened(alert.message)),
     )
 
 
@@ -239,3 +573,13 @@ def _page_url(model: type[models.Model], key: Key) -> str:
 
 def _list_url(model: type[models.Model]) -> str:
     return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+
+
+def look_again(request: HttpRequest) -> dict[str, int]:
+    """Return in how many seconds a page of what is being done loads itself again, if it does, and
+    how often it will have then."""
+    text = request.GET.get("look", "")
+    look = int(text) if text.isascii() and text.isdigit() and len(text) < 3 else 0
+    if look >= _LOOKS:
+        return {}
+    return {"again_seconds": min(_AGAIN_SECONDS * 2**look, _AGAIN_MOST), "look": look + 1}

@@ -1,30 +1,33 @@
 """Versions of projects, and the files and places that they consist of."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection
 
 from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import Func, IntegerField, OuterRef, QuerySet, Subquery
 from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Length
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
+from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.views.decorators.http import require_GET
 
-from memory import history
+from memory import access, history
 from memory.admin.base import (
+    HEAVY,
     ReadOnlyAdmin,
     link,
     link_to_key,
     link_to_list,
     links_to_entries,
 )
+from memory.admin.diffs import show_files, show_records
 from memory.admin.display import (
     NOTHING,
-    badge,
     counted,
     durations,
-    folded,
     gate,
     inline,
     lines,
@@ -33,10 +36,13 @@ from memory.admin.display import (
     source,
 )
 from memory.admin.edits import edit_title, show_edits
+from memory.admin.llm import show_attempts
+from memory.admin.project import project_url, show_project
+from memory.checkpoints import Redacted
 from memory.models import Blob, Bytecode, Checkpoint, EntryOutcome, Run
+from memory.redaction import TOLD
 
-# A version page carries this much source; the other files are a click away.
-_MAX_SOURCE = 400_000
+REDACTING = "Something is being redacted of this user's memory: look again in a moment."
 
 
 @admin.register(Checkpoint)
@@ -75,7 +81,8 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
             },
         ),
         ("Gate", {"fields": ["checks", "counts", "checked_in"]}),
-        ("What changed", {"fields": ["all_edits"]}),
+        ("What changed", {"fields": ["record_changes", "all_edits", "file_changes"]}),
+        ("What the language model did", {"fields": ["attempts"]}),
         ("Connected with", {"fields": ["cited", "settled", "seen", "runs"]}),
         ("The project", {"fields": ["files"]}),
     ]
@@ -91,6 +98,15 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
                 edit_count=Func("edits", function="json_array_length", output_field=IntegerField()),
             )
         )
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Checkpoint | None:
+        """Return the version with what lists leave behind, in one go."""
+        checkpoint = super().get_object(request, object_id, from_field)
+        if checkpoint is not None:
+            checkpoint.refresh_from_db(fields=("tree", "outline", "edits"))
+        return checkpoint
 
     def actions_for(self, row: Checkpoint) -> Collection[str]:
         """Offer to go back to what is not the newest."""
@@ -139,7 +155,9 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     @admin.display(description="next")
     def children_links(self, checkpoint: Checkpoint) -> str:
         """Lead to the version after."""
-        return lines(_version(child) for child in checkpoint.children.order_by("version"))
+        return lines(
+            _version(child) for child in checkpoint.children.order_by("version").defer(*HEAVY)
+        )
 
     @admin.display(description="changes")
     def changes(self, checkpoint: Checkpoint) -> str:
@@ -212,49 +230,50 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         """Show the edits."""
         return show_edits(checkpoint.edits)
 
+    @admin.display(description="records")
+    def record_changes(self, checkpoint: Checkpoint) -> SafeString | str:
+        """Show the records that were added, changed and retired, each with its entries."""
+        if checkpoint.user.redacting_since is not None:
+            return REDACTING
+        return show_records(checkpoint.parent, checkpoint)
+
+    @admin.display(description="files, side by side")
+    def file_changes(self, checkpoint: Checkpoint) -> SafeString | str:
+        """Show each file beside what it was."""
+        if checkpoint.user.redacting_since is not None:
+            return REDACTING
+        return show_files(checkpoint.parent, checkpoint)
+
+    @admin.display(description="calls")
+    def attempts(self, checkpoint: Checkpoint) -> SafeString | str:
+        """Show each call of the work that made it: how it ended, and what it took."""
+        return show_attempts(checkpoint)
+
     @admin.display(description="files")
-    def files(self, checkpoint: Checkpoint) -> str:
-        """Show every file's source, folded, and which of them this version changed."""
-        before = checkpoint.parent.tree if checkpoint.parent else {}
-        gone = (
-            format_html("{} {}", badge("plain", "deleted"), inline(path))
-            for path in sorted(before.keys() - checkpoint.tree.keys())
-        )
-        return lines([*_files(checkpoint, before), *gone])
+    def files(self, checkpoint: Checkpoint) -> SafeString | str:
+        """Lead to the project as it was in this version."""
+        number = counted(len(checkpoint.tree), "file")
+        return format_html('<a href="{}">Browse {}</a>', project_url(checkpoint.pk), number)
 
+    def get_urls(self) -> list[URLPattern]:
+        """Add the project's own page."""
+        view = self.admin_site.admin_view(require_GET(self.project_view))
+        return [
+            path("<int:pk>/project/", view, name="memory_checkpoint_project"),
+            *super().get_urls(),
+        ]
 
-def _files(checkpoint: Checkpoint, before: Mapping[str, str]) -> Iterator[SafeString]:
-    blobs = {
-        hash_: (pk, size)
-        for hash_, pk, size in Blob.objects.filter(
-            user_id=checkpoint.user_id, hash__in=set(checkpoint.tree.values())
-        ).values_list("hash", "pk", Length("content"))
-    }
-    shown: list[str] = []
-    room = _MAX_SOURCE
-    for path, hash_ in sorted(checkpoint.tree.items()):
-        size = blobs[hash_][1]
-        if 0 < size <= room:
-            shown.append(path)
-            room -= size
-    sources = dict(
-        Blob.objects.filter(
-            user_id=checkpoint.user_id, hash__in={checkpoint.tree[path] for path in shown}
-        ).values_list("hash", "content")
-    )
-    for path, hash_ in sorted(checkpoint.tree.items()):
-        key, size = blobs[hash_]
-        if size == 0:
-            continue  # the empty __init__.py of a package
-        mark: SafeString | str = ""
-        if before.get(path) != hash_:
-            mark = badge("changed") if path in before else badge("new")
-        file = link_to_key(Blob, key, filesizeformat(size))
-        title = format_html("{} {}", inline(path), mark)
-        if path in shown:
-            yield folded(title, format_html("{}{}", source(sources[hash_]), file))
-        else:
-            yield format_html("{} {}", title, file)
+    def project_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Show the files of the version."""
+        checkpoint = self.get_object(request, str(pk))
+        if checkpoint is None or checkpoint.user.erased_at is not None:
+            raise Http404("There is no such version.")
+        if not self.has_view_permission(request, checkpoint):
+            raise PermissionDenied
+        if not access.sees_content(request.user):
+            raise PermissionDenied
+        self._note_view(request, checkpoint, "project")
+        return show_project(request, checkpoint, self.admin_site.each_context(request))
 
 
 def _version(checkpoint: Checkpoint | None) -> SafeString | str:
@@ -274,7 +293,7 @@ def _restore(request: HttpRequest, chosen: QuerySet[Checkpoint], *, reopen: bool
             by=f"staff:{request.user.get_username()}",
             reason="restored by staff",
         )
-    except (history.NothingToRestore, history.Redacted) as error:
+    except (history.NothingToRestore, Redacted, history.BeingRedacted) as error:
         messages.error(request, f"Nothing was done: {error}")
         return
     told = f"Version {restored.version} holds what version {checkpoint.version} does."
@@ -313,17 +332,18 @@ class BlobAdmin(ReadOnlyAdmin[Blob]):
         """Name the files of the user's newest version that have this content."""
         head = blob.user.head
         tree = head.tree if head else {}
-        return lines(inline(path) for path in sorted(tree) if tree[path] == blob.hash)
+        return lines(inline(name) for name in sorted(tree) if tree[name] == blob.hash)
 
     @admin.display(description="characters")
     def size(self, blob: Blob) -> str:
         """Count its characters."""
-        return f"{getattr(blob, 'characters', 0):,}"
+        characters = getattr(blob, "characters", 0)
+        return TOLD if characters is None else f"{characters:,}"
 
     @admin.display(description="content")
     def shown(self, blob: Blob) -> str:
         """Show the source."""
-        return source(blob.content)
+        return TOLD if blob.content is None else source(blob.content)
 
 
 @admin.register(Bytecode)

@@ -5,12 +5,13 @@ out the characters that would reorder or hide what stands beside them.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from memory.admin.source import block
 from memory.models import LogEntry
 from memory.models.runs import warning_of
 from memory.texts import STEERING
@@ -50,6 +51,7 @@ _TONES = {
     "running": "note",
     "ok": "good",
     "superseded": "plain",
+    "cancelled": "plain",
     "user_error": "bad",
     "timeout": "bad",
     "out_of_memory": "bad",
@@ -80,7 +82,6 @@ _TONES = {
     "approved": "good",
     # Backtests.
     "finished": "good",
-    "cancelled": "plain",
     "done": "good",
     "error": "bad",
     "redacted": "caution",
@@ -137,16 +138,9 @@ def preformatted(text: str) -> SafeString | str:
     return format_html('<pre class="block">{}</pre>', _beginning(text))
 
 
-def source(text: str) -> SafeString | str:
-    """Return a program in a block that numbers its lines; what is copied has no numbers."""
-    if not text:
-        return NOTHING
-    rows = format_html_join(
-        "\n",
-        '<span class="number" data-number="{}"></span>{}',
-        enumerate(_beginning(text).rstrip("\n").split("\n"), 1),
-    )
-    return format_html('<pre class="block">{}</pre>', rows)
+def source(text: str, *, marked: Collection[int] = ()) -> SafeString | str:
+    """Return a program in a block that colours it and numbers its lines; some of them `marked`."""
+    return block(text, marked=marked) if text else NOTHING
 
 
 def _beginning(text: str) -> str:
@@ -165,7 +159,7 @@ def folded(title: SafeString | str, body: SafeString | str, *, unfold: bool = Fa
     """Return a block that opens on a click."""
     return format_html(
         "<details{}><summary>{}</summary>{}</details>",
-        SafeString(" open" if unfold else ""),
+        SafeString(" open" if unfold else ""),  # nosec B703 # our own words
         title,
         body,
     )
@@ -215,6 +209,11 @@ def source_line(place: Mapping[str, Any]) -> str:
     return f"{path}, line {line}" if path and line else path
 
 
+def rule_of(path: str) -> str:
+    """Return the short name of a constraint: one of a workspace is told from the user's own."""
+    return path.removesuffix(".py").replace("constraints/", "", 1)
+
+
 def problem(error: Mapping[str, Any] | None) -> SafeString | str:
     """Show an error of the user's code: what, where, and the user's own frames."""
     if not error:
@@ -229,14 +228,33 @@ def problem(error: Mapping[str, Any] | None) -> SafeString | str:
     )
 
 
+# What a check of the gate asks, for who has never seen its code.
+_ASKS = {
+    "policy": "Is it valid Python that does nothing but compute?",
+    "no loss": "Is every record still there that nobody has retired?",
+    "grounding": "Do the entries say what the records say?",
+    "types": "Do the types fit together?",
+    "execution": "Does it run in the sandbox?",
+    "tests": "Do its tests pass?",
+    "constraints": "Do the constraints run, and raise nothing unforeseen?",
+    "mutants": "Do the tests notice a constraint that never speaks?",
+    "coverage": "Has every entry been seen to?",
+    "edits": "Can the edits be carried out?",
+    "files": "Can the files be read?",
+    "import": "Can the project be brought in?",
+    "shape": "Does it say which records it needs?",
+}
+
+
 def gate(verdict: Mapping[str, Any] | None) -> SafeString | str:
     """Show what the gate checked and, below each check, what it found."""
     checks: Sequence[Mapping[str, Any]] = (verdict or {}).get("checks", [])
     return lines(
         format_html(
-            "{} {}{}",
+            '{} <b>{}</b> <span class="quiet">{}</span>{}',
             badge("passed" if check["passed"] else "failed"),
             check["name"],
+            _ASKS.get(check["name"], ""),
             lines(_finding(finding) for finding in check["findings"]) if check["findings"] else "",
         )
         for check in checks

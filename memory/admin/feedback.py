@@ -1,7 +1,5 @@
 """How far constraints are trusted: verdicts on their alerts, and those that are paused."""
 
-from collections.abc import Collection
-
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -9,6 +7,7 @@ from django.http import HttpRequest
 from memory import alerts
 from memory.admin.base import (
     NotedActionForm,
+    PausedAdmin,
     PresenceFilter,
     ReadOnlyAdmin,
     link,
@@ -28,7 +27,7 @@ class ResumedFilter(PresenceFilter):
 
 
 @admin.register(PausedConstraint)
-class PausedConstraintAdmin(ReadOnlyAdmin[PausedConstraint]):
+class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
     """Constraints that said too much: why they are paused, and who resumed them."""
 
     list_display = ["name", "standing", "user_link", "why", "paused_at", "resumed_at"]
@@ -37,7 +36,6 @@ class PausedConstraintAdmin(ReadOnlyAdmin[PausedConstraint]):
     list_select_related = ["user"]
     search_fields = ["user__user_id", "constraint"]
     search_help_text = "By user id or constraint."
-    actions = ["resume"]
     action_form = NotedActionForm
     action_note = "Why (kept in the history)"
     when_empty = "No constraint has said too much yet."
@@ -50,29 +48,15 @@ class PausedConstraintAdmin(ReadOnlyAdmin[PausedConstraint]):
         ("Identity", {"classes": ["collapse"], "fields": ["id", "source_hash"]}),
     ]
 
-    def actions_for(self, row: PausedConstraint) -> Collection[str]:
-        """Resumed once is resumed."""
-        return [] if row.resumed_at else ["resume"]
-
     @admin.display(description="constraint", ordering="constraint")
     def name(self, paused: PausedConstraint) -> str:
         """Name the constraint."""
         return inline(paused.constraint.removeprefix("constraints/").removesuffix(".py"))
 
-    @admin.display(description="state", ordering="resumed_at")
-    def standing(self, paused: PausedConstraint) -> str:
-        """Say whether it is paused still."""
-        return badge("resolved", "resumed") if paused.resumed_at else badge("paused")
-
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, paused: PausedConstraint) -> str:
         """Lead to the user."""
         return link(paused.user)
-
-    @admin.display(description="why", ordering="reason")
-    def why(self, paused: PausedConstraint) -> str:
-        """Show why it was paused."""
-        return inline(shortened(paused.reason))
 
     @admin.display(description="resumed because")
     def because(self, paused: PausedConstraint) -> str:

@@ -1,23 +1,128 @@
 """What is foreseen of each user."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memory.admin.base import ReadOnlyAdmin, link
-from memory.admin.display import NOTHING, facts, inline, lines, preformatted, shortened
-from memory.models import Forecast
+from memory import forecasts
+from memory.admin import masking
+from memory.admin.base import ReadOnlyAdmin, link, rows_for
+from memory.admin.display import (
+    NOTHING,
+    badge,
+    counted,
+    facts,
+    inline,
+    lines,
+    preformatted,
+    rule_of,
+    shortened,
+)
+from memory.models import Alert, Forecast, MemoryUser
 
 # So many events of a forecast are listed.
 LISTED = 200
+# So many alerts are looked up for the events.
+MOST_ALERTS = 500
+
+
+_WILL = {
+    "opens": "will be raised",
+    "changes": "will change",
+    "resolves": "will resolve",
+    "fails": "will fail",
+    "recovers": "will no longer fail",
+}
+
+
+def alerts_among(
+    user: MemoryUser, events: Sequence[Mapping[str, Any]], rows: QuerySet[Alert]
+) -> Mapping[str, Alert]:
+    """Return the newest alert of these rows for each fingerprint that is foreseen, the first five
+    hundred of them: it has the words, which what is foreseen has not."""
+    wanted = list(dict.fromkeys(one["fingerprint"] for one in events if one["fingerprint"]))
+    found = rows.filter(user=user, fingerprint__in=wanted[:MOST_ALERTS]) if wanted else rows.none()
+    newest = found.order_by("fingerprint", "-opened_at").distinct("fingerprint")
+    return {one.fingerprint: one for one in newest.only("fingerprint", "message", "severity")}
+
+
+def event(one: Mapping[str, Any], alerts: Mapping[str, Alert]) -> SafeString:
+    """Show what is foreseen: of which alert, what, when, and of which constraint."""
+    alert = alerts.get(one["fingerprint"])
+    constraint = inline(rule_of(one["constraint"]))
+    records = ", ".join(one["records"])
+    if alert is not None and not masking.is_hidden():
+        what: SafeString | str = link(alert, shortened(alert.message, 200))
+        of: SafeString | str = constraint
+    else:
+        what = constraint
+        of = inline(shortened(one["error"] or one["key"] or records, 200))
+    when = one["day"] or f"{one['at'][:16].replace('T', ' ')} UTC"
+    return format_html(
+        '{} {} on {} {} <span class="quiet">{}</span>',
+        masking.content(what),
+        _WILL.get(one["kind"], one["kind"]),
+        when,
+        badge(one["severity"]) if one["severity"] else "",
+        masking.content(of),
+    )
+
+
+def unforeseen(forecast: Forecast) -> list[SafeString | str]:
+    """Name the constraints of which nothing is foreseen, or not all, and why."""
+    rows: list[SafeString | str] = []
+    for one in forecasts.unforeseen(forecast, forecast.user.time_zone):
+        error = one["error"]
+        until = f"known until {one['known_until']:%Y-%m-%d}" if one["known_until"] else ""
+        why = f"{error['type']}: {shortened(error['message'], 200)}" if error else until
+        named = format_html("{} {}", inline(rule_of(one["constraint"])), inline(why))
+        rows.append(masking.content(named))
+    return rows
+
+
+def of_version(forecast: Forecast) -> SafeString | str:
+    """Lead to the version that a forecast is of, and say if there is a newer one."""
+    checkpoint = forecast.checkpoint
+    if checkpoint is None:
+        return NOTHING
+    shown = link(checkpoint, f"v{checkpoint.version}")
+    if checkpoint.pk == forecast.user.head_id:
+        return shown
+    newer = forecast.user.head
+    return format_html("{} (the newest is v{})", shown, newer.version if newer else "?")
+
+
+class DailyFilter(admin.SimpleListFilter):
+    """Forecasts by whether the constraints run daily all the same."""
+
+    title = "runs"
+    parameter_name = "daily"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the choices."""
+        return [("yes", "daily"), ("no", "as foreseen")]
+
+    def queryset(
+        self, request: HttpRequest, queryset: QuerySet[Forecast]
+    ) -> QuerySet[Forecast] | None:
+        """Keep the rows that are so."""
+        if self.value() not in ("yes", "no"):
+            return None
+        return queryset.filter(needs_daily=self.value() == "yes")
 
 
 @admin.register(Forecast)
 class ForecastAdmin(ReadOnlyAdmin[Forecast]):
     """What will open, change and resolve if nothing changes but the clock."""
 
-    list_display = ["computed_at", "user_link", "next_change", "known_until", "needs_daily"]
+    list_display = ["computed_at", "user_link", "next_change", "known_until", "runs"]
     list_display_links = ["computed_at"]
-    list_filter = ["needs_daily", "user__workspace"]
+    list_filter = [DailyFilter, "user__workspace"]
     list_select_related = ["user"]
     search_fields = ["user__user_id"]
     search_help_text = "By user id."
@@ -25,9 +130,24 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
     when_empty = "No run of the constraints was looked ahead from yet."
     fields = [
         *("user_link", "version", "computed_at", "start", "horizon_days", "known_until"),
-        *("next_change", "wakes_at", "needs_daily", "events", "took"),
+        *("next_change", "wakes_at", "runs", "events", "unforeseen", "took"),
         *("due_at", "attempts", "run_after", "error"),
     ]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Forecast]:
+        """Leave in the database what lists do not show."""
+        return super().get_queryset(request).defer("results", "timeline")
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Forecast | None:
+        """Look up what the alerts say of which something is foreseen."""
+        forecast = super().get_object(request, object_id, from_field)
+        if forecast is not None:
+            listed = forecast.timeline[:LISTED]
+            told = alerts_among(forecast.user, listed, rows_for(request, Alert))
+            forecast.__dict__["_alerts"] = told
+        return forecast
 
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, forecast: Forecast) -> str:
@@ -35,30 +155,35 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
         return link(forecast.user)
 
     @admin.display(description="version")
-    def version(self, forecast: Forecast) -> str:
-        """Lead to the version that it is of."""
-        checkpoint = forecast.checkpoint
-        return link(checkpoint, f"v{checkpoint.version}" if checkpoint else None)
+    def version(self, forecast: Forecast) -> SafeString | str:
+        """Lead to the version that it is of, and say if there is a newer one."""
+        return of_version(forecast)
+
+    @admin.display(description="runs", ordering="needs_daily")
+    def runs(self, forecast: Forecast) -> str:
+        """Say when the constraints run by the clock."""
+        return "daily" if forecast.needs_daily else "as foreseen"
 
     @admin.display(description="foreseen")
     def events(self, forecast: Forecast) -> SafeString | str:
         """List what opens, changes and resolves."""
-        return lines(
-            inline(
-                shortened(
-                    f"{one['day'] or one['at']} {one['kind']} {one['severity'] or ''}"
-                    f" {one['constraint']} {one['key'] or ', '.join(one['records'])}"
-                    f" {one['error'] or ''}",
-                    500,
-                )
-            )
-            for one in forecast.timeline[:LISTED]
-        )
+        listed = forecast.timeline[:LISTED]
+        alerts: Mapping[str, Alert] = forecast.__dict__.get("_alerts", {})
+        rows = [event(one, alerts) for one in listed]
+        more = len(forecast.timeline) - len(rows)
+        return lines([*rows, f"{counted(more, 'event')} more"] if more else rows)
+
+    @admin.display(description="not foreseen")
+    def unforeseen(self, forecast: Forecast) -> SafeString | str:
+        """Name the constraints of which nothing is foreseen, or not all, and why."""
+        return lines(unforeseen(forecast))
 
     @admin.display(description="took")
     def took(self, forecast: Forecast) -> str:
         """Say how long it took, and how much was called."""
-        return facts(forecast.timings) or NOTHING
+        if not forecast.timings:
+            return NOTHING
+        return facts({**forecast.timings, "seconds": round(forecast.timings["seconds"], 2)})
 
     @admin.display(description="last error")
     def error(self, forecast: Forecast) -> SafeString | str:

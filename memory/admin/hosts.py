@@ -12,6 +12,15 @@ from memory.admin.display import badge, inline, pretty, sandbox_badge
 from memory.models import Run, SandboxHost
 
 
+def state_of(host: SandboxHost) -> SafeString:
+    """Tell whether a host was heard of lately, and takes work."""
+    if timezone.now() - host.seen_at < hosts.SILENT:
+        if hosts.PROBLEM in host.report:
+            return badge("failed", "takes no work")
+        return badge("ok", "there")
+    return badge("failed", "silent")
+
+
 @admin.register(SandboxHost)
 class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
     """Which sandbox workers are there, and what they keep ready."""
@@ -39,10 +48,8 @@ class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
 
     @admin.display(description="state", ordering="seen_at")
     def state(self, host: SandboxHost) -> SafeString:
-        """Tell whether it was heard of lately."""
-        if timezone.now() - host.seen_at < hosts.SILENT:
-            return badge("ok", "there")
-        return badge("failed", "silent")
+        """Tell whether it was heard of lately, and takes work."""
+        return state_of(host)
 
     @admin.display(description="in")
     def kind_of_sandbox(self, host: SandboxHost) -> str:

@@ -3,7 +3,7 @@
 from django.contrib import admin
 
 from memory.admin.base import ReadOnlyAdmin, link
-from memory.admin.display import inline, pretty
+from memory.admin.display import NOTHING, inline, pretty
 from memory.models import IdempotencyKey
 
 
@@ -28,7 +28,7 @@ class IdempotencyKeyAdmin(ReadOnlyAdmin[IdempotencyKey]):
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, key: IdempotencyKey) -> str:
         """Lead to the user."""
-        return link(key.user)
+        return link(key.user) if key.user else NOTHING
 
     @admin.display(description="what it came to")
     def came_to(self, key: IdempotencyKey) -> str:

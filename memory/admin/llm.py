@@ -1,14 +1,20 @@
 """Calls of language models and what they have spent."""
 
+import datetime
 from decimal import Decimal
 from typing import Any
 
 from django.contrib import admin
 from django.db.models import Count, QuerySet, Sum
 from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
 from memory import encryption, llm_calls
-from memory.admin.base import ReadOnlyAdmin, heavy, link, link_to_list
+from memory.access import PROMPTS
+from memory.admin import paging
+from memory.admin.base import ReadOnlyAdmin, heavy, link, link_to_list, rows_for
 from memory.admin.display import (
     NOTHING,
     badge,
@@ -17,17 +23,83 @@ from memory.admin.display import (
     preformatted,
     pretty,
     shortened,
+    visible,
 )
-from memory.models import LlmCall, LlmSpending
+from memory.models import Checkpoint, LlmCall, LlmSpending
 from memory.models.llm import LlmOutcome
-
-CONTENT_PERMISSION = "memory.view_llmcall_content"
 
 # What must not be loaded for a list, and not at all for those who may not read it.
 CONTENT = ("prompt", "answer")
 
-# Of more calls than these the totals of a list are not computed: the ledger has them.
-MAX_ADDED_UP = 100_000
+# Of a version so many calls are shown, and those of so many pieces of work.
+MAX_ATTEMPTS = 100
+MAX_WORKS = 20
+
+# Models that were called within so many days can be chosen.
+CHOSEN_DAYS = 90
+
+
+class ModelFilter(admin.SimpleListFilter):
+    """Calls of a model; which there are is looked up in the ledger, which is short."""
+
+    title = "model"
+    parameter_name = "model"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the models that were called of late."""
+        since = timezone.now().date() - datetime.timedelta(days=CHOSEN_DAYS)
+        used = rows_for(request, LlmSpending).filter(day__gte=since).order_by("model")
+        return [(name, visible(name)) for name in used.values_list("model", flat=True).distinct()]
+
+    def queryset(
+        self, request: HttpRequest, queryset: QuerySet[LlmCall]
+    ) -> QuerySet[LlmCall] | None:
+        """Keep the calls of the model."""
+        return queryset.filter(model=self.value()) if self.value() else None
+
+
+def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
+    """Show the calls of the pieces of work that made a version, those that failed too."""
+    works = set(checkpoint.llm_calls.order_by().values_list("work", flat=True)[:MAX_WORKS])
+    if not works:
+        return "no language model had a part in it"
+    found = LlmCall.objects.filter(work__in=works).defer(*CONTENT).order_by("started_at")
+    calls = list(found[:MAX_ATTEMPTS])
+    rows = format_html_join(
+        "",
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        (
+            (
+                link(call, f"question {call.turn}, try {call.attempt}"),
+                inline(call.model),
+                badge(call.standing, call.standing.label),
+                _number(call.input_tokens),
+                _number(call.output_tokens),
+                NOTHING if call.cost is None else f"{call.cost:.4f}",
+                NOTHING if call.seconds is None else f"{call.seconds:.1f} s",
+            )
+            for call in calls
+        ),
+    )
+    sums = found.order_by().aggregate(
+        calls=Count("pk"), sent=Sum("input_tokens"), received=Sum("output_tokens"), cost=Sum("cost")
+    )
+    told = (
+        f"{counted(sums['calls'], 'call')}: {sums['sent'] or 0:,} tokens sent,"
+        f" {sums['received'] or 0:,} received, cost {sums['cost'] or 0:.4f}"
+    )
+    return format_html(
+        '<div class="scrolled" tabindex="0"><table class="calls"><caption>{}</caption><thead><tr>'
+        '<th scope="col">call</th><th scope="col">model</th><th scope="col">outcome</th>'
+        '<th scope="col">tokens sent</th><th scope="col">received</th><th scope="col">cost</th>'
+        '<th scope="col">took</th></tr></thead><tbody>{}</tbody></table></div>',
+        told if sums["calls"] <= MAX_ATTEMPTS else f"{told}; the first {MAX_ATTEMPTS}",
+        rows,
+    )
+
+
+def _number(value: int | None) -> str:
+    return NOTHING if value is None else f"{value:,}"
 
 
 @admin.register(LlmCall)
@@ -50,7 +122,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
         "workspace",
         "purpose",
         "outcome",
-        ("model", admin.AllValuesFieldListFilter),
+        ModelFilter,
         ("started_at", admin.DateFieldListFilter),
     ]
     list_select_related = ["workspace", "user"]
@@ -74,7 +146,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
             ("What it took", {"fields": ["tokens_in", "tokens_out", "price", "reserved", "took"]}),
             ("Made for", {"fields": ["checkpoint_link", "run_link", "lane_link"]}),
         ]
-        if request.user.has_perm(CONTENT_PERMISSION):
+        if request.user.has_perm(PROMPTS):
             fieldsets.append(("Content", {"fields": ["sent", "said"]}))
         fieldsets.append(
             (
@@ -100,7 +172,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
         response = super().changelist_view(request, extra_context)
         found = getattr(response, "context_data", {}).get("cl")
         if found is not None:
-            response.context_data["totals"] = _totals(found.queryset, found.result_count)
+            response.context_data["totals"] = _totals(found.queryset, found.paginator)
         return response
 
     @admin.display(description="call", ordering="purpose")
@@ -216,12 +288,13 @@ def money(amount: Decimal) -> str:
     return f"{amount:,.6f}"
 
 
-def _totals(calls: QuerySet[LlmCall], number: int) -> list[tuple[str, str]]:
-    """Return what the calls of a list come to, by name, as long as they are soon added up."""
+def _totals(calls: QuerySet[LlmCall], pages: paging.BoundedPaginator) -> list[tuple[str, str]]:
+    """Return what the calls of a list come to, by name, as long as they are soon counted."""
+    number = pages.count
     if not number:
         return []
-    if number > MAX_ADDED_UP:
-        return [("Totals", f"of up to {MAX_ADDED_UP:,} calls; see model spending for more")]
+    if pages.is_cut:
+        return [("Totals", f"of up to {paging.MOST:,} calls; see model spending for more")]
     found = calls.order_by().aggregate(
         sent=Sum("input_tokens", default=0),
         received=Sum("output_tokens", default=0),

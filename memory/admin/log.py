@@ -1,20 +1,24 @@
 """The log, and what became of its entries."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from django.contrib import admin
 from django.db.models import Exists, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
+from django.template.response import TemplateResponse
 from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
-from memory import log
+from memory import copies, log
 from memory.admin.base import (
     ReadOnlyAdmin,
     heavy,
     link,
+    link_to_entry,
     link_to_key,
     links_to_alerts,
     links_to_entries,
+    rows_for,
 )
 from memory.admin.display import (
     NOTHING,
@@ -24,8 +28,9 @@ from memory.admin.display import (
     pretty,
     summary,
 )
+from memory.admin.redactions import redact_chosen
 from memory.models import Alert, ApiKey, EntryOutcome, LogEntry
-from memory.models.log import Outcome
+from memory.models.log import EntryKind, Outcome
 
 PENDING = "pending"
 
@@ -77,6 +82,8 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     search_fields = ["user__user_id", "=id", "content"]
     search_help_text = "By user id, entry id or what a message says."
     ordering = ["-recorded_at", "-seq"]
+    actions = ["redact"]
+    asking = ["redact"]
     when_empty = "Nothing has been logged yet."
     fieldsets = [
         (None, {"fields": ["user_link", "number", "kind_name", "outcome", "said"]}),
@@ -84,6 +91,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
             "Who, where, when",
             {
                 "fields": [
+                    "written_by",
                     ("role", "speaker"),
                     ("session_id", "agent_id"),
                     "details",
@@ -93,17 +101,48 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
                 ]
             },
         ),
-        ("Connected with", {"fields": ["neighbours", "derived", "derivatives", "alerts"]}),
+        (
+            "Connected with",
+            {"fields": ["neighbours", "derived", "derivatives", "merged_from", "alerts"]},
+        ),
         (
             "Identity",
-            {"classes": ["collapse"], "fields": ["id", "written_by", "idempotency_key", "chain"]},
+            {"classes": ["collapse"], "fields": ["id", "idempotency_key", "chain"]},
         ),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LogEntry]:
         """Look up each entry's outcome along."""
-        decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
+        decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq")).order_by()
         return super().get_queryset(request).annotate(decided_as=decided.values("outcome")[:1])
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> LogEntry | None:
+        """Look up the API key that wrote it, for who may see keys."""
+        entry = super().get_object(request, object_id, from_field)
+        kind, _, prefix = (entry.source or "").partition(":") if entry else ("", "", "")
+        if entry is not None and kind == "key":
+            entry.__dict__["_key"] = rows_for(request, ApiKey).filter(prefix=prefix).first()
+        return entry
+
+    def actions_for(self, row: LogEntry) -> Collection[str]:
+        """Offer to redact what says something."""
+        gone = row.redacted_at is not None or row.kind == EntryKind.REDACTION
+        return [] if gone else super().actions_for(row)
+
+    @admin.action(description="Redact the selected entries…", permissions=["operate"])
+    def redact(self, request: HttpRequest, queryset: QuerySet[LogEntry]) -> TemplateResponse | None:
+        """Take what they say out of the memory, after showing what goes with it."""
+        return redact_chosen(request, queryset, "redact")
+
+    @admin.display(description="merged from")
+    def merged_from(self, entry: LogEntry) -> str:
+        """Lead to the entry of a merged user of which it is a copy."""
+        for merge, seq in copies.origins(entry.user, [entry.seq]).values():
+            original = LogEntry.objects.get(user=merge.merged, seq=seq)
+            return format_html("{} of {}", link_to_entry(original), link(merge.merged))
+        return NOTHING
 
     @admin.display(description="entry", ordering="seq")
     def number(self, entry: LogEntry) -> str:
@@ -186,12 +225,20 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
         citing = Alert.objects.filter(user=entry.user, entries__contains=[entry.seq])
         return links_to_alerts(citing)
 
-    @admin.display(description="written by")
-    def written_by(self, entry: LogEntry) -> str:
-        """Lead to the API key that wrote it."""
-        kind, _, prefix = (entry.source or "").partition(":")
-        key = ApiKey.objects.filter(prefix=prefix).first() if kind == "key" else None
-        return link(key) if key else inline(entry.source or NOTHING)
+    @admin.display(description="came")
+    def written_by(self, entry: LogEntry) -> SafeString | str:
+        """Say what wrote it, and lead to the API key if that did."""
+        kind, _, name = (entry.source or "").partition(":")
+        if kind == "key" and name:
+            key: ApiKey | None = entry.__dict__.get("_key")
+            return format_html(
+                "through the API key {}", link(key) if key else inline(f"(uac_{name}_…)")
+            )
+        if kind == "staff" and name:
+            return format_html("from {} of the staff", inline(name))
+        if kind == "merge":
+            return "from the merge with another user"
+        return inline(entry.source or NOTHING)
 
     @admin.display(description="hash")
     def chain(self, entry: LogEntry) -> str:
@@ -215,7 +262,7 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[EntryOutcome]:
         """Look up the entry's key along: nothing has a foreign key to the log."""
-        entry = LogEntry.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
+        entry = LogEntry.objects.filter(user=OuterRef("user"), seq=OuterRef("seq")).order_by()
         return (
             super()
             .get_queryset(request)

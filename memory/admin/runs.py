@@ -1,15 +1,19 @@
 """Runs."""
 
-from collections.abc import Mapping
+import uuid
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from django.contrib import admin
+from django.conf import settings
+from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.defaultfilters import filesizeformat
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from memory import access, history, limits, queries, usage
 from memory.admin.base import (
     ReadOnlyAdmin,
     heavy,
@@ -17,12 +21,13 @@ from memory.admin.base import (
     link_to_key,
     link_to_list,
     links_to_entries,
+    page_url,
+    staff_of,
 )
 from memory.admin.display import (
     NOTHING,
     badge,
     counted,
-    durations,
     folded,
     gate,
     inline,
@@ -34,13 +39,46 @@ from memory.admin.display import (
     sandbox_badge,
     shortened,
     source,
+    visible,
 )
 from memory.admin.edits import show_edits
-from memory.models import Alert, AlertEvent, Run
-from memory.models.runs import RunKind, RunStatus
+from memory.admin.results import Stage, show_value, waterfall
+from memory.api import waiting
+from memory.checkpoints import Redacted
+from memory.models import Alert, AlertEvent, MemoryUser, Run
+from memory.models.runs import RunKind, RunOutcome, RunStatus
+from memory.redaction import TOLD
+from memory.users import UserMerged
 
 # Of the records on which an answer rests, so many are shown.
 SHOWN_EVIDENCE = 20
+# What refuses to start a run.
+REFUSED = (
+    queries.NotAgain,
+    queries.NoState,
+    UserMerged,
+    history.BeingRedacted,
+    Redacted,
+    usage.Exceeded,
+)
+# A page waits for what it asked for so long.
+_WAIT_SECONDS = 5.0
+# The limits behind an outcome.
+LIMITS_OF = {
+    RunOutcome.TIMEOUT: ("wall_seconds", "cpu_seconds", "total_seconds"),
+    RunOutcome.OUT_OF_MEMORY: ("process_memory_mib", "memory_mib"),
+    RunOutcome.OUTPUT_LIMIT: ("output_kib",),
+    RunOutcome.RESULT_LIMIT: ("result_kib", "result_depth"),
+}
+# What the timings of workers are called here.
+STAGES = {
+    "load": "loaded the project into a sandbox",
+    "evaluate": "ran the query",
+    "constraints": "ran the constraints",
+    "types": "checked the types",
+    "compile": "compiled the files",
+}
+QUERY_PATH = "<query>"
 SCOPES = {"value": "in the value", "selected": "selected by the code", "read": "read by the code"}
 
 
@@ -70,6 +108,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     search_fields = ["=id", "user__user_id"]
     search_help_text = "By run id or user id."
     ordering = ["-queued_at"]
+    actions = ["run_again"]
     when_empty = "Nothing has been executed yet."
     fieldsets = [
         (
@@ -80,8 +119,10 @@ class RunAdmin(ReadOnlyAdmin[Run]):
                     "kind",
                     "came_to",
                     "failure",
+                    "limit_hit",
                     "checkpoint_link",
                     "why",
+                    "who_asked",
                     "instant",
                     "ran_in",
                     "ran_on",
@@ -119,6 +160,27 @@ class RunAdmin(ReadOnlyAdmin[Run]):
             .defer("input", "output", "error", "stdout", *heavy("checkpoint"))
         )
 
+    def actions_for(self, row: Run) -> Collection[str]:
+        """Offer to repeat what can be repeated, once it is over."""
+        again = row.kind in (RunKind.QUERY, RunKind.CONSTRAINTS) and row.status == RunStatus.DONE
+        return self.actions if again else []
+
+    @admin.action(description="Run again", permissions=["operate"])
+    def run_again(self, request: HttpRequest, queryset: QuerySet[Run]) -> HttpResponse | None:
+        """Start a run that does the same, and show it: a query as of the same version and moment,
+        constraints as of the newest version and now."""
+        chosen = list(queryset.defer(None).select_related("checkpoint")[:2])
+        if len(chosen) != 1:
+            messages.error(request, "Choose one run: nothing was done.")
+            return None
+        try:
+            again = queries.run_again(chosen[0], staff=staff_of(request))
+        except REFUSED as error:
+            messages.error(request, f"Nothing was done: {visible(str(error))}")
+            return None
+        messages.success(request, "It runs again: load this page again until it is done.")
+        return HttpResponseRedirect(page_url(again))
+
     @admin.display(description="run", ordering="kind")
     def name(self, run: Run) -> str:
         """Name the run by its kind and the beginning of its id."""
@@ -140,6 +202,16 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     def why(self, run: Run) -> str:
         """Say why it was executed."""
         return run.get_trigger_display()
+
+    @admin.display(description="asked by")
+    def who_asked(self, run: Run) -> str:
+        """Name the member of the staff who asked for it."""
+        return inline(run.asked_by) if run.asked_by else NOTHING
+
+    @admin.display(description="limit")
+    def limit_hit(self, run: Run) -> str:
+        """Name the limit that ended it, with what the workspace has of it now."""
+        return limit_of(run) or NOTHING
 
     @admin.display(description="version", ordering="checkpoint__version")
     def checkpoint_link(self, run: Run) -> str:
@@ -171,9 +243,17 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     def asked(self, run: Run) -> str:
         """Show the question, the code, the edits, or the names of the files."""
         if run.kind == RunKind.ASK:
-            return inline(run.input["question"])
+            return inline(run.input.get("question", TOLD))
         if run.input.get("code"):
-            return source(run.input["code"])
+            if run.kind != RunKind.QUERY:
+                return source(run.input["code"])
+            console = reverse("admin:memory_memoryuser_console", args=[run.user_id])
+            return format_html(
+                '{}<a href="{}?run={}">Open in the console</a>',
+                source(run.input["code"], marked=failed_lines(run)),
+                console,
+                run.pk,
+            )
         if run.input.get("edits"):
             return show_edits(run.input["edits"])
         if run.input.get("files"):
@@ -233,10 +313,10 @@ class RunAdmin(ReadOnlyAdmin[Run]):
             return NOTHING
         return link_to_list(Alert, counted(number, "alert"), last_run__id__exact=run.pk)
 
-    @admin.display(description="seconds by stage")
+    @admin.display(description="where the time went")
     def durations(self, run: Run) -> str:
-        """Show where the time went."""
-        return durations(run.timings)
+        """Show what it did when, from the moment at which it was asked for."""
+        return waterfall(stages(run))
 
     @admin.display(description="memory")
     def memory(self, run: Run) -> str:
@@ -252,6 +332,53 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     def raw_output(self, run: Run) -> str:
         """Show the output as it is stored."""
         return pretty(run.output)
+
+
+def limit_of(run: Run) -> SafeString | str:
+    """Return which limit ended a run, and what the workspace has of it now; else nothing."""
+    names = LIMITS_OF.get(RunOutcome(run.outcome), ()) if run.outcome else ()
+    if run.outcome == RunOutcome.ALERT_LIMIT:
+        most = run.user.workspace.alert_limits.alerts_per_constraint
+        return f"alerts_per_constraint: {most} (as it is now)"
+    holds = run.user.workspace.limits if names else None
+    return (
+        lines(
+            f"{name}: {limits.BY_NAME[name].amount(getattr(holds, name))} (as it is now)"
+            for name in names
+        )
+        if names
+        else ""
+    )
+
+
+def failed_lines(run: Run) -> list[int]:
+    """Return the line of the query on which it failed."""
+    error = run.error or {}
+    return [error["line"]] if error.get("path") == QUERY_PATH and error.get("line") else []
+
+
+def stages(run: Run) -> list[Stage]:
+    """Return what a run did when: it waited, then each thing that was timed, then it was stored."""
+    if run.started_at is None and not run.timings:
+        return []
+    began = run.started_at or run.queued_at
+    waited = max((began - run.queued_at).total_seconds(), 0.0)
+    tries = f" ({counted(run.attempts, 'try')})" if run.attempts > 1 else ""
+    found = [Stage(f"waited{tries}", 0.0, waited)]
+    timed = {name: seconds for name, seconds in run.timings.items() if name != "total"}
+    total = run.timings.get("total", sum(timed.values()))
+    at = waited
+    for name, seconds in timed.items():
+        found.append(Stage(STAGES.get(name, name), at, seconds))
+        at += seconds
+    if (rest := waited + total - at) > 0.0005:
+        found.append(Stage("other work" if timed else "executed", at, rest))
+        at += rest
+    if run.finished_at is not None:
+        end = (run.finished_at - run.queued_at).total_seconds()
+        if end - at > 0.0005:
+            found.append(Stage("claimed and stored", at, end - at))
+    return found
 
 
 def _not_applying(standing: Mapping[str, Any]) -> SafeString:
@@ -275,23 +402,42 @@ def _constraint(said: Mapping[str, Any]) -> SafeString:
     return folded(format_html("{} {}", number, title), findings, unfold=len(said["alerts"]) <= 10)
 
 
+def show_answer(run: Run) -> SafeString | str:
+    """Show what a query came to, and on what it rests."""
+    return _value(run, run.output) if isinstance(run.output, dict) else NOTHING
+
+
 def _value(run: Run, output: Mapping[str, Any]) -> SafeString:
     """What was computed, and on which records it rests."""
-    value = format_html("{}{}", inline(str(output.get("type"))), pretty(output.get("value")))
+    value = format_html(
+        '<div class="quiet">{}</div>{}',
+        inline(str(output.get("type"))),
+        show_value(output.get("value"), run.user),
+    )
     evidence = output.get("evidence")
     if not evidence:
         return value
-    shown = evidence["records"][:SHOWN_EVIDENCE]
-    named = [inline(f"{one['domain']}.{one['collection']} {one['key']!r}") for one in shown]
+    records = [
+        (f"{one['domain']}.{one['collection']} {key!r}", sources)
+        for one in evidence["records"]
+        for key, sources in zip(one["keys"], one["sources"], strict=True)
+    ]
+    shown = records[:SHOWN_EVIDENCE]
+    named = [inline(name) for name, _ in shown]
     if (rest := evidence["count"] - len(shown)) > 0:
         named.append(format_html("and {} more", rest))
-    return format_html(
-        "{}<div>Rests on records that are {}: {}</div>{}{}",
-        value,
+    rests = format_html(
+        "Rests on records that are {}: {}",
         SCOPES.get(evidence["scope"], evidence["scope"]),
         evidence["count"],
-        lines(named),
-        links_to_entries(run.user, (seq for one in shown for seq in one["sources"])),
+    )
+    entries = links_to_entries(run.user, (seq for _, sources in shown for seq in sources))
+    # Records in the value are shown with their entries.
+    unfold = evidence["scope"] != "value"
+    return format_html(
+        "{}{}",
+        value,
+        folded(rests, format_html("{}{}", lines(named), entries), unfold=unfold),
     )
 
 
@@ -302,3 +448,32 @@ def _answer(run: Run, output: Mapping[str, Any]) -> SafeString:
         return format_html("not known{}", reason)
     query = link_to_key(Run, output["query"], "the query")
     return format_html("{}{}{}{}", _value(run, output), reason, source(output["code"]), query)
+
+
+def may_ask(request: HttpRequest) -> bool:
+    """Tell who may run queries: who sees what people said, and may use the actions of runs."""
+    runs = admin.site.get_model_admin(Run)
+    allowed: bool = runs.has_operate_permission(request)  # type: ignore[attr-defined]
+    sees = access.sees_content(request.user) and runs.has_view_permission(request)
+    return allowed and sees
+
+
+def wait_a_little(run: Run) -> None:
+    """Wait for a run that a page has just asked for, so that most answers are there at once."""
+    waiting.for_run(run, min(_WAIT_SECONDS, float(settings.UAC_MAX_WAIT_SECONDS)))
+
+
+def asked_run(request: HttpRequest, user: MemoryUser, rows: QuerySet[Run]) -> Run | None:
+    """Return which of these runs of the user the address names, if any.
+
+    Raises Http404 if it names another.
+    """
+    key = request.GET.get("run")
+    if key is None:
+        return None
+    try:
+        run = rows.get(pk=uuid.UUID(key))
+    except (ValueError, Run.DoesNotExist):
+        raise Http404("This user has no such run.") from None
+    run.user = user
+    return run

@@ -28,7 +28,7 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
     when_empty = "Nobody is told of alerts by e-mail yet."
     fieldsets = [
         (None, {"fields": ["staff", "workspace", "enabled"]}),
-        ("What", {"fields": ["least_severity", "escalations"]}),
+        ("What", {"fields": ["least_severity", "escalations", "operations"]}),
         ("When", {"fields": ["mode", ("hour", "time_zone")]}),
         ("Mails", {"fields": ["standing", "sent_at", "digest_due_at", "trouble"]}),
     ]

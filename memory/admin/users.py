@@ -1,29 +1,42 @@
 """Users and the lanes in which their memory is worked on."""
 
-from collections.abc import Collection
+import re
+from collections.abc import Callable, Collection
 from typing import Any
+from urllib.parse import quote
 
+from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE
 from django.contrib.admin.models import LogEntry as StaffAction
 from django.contrib.contenttypes.models import ContentType
-from django.db.models import Count, F, IntegerField, OuterRef, QuerySet, Subquery, Sum
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db.models import Count, Exists, F, IntegerField, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.forms import JSONField, ModelForm
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
 from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
+from django.views.decorators.http import require_GET
 
-from memory import backtests, feedback, forecasts, lanes, llm_calls, log
+from memory import audit, backtests, feedback, lanes, llm_calls
+from memory.access import CONTENT, PROMPTS, SUBJECT_ACCESS, sees_content
+from memory.admin import console, own_constraints, timeline
 from memory.admin.base import (
-    MemoryAdmin,
     PresenceFilter,
     ReadOnlyAdmin,
     heavy,
     link,
     link_to_list,
+    may_see,
+    page_url,
+    rows_for,
     staff_of,
 )
 from memory.admin.display import (
@@ -33,30 +46,43 @@ from memory.admin.display import (
     inline,
     lines,
     preformatted,
+    rule_of,
     shortened,
     visible,
     visible_json,
 )
+from memory.admin.erasures import erase_chosen, is_typed
+from memory.admin.forecasts import event, of_version, unforeseen
+from memory.admin.foreseen import alerts_of, events_of, forecast_of
 from memory.admin.log import PENDING
+from memory.admin.pauses import PausableAdmin, pause_of
+from memory.admin.project import project_url
+from memory.admin.runs import may_ask
+from memory.export import archive, subject
+from memory.history import BeingRedacted, refuse_being_redacted
 from memory.models import (
     Alert,
     AlertFeedback,
     Checkpoint,
     EntryOutcome,
-    Forecast,
     Lane,
     LlmCall,
     LogEntry,
     MemoryUser,
+    Merge,
+    PausedConstraint,
     RecordLocation,
     Run,
     Workspace,
 )
 from memory.models.alerts import LIVE_STATES
 from memory.models.log import Outcome
+from memory.models.staff import AuditKind
 from memory.models.users import LaneName
+from memory.timeline import BadPlace
 from memory.users import change_user
 
+_NUMBER = re.compile(r"[0-9]{1,9}")
 # So many events to come are listed.
 FORESEEN = 20
 
@@ -76,7 +102,7 @@ class VisibleJSONField(JSONField):
 
 
 @admin.register(MemoryUser)
-class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
+class MemoryUserAdmin(PausableAdmin[MemoryUser]):
     """The people remembered: what is known, what waits, what was found."""
 
     list_display = [
@@ -94,10 +120,12 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
     search_fields = ["user_id", "=public_id"]
     search_help_text = "By user id or public id."
     ordering = ["-created_at"]
-    actions = ["work_on_it_now", "backtest_constraints"]
+    actions = ["work_on_it_now", "backtest_constraints", "pause", "resume", "erase"]
+    asking = ["erase"]
+    dangerous = ["erase"]
     when_empty = "The products' backends have not created a user yet."
     fieldsets = [
-        (None, {"fields": ["user_id", "workspace", "time_zone", "metadata"]}),
+        (None, {"fields": ["user_id", "workspace", "time_zone", "metadata", "paused", "merges"]}),
         ("What was found", {"fields": ["alerts", "past_alerts", "constraints", "foreseen"]}),
         (
             "What was logged",
@@ -111,6 +139,7 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
                     "calls",
                     "version",
                     "checkpoints",
+                    "project",
                     "locations",
                     "runs",
                     "lanes",
@@ -122,6 +151,8 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
     readonly_fields = [
         "user_id",
         "workspace",
+        "paused",
+        "merges",
         "alerts",
         "past_alerts",
         "constraints",
@@ -135,6 +166,7 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
         "calls",
         "version",
         "checkpoints",
+        "project",
         "locations",
         "runs",
         "lanes",
@@ -143,13 +175,33 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
         "constraints_due_at",
     ]
 
+    def is_confirmed(self, request: HttpRequest, action: str, rows: QuerySet[MemoryUser]) -> bool:
+        """Whom an erasure is about is typed."""
+        sure = super().is_confirmed(request, action, rows)
+        return sure and (action != "erase" or is_typed(request, rows))
+
     def actions_for(self, row: MemoryUser) -> Collection[str]:
         """Where nothing waits there is nothing to work on, and nothing to test without a rule."""
-        waits = _waiting_lanes().filter(user=row).exists()
+        waits = any(
+            lane.name == LaneName.STRUCTURE and lane.due_at for lane in timeline.lanes_of(row)
+        )
         return [
             *(["work_on_it_now"] if waits else []),
             *(["backtest_constraints"] if backtests.own_constraints(row.head) else []),
+            *self.pausing_for(row),
+            "erase",
         ]
+
+    def has_erase_permission(self, request: HttpRequest) -> bool:
+        """Who may erase people."""
+        return request.user.has_perm("memory.erase_memoryuser")
+
+    @admin.action(description="Erase the selected users…", permissions=["erase"])
+    def erase(
+        self, request: HttpRequest, queryset: QuerySet[MemoryUser]
+    ) -> TemplateResponse | None:
+        """Erase them, after showing who they are."""
+        return erase_chosen(request, queryset, "erase")
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
         """Who may approve constraints, and have them backtested."""
@@ -160,13 +212,35 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
         return (
             super()
             .get_queryset(request)
+            .select_related("workspace", "head")
             .defer(*heavy("head"))
             .annotate(
                 live_alerts=_number_of(Alert.objects.filter(state__in=LIVE_STATES)),
                 rejected_entries=_number_of(EntryOutcome.objects.filter(outcome=Outcome.REJECTED)),
                 pending_entries=F("last_seq") - _number_of(EntryOutcome.objects.all()),
+                # Of its own page: what is not sorted by is looked up for the rows shown alone.
+                all_alerts=_number_of(Alert.objects.all()),
+                all_versions=_number_of(Checkpoint.objects.all()),
+                all_runs=_number_of(Run.objects.all()),
+                records=_number_of(RecordLocation.objects.filter(retired_version=None)),
+                has_merged=Exists(Merge.objects.filter(user=OuterRef("pk"))),
+                has_paused=Exists(
+                    PausedConstraint.objects.filter(user=OuterRef("pk"), resumed_at=None)
+                ),
             )
         )
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> MemoryUser | None:
+        """Return the user with the files of the newest version, which lists leave behind."""
+        rows = self.get_queryset(request).defer(None).defer("head__edits", "head__verdict")
+        try:
+            user = rows.get(pk=self.opts.pk.to_python(object_id))
+        except (MemoryUser.DoesNotExist, ValidationError):
+            return None
+        user.__dict__["_may_write"] = own_constraints.may_write(request)
+        return user
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         """Edit the metadata as JSON in which nothing hides."""
@@ -199,10 +273,27 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
             change_message=message,
         )
 
+    @admin.display(description="merged")
+    def merges(self, user: MemoryUser) -> str:
+        """Say who it is, if it was merged into somebody, and who was merged into it."""
+        if user.merged_into_id is None and not getattr(user, "has_merged", True):
+            return NOTHING
+        either = Merge.objects.filter(Q(merged=user) | Q(user=user)).order_by("pk")
+        told: list[SafeString] = []
+        for row in either.select_related("user", "merged"):
+            if row.merged_id == user.pk:
+                into = "{} into {}: nothing new is told of this one."
+                told.append(format_html(into, link(row, "Merged"), link(row.user)))
+            if row.user_id == user.pk:
+                was = "{} was {} into it."
+                told.append(format_html(was, link(row.merged), link(row, "merged")))
+        return lines(told)
+
     @admin.display(description="language model")
     def structure(self, user: MemoryUser) -> SafeString:
         """Say whether the language model works on what was said, and if not, why."""
-        found = lanes.standing(user)
+        of_model = next(lane for lane in timeline.lanes_of(user) if lane.name == LaneName.STRUCTURE)
+        found = lanes.standing(user, of_model, pause_of)
         told = [f"{counted(found.waiting, 'entry')} waiting"] if found.waiting else []
         if found.until is not None:
             until = date_format(localtime(found.until), "DATETIME_FORMAT")
@@ -238,20 +329,37 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
     @admin.display(description="all alerts")
     def past_alerts(self, user: MemoryUser) -> str:
         """Lead to the alerts, the resolved ones too."""
-        number = user.alerts.count()
+        number = getattr(user, "all_alerts", 0)
         return link_to_list(Alert, counted(number, "alert"), user__id__exact=user.pk)
 
     @admin.display(description="constraints")
     def constraints(self, user: MemoryUser) -> str:
         """Name the constraints: how far each is trusted, and which are paused."""
-        judged = feedback.by_constraint(AlertFeedback.objects.filter(alert__user=user))
-        paused = {row.constraint: row for row in user.paused_constraints.filter(resumed_at=None)}
-        paths = [path for path in user.head.tree if _is_constraint(path)] if user.head else []
+        judged = (
+            feedback.by_constraint(AlertFeedback.objects.filter(alert__user=user))
+            if getattr(user, "all_alerts", True)
+            else {}
+        )
+        paused = (
+            {row.constraint: row for row in user.paused_constraints.filter(resumed_at=None)}
+            if getattr(user, "has_paused", True)
+            else {}
+        )
+        paths = backtests.own_constraints(user.head)
+        may_write = user.__dict__.get("_may_write", False)
+
+        def named(path: str) -> SafeString:
+            name = rule_of(path)
+            if path not in paths or not may_write:
+                return inline(name)
+            address = own_constraints.own_constraint_url(user, name=name)
+            return format_html('<a href="{}">{}</a>', address, inline(name))
+
         return lines(
             format_html(
-                "{} {} {}",
-                inline(path),
-                feedback.in_words(judged.get(path, feedback.UNJUDGED)),
+                "{}: {} {}",
+                named(path),
+                f"useful {feedback.in_words(judged[path])}" if path in judged else "no verdict yet",
                 link(paused[path], "paused") if path in paused else "",
             )
             for path in sorted({*paths, *paused})
@@ -260,25 +368,20 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
     @admin.display(description="foreseen")
     def foreseen(self, user: MemoryUser) -> str:
         """List what opens, changes and resolves next if nothing happens, and when."""
-        forecast = Forecast.objects.filter(user=user).defer("results").first()
-        if forecast is None or forecast.start is None or forecast.known_until is None:
+        forecast = forecast_of(user)
+        if forecast is None:
             return "nothing was looked ahead at yet"
-        events = forecasts.coming(forecast, user.alerts_instant or forecast.start)
-        told = [
-            format_html(
-                "{} {} {}: {} {}",
-                one["day"] or one["at"][:16].replace("T", " "),
-                badge(one["severity"]) if one["severity"] else "",
-                one["kind"],
-                inline(one["constraint"]),
-                inline(shortened(one["error"] or one["key"] or ", ".join(one["records"]), 200)),
-            )
-            for one in events[:FORESEEN]
-        ]
+        events = events_of(user, forecast)
+        told = [event(one, alerts_of(user)) for one in events[:FORESEEN]]
         more = len(events) - len(told)
+        assert forecast.known_until is not None
         end = date_format(localtime(forecast.known_until), "DATE_FORMAT")
         last = f"{counted(more, 'event')} more until {end}" if more else f"nothing more until {end}"
-        return lines([*told, format_html("{}", last)])
+        without = unforeseen(forecast)
+        if without:
+            last += f", but for {counted(len(without), 'constraint')} not looked ahead at so far:"
+        of = [] if forecast.checkpoint_id == user.head_id else [of_version(forecast)]
+        return lines([*of, *told, inline(last), *without])
 
     @admin.display(description="log", ordering="last_seq")
     def entries(self, user: MemoryUser) -> str:
@@ -299,23 +402,212 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
     @admin.display(description="covered")
     def covered(self, user: MemoryUser) -> str:
         """Lead to what is in the project."""
-        return _outcomes(user, Outcome.COVERED, log.coverage(user).covered)
+        return _outcomes(user, Outcome.COVERED, timeline.coverage_of(user).covered)
 
     @admin.display(description="dismissed")
     def dismissed(self, user: MemoryUser) -> str:
         """Lead to what was found to say nothing lasting."""
-        return _outcomes(user, Outcome.DISMISSED, log.coverage(user).dismissed)
+        return _outcomes(user, Outcome.DISMISSED, timeline.coverage_of(user).dismissed)
 
     @admin.display(description="versions")
     def checkpoints(self, user: MemoryUser) -> str:
         """Lead to the versions."""
-        number = user.checkpoints.count()
+        number = getattr(user, "all_versions", 0)
         return link_to_list(Checkpoint, counted(number, "version"), user__id__exact=user.pk)
+
+    @admin.display(description="project")
+    def project(self, user: MemoryUser) -> str:
+        """Offer it as a zip, and name where it is cloned from."""
+        address = f"/v1/users/{quote(user.user_id, safe='')}/git"
+        return format_html(
+            '<a href="{}">Download project (zip)</a> <div>git clone <code>{}{}</code></div>'
+            '<div><a href="{}">Download all that is kept of the person (zip)</a></div>',
+            reverse("admin:memory_memoryuser_export", args=[user.pk]),
+            settings.UAC_BASE_URL.rstrip("/"),
+            address,
+            reverse("admin:memory_memoryuser_subject_access", args=[user.pk]),
+        )
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the downloads, the time line and what belongs to it."""
+        views = {
+            "export": self.export_view,
+            "subject_access": self.subject_access_view,
+            "timeline": self.timeline_view,
+            "progress": self.progress_view,
+            "version": self.version_view,
+        }
+        pages = [
+            path(
+                f"<int:pk>/{name}/",
+                self.admin_site.admin_view(require_GET(view)),
+                name=f"memory_memoryuser_{name}",
+            )
+            for name, view in views.items()
+        ]
+        asking = path(
+            "<int:pk>/console/",
+            self.admin_site.admin_view(self.console_view),
+            name="memory_memoryuser_console",
+        )
+        writing = path(
+            "<int:pk>/constraint/",
+            self.admin_site.admin_view(self.constraint_view),
+            name="memory_memoryuser_constraint",
+        )
+        return [*pages, asking, writing, *super().get_urls()]
+
+    def constraint_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        """Show a constraint of the user's own, and propose what is written there."""
+        user = self.get_object(request, str(pk))
+        if user is None:
+            raise Http404("There is no such user.")
+        if not (self.has_view_permission(request, user) and own_constraints.may_write(request)):
+            raise PermissionDenied
+        kind = AuditKind.ACT if request.method == "POST" else AuditKind.VIEW
+        audit.note(request.user, kind, self._subject(user), "constraint")
+        return own_constraints.page(request, user, self.admin_site.each_context(request))
+
+    def console_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        """Show the query console, and run what is asked in it."""
+        user = self.get_object(request, str(pk))
+        if user is None:
+            raise Http404("There is no such user.")
+        if not (self.has_view_permission(request, user) and may_ask(request)):
+            raise PermissionDenied
+        asks = request.method == "POST"
+        kind, what = (AuditKind.ACT, "query") if asks else (AuditKind.VIEW, "console")
+        audit.note(request.user, kind, self._subject(user), what)
+        return console.console(request, user, self.admin_site.each_context(request))
+
+    def timeline_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        """Show what happened to the user, page after page."""
+        user = self._seen(request, pk)
+        try:
+            line = timeline.line_context(request, user)
+        except BadPlace:
+            self.message_user(request, "There is no such place in the time line.", messages.ERROR)
+            return redirect("admin:memory_memoryuser_timeline", user.pk)
+        self._note_view(request, user, "time line")
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Time line",
+            "subtitle": visible(str(user)),
+            "user_name": visible(str(user)),
+            "opts": self.opts,
+            "media": self.media,
+            "user_url": page_url(user),
+            "person": user,
+            **line,
+        }
+        return TemplateResponse(request, "admin/memory/memoryuser/timeline.html", context)
+
+    def progress_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        """Tell a script what is being worked on for the user."""
+        if not may_see(request, Lane):
+            raise PermissionDenied
+        return timeline.progress_answer(request, self._seen(request, pk))
+
+    def version_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        """Lead to the files of a version of the user by its number, or to what it changed."""
+        user = self._seen(request, pk)
+        number = request.GET.get("version", "")
+        found = rows_for(request, Checkpoint).filter(user=user).only("pk")
+        version = found.filter(version=number).first() if _NUMBER.fullmatch(number) else None
+        if version is None:
+            raise Http404("There is no such version.")
+        sees_files = "changes" not in request.GET and sees_content(request.user)
+        return redirect(project_url(version.pk) if sees_files else page_url(version))
+
+    def _subject(self, row: MemoryUser) -> audit.Subject:
+        """Say who it is, which is not looked up again."""
+        return audit.Subject(
+            model=str(self.opts.model_name),
+            row=str(row.pk),
+            number=1,
+            person=row.public_id,
+            workspace=row.workspace_id,
+        )
+
+    def _seen(self, request: HttpRequest, pk: int) -> MemoryUser:
+        """Return the user, without the counts of the list. Raises Http404 and PermissionDenied."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        found = rows_for(request, MemoryUser).select_related("workspace", "head")
+        user = found.defer(*heavy("head")).filter(pk=pk).first()
+        if user is None:
+            raise Http404("There is no such user.")
+        return user
+
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: MemoryUser | None = None,
+    ) -> HttpResponse:
+        """Lead with what is known of the user and what goes on."""
+        if obj is not None:
+            # What was refused is in the form alone.
+            stored = self.get_object(request, str(obj.pk)) if context.get("errors") else obj
+            panel = timeline.panel(request, stored or obj)
+            context["panel"] = {**panel, "ways": _ways(request, obj, panel["sees_line"])}
+        return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def export_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        """Send the newest version as a zip, and note who has it."""
+
+        def download(user: MemoryUser) -> HttpResponseBase:
+            refuse_being_redacted(user)
+            return archive.download(user, user.head)
+
+        # It is all that the files show.
+        return self._download(
+            request, pk, download, "Project downloaded.", needed=["memory.view_blob", CONTENT]
+        )
+
+    def subject_access_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        """Send all that is kept of the person as a zip, and note who has it."""
+        return self._download(
+            request,
+            pk,
+            subject.download,
+            "All that is kept of the person downloaded.",
+            needed=[
+                *(f"memory.view_{model._meta.model_name}" for model in subject.PARTS),
+                *(CONTENT, PROMPTS, SUBJECT_ACCESS),
+            ],
+        )
+
+    def _download(
+        self,
+        request: HttpRequest,
+        pk: int,
+        download: Callable[[MemoryUser], HttpResponseBase],
+        note: str,
+        *,
+        needed: Collection[str],
+    ) -> HttpResponseBase:
+        user = self.get_object(request, str(pk))
+        if user is None:
+            raise Http404("There is no such user.")
+        if not (self.has_view_permission(request, user) and request.user.has_perms(needed)):
+            raise PermissionDenied
+        try:
+            answer = download(user)
+        except BeingRedacted as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return redirect("admin:memory_memoryuser_change", user.pk)
+        audit.note(request.user, AuditKind.DOWNLOAD, self._subject(user), note)
+        self.log_change(request, user, note)
+        return answer
 
     @admin.display(description="records")
     def locations(self, user: MemoryUser) -> str:
         """Lead to the places of the records."""
-        number = user.locations.filter(retired_version=None).count()
+        number = getattr(user, "records", 0)
         return link_to_list(
             RecordLocation,
             counted(number, "record"),
@@ -326,20 +618,23 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
     @admin.display(description="model calls")
     def calls(self, user: MemoryUser) -> str:
         """Lead to the calls of language models, and say what they took."""
-        sums = user.llm_calls.aggregate(sent=Sum("input_tokens"), received=Sum("output_tokens"))
-        tokens = (sums["sent"] or 0) + (sums["received"] or 0)
-        text = f"{counted(user.llm_calls.count(), 'call')}, {tokens:,} tokens"
+        _, spent = timeline.spent_on(user)
+        text = f"{counted(spent.calls, 'call')}, {spent.tokens:,} tokens"
         return link_to_list(LlmCall, text, user__id__exact=user.pk)
 
     @admin.display(description="runs")
     def runs(self, user: MemoryUser) -> str:
         """Lead to the runs."""
-        return link_to_list(Run, counted(user.runs.count(), "run"), user__id__exact=user.pk)
+        return link_to_list(
+            Run, counted(getattr(user, "all_runs", 0), "run"), user__id__exact=user.pk
+        )
 
     @admin.display(description="work")
     def lanes(self, user: MemoryUser) -> str:
         """Lead to the lanes."""
-        return link_to_list(Lane, counted(user.lanes.count(), "lane"), user__id__exact=user.pk)
+        return link_to_list(
+            Lane, counted(len(timeline.lanes_of(user)), "lane"), user__id__exact=user.pk
+        )
 
     @admin.action(description="Backtest the users' own constraints", permissions=["approve"])
     def backtest_constraints(self, request: HttpRequest, queryset: QuerySet[MemoryUser]) -> None:
@@ -371,8 +666,20 @@ class MemoryUserAdmin(MemoryAdmin[MemoryUser]):
             messages.warning(request, f"{counted(left, 'user')} left: nothing waits.")
 
 
-def _is_constraint(path: str) -> bool:
-    return path.startswith("constraints/") and not path.endswith("/__init__.py")
+def _ways(request: HttpRequest, user: MemoryUser, sees_line: bool) -> list[tuple[str, str]]:
+    """Return the pages about the user that this member of the staff may see, with their names."""
+    line = reverse("admin:memory_memoryuser_timeline", args=[user.pk])
+    ways = [("Time line", line)] if sees_line else []
+    if user.head_id is None:
+        return ways
+    if may_ask(request):
+        ways.insert(0, ("Query console", console.console_url(user)))
+    if may_see(request, Checkpoint) and sees_content(request.user):
+        ways.append(("Project, file by file", project_url(user.head_id)))
+    if own_constraints.may_write(request):
+        address = own_constraints.own_constraint_url(user)
+        ways.append(("Constraints of this user's own", address))
+    return ways
 
 
 def _waiting_lanes() -> QuerySet[Lane]:

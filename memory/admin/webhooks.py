@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 
-from memory import encryption, webhooks
+from memory import access, encryption, webhooks
 from memory.admin.base import MemoryAdmin, ReadOnlyAdmin, link, link_to_list
 from memory.admin.display import (
     NOTHING,
@@ -90,7 +90,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
     actions = ["send_test", "enable", "disable", "rotate_secret", "replay_given_up"]
     when_empty = "There is no webhook endpoint yet."
     readonly_fields = [
-        *("standing", "waiting", "lost", "failing_since", "not_before", "disabled_at"),
+        *("standing", "waiting", "lost", "every", "failing_since", "not_before", "disabled_at"),
         *("disabled_reason", "previous_secret_until", "created_at"),
     ]
 
@@ -108,6 +108,14 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
     ) -> list[str]:
         """An endpoint stays with its workspace."""
         return [*self.readonly_fields, "workspace"] if obj else []
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """An endpoint is sent what people said."""
+        return super().has_add_permission(request) and access.sees_content(request.user)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """An endpoint is sent what people said; whoever may change endpoints can disable any."""
+        return super().has_change_permission(request, obj) and access.sees_content(request.user)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Endpoints are disabled, so that the log of what they were sent stays."""
@@ -141,6 +149,11 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         """Lead to the messages that were given up."""
         return self._messages(endpoint, self._lost(endpoint), DeliveryState.GIVEN_UP)
 
+    @admin.display(description="messages")
+    def every(self, endpoint: WebhookEndpoint) -> str:
+        """Lead to everything that was written for it, tests too."""
+        return link_to_list(Delivery, "all messages", endpoint__id__exact=endpoint.pk)
+
     def save_model(
         self,
         request: HttpRequest,
@@ -170,7 +183,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         disabled = queryset.filter(enabled=False)
         self._each(request, disabled, webhooks.enable, "Enabled", "Enabled.")
 
-    @admin.action(description="Disable the selected endpoints", permissions=["change"])
+    @admin.action(description="Disable the selected endpoints", permissions=["operate"])
     def disable(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
         """Call them no more; what waits for them stays."""
         reason = f"Disabled by {request.user.get_username()}."
@@ -235,7 +248,26 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         return link_to_list(Delivery, counted(number, "message"), **filters)
 
 
-class DeliveryAttemptInline(admin.TabularInline[DeliveryAttempt, Delivery]):
+class _Call:
+    """What is shown of a call wherever it stands."""
+
+    @admin.display(description="took", ordering="seconds")
+    def took(self, attempt: DeliveryAttempt) -> str:
+        """Show how long it took."""
+        return f"{attempt.seconds:.2f} s"
+
+    @admin.display(description="error")
+    def trouble(self, attempt: DeliveryAttempt) -> str:
+        """Say why it failed."""
+        return inline(attempt.error) if attempt.error else NOTHING
+
+    @admin.display(description="answer")
+    def answered(self, attempt: DeliveryAttempt) -> str:
+        """Show the beginning of what it answered."""
+        return preformatted(attempt.answer)
+
+
+class DeliveryAttemptInline(_Call, admin.TabularInline[DeliveryAttempt, Delivery]):
     """Every call that was made with a message."""
 
     model = DeliveryAttempt
@@ -254,20 +286,23 @@ class DeliveryAttemptInline(admin.TabularInline[DeliveryAttempt, Delivery]):
         """The log is not changed."""
         return False
 
-    @admin.display(description="took")
-    def took(self, attempt: DeliveryAttempt) -> str:
-        """Show how long it took."""
-        return f"{attempt.seconds:.2f} s"
 
-    @admin.display(description="error")
-    def trouble(self, attempt: DeliveryAttempt) -> str:
-        """Say why it failed."""
-        return inline(attempt.error) if attempt.error else NOTHING
+class TypeFilter(admin.SimpleListFilter):
+    """Messages by what they tell of; which types there are is not looked up in all messages."""
 
-    @admin.display(description="answer")
-    def answered(self, attempt: DeliveryAttempt) -> str:
-        """Show the beginning of what it answered."""
-        return preformatted(attempt.answer)
+    title = "type"
+    parameter_name = "type"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the choices."""
+        types = [*(f"alert.{kind}" for kind in AlertEventKind.values), webhooks.PING]
+        return [(one, one) for one in types]
+
+    def queryset(
+        self, request: HttpRequest, queryset: QuerySet[Delivery]
+    ) -> QuerySet[Delivery] | None:
+        """Keep the messages of the type."""
+        return queryset.filter(type=self.value()) if self.value() else None
 
 
 @admin.register(Delivery)
@@ -277,7 +312,7 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
     list_display = ["name", "standing", "endpoint_link", "alert_link", "attempts", "created_at"]
     list_filter = [
         "state",
-        "type",
+        TypeFilter,
         "endpoint__workspace",
         ("endpoint", admin.RelatedFieldListFilter),
     ]
@@ -366,7 +401,7 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
 
 
 @admin.register(DeliveryAttempt)
-class DeliveryAttemptAdmin(ReadOnlyAdmin[DeliveryAttempt]):
+class DeliveryAttemptAdmin(_Call, ReadOnlyAdmin[DeliveryAttempt]):
     """Calls of endpoints, newest first."""
 
     list_display = ["at", "outcome", "delivery_link", "url", "address", "took"]
@@ -396,18 +431,3 @@ class DeliveryAttemptAdmin(ReadOnlyAdmin[DeliveryAttempt]):
     def url(self, attempt: DeliveryAttempt) -> str:
         """Show where it went."""
         return inline(shortened(attempt.delivery.endpoint.url, 60))
-
-    @admin.display(description="took", ordering="seconds")
-    def took(self, attempt: DeliveryAttempt) -> str:
-        """Show how long it took."""
-        return f"{attempt.seconds:.2f} s"
-
-    @admin.display(description="error")
-    def trouble(self, attempt: DeliveryAttempt) -> str:
-        """Say why it failed."""
-        return inline(attempt.error) if attempt.error else NOTHING
-
-    @admin.display(description="answer")
-    def answered(self, attempt: DeliveryAttempt) -> str:
-        """Show the beginning of what it answered."""
-        return preformatted(attempt.answer)

@@ -12,8 +12,9 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memory import backtests, constraint_library
+from memory import access, backtests, constraint_library
 from memory import workspace_constraints as service
+from memory.admin import skeletons
 from memory.admin.backtests import approve_version, start_backtest
 from memory.admin.base import MemoryAdmin, ReadOnlyAdmin, link, link_to_list
 from memory.admin.display import (
@@ -196,6 +197,10 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
             )
         )
 
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """Begin with the query that somebody wants to have as a constraint, if so."""
+        return {**super().get_changeform_initial_data(request), **skeletons.initial_of(request)}
+
     def actions_for(self, row: WorkspaceConstraint) -> Collection[str]:
         """Offer what would change something."""
         return ["disable" if row.enabled else "enable"]
@@ -203,6 +208,14 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     def has_approve_permission(self, request: HttpRequest) -> bool:
         """Who may approve constraints, and say whom they reach."""
         return request.user.has_perm("memory.approve_workspaceconstraint")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Who writes a text reads what is found of it, which is hidden from some."""
+        return super().has_add_permission(request) and access.sees_content(request.user)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nobody writes over a text that is hidden from him."""
+        return super().has_change_permission(request, obj) and access.sees_content(request.user)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """A constraint is disabled: its alerts name it."""

@@ -8,6 +8,7 @@ from django import forms
 from django.conf import settings
 from django.contrib import admin, messages
 from django.db.models import Count, QuerySet
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
@@ -15,24 +16,30 @@ from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
 from memory import (
+    access,
     alert_settings,
     encryption,
     feedback,
     lanes,
     language_models,
     llm_calls,
+    quotas,
+    retention_settings,
     scheduling,
+    usage,
 )
 from memory.admin.base import MemoryAdmin, PresenceFilter, link_to_list
 from memory.admin.display import NOTHING, badge, counted, inline, lines
 from memory.admin.llm import money
+from memory.admin.pauses import PausableAdmin
+from memory.chosen import holding
 from memory.language_models import Budget
 from memory.limits import BY_NAME, LIMITS, Limit, effective
 from memory.llm_calls import Spent
 from memory.models import AlertFeedback, ApiKey, LlmCall, MemoryUser, Workspace
 from memory.models.users import LaneName
 from memory.models.workspaces import Scope
-from memory.workspaces import create_key
+from memory.workspaces import NotReplaced, UnknownUsers, create_key, persons, replace_key
 
 LLM_FIELDS = (
     *("llm_model", "llm_base_url", "llm_concurrency"),
@@ -42,6 +49,8 @@ ALERT_FIELDS = (
     *("escalate_critical_minutes", "escalate_warning_minutes", "escalate_info_minutes"),
     *("alerts_per_constraint", "openings_per_day"),
 )
+RETENTION_FIELDS = ("keep_messages_days", "keep_runs_days", "keep_llm_calls_days")
+QUOTA_FIELDS = tuple(number.name for number in quotas.NUMBERS)
 STRUCTURE_FIELDS = ("structure_entries", "structure_idle_seconds", "structure_age_seconds")
 MAX_JUDGED = 50
 KEY_FIELDS = ("new_llm_api_key", "forget_llm_api_key")
@@ -74,6 +83,8 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
             *LLM_FIELDS,
             *STRUCTURE_FIELDS,
             *ALERT_FIELDS,
+            *RETENTION_FIELDS,
+            *QUOTA_FIELDS,
         ]
 
     def clean(self) -> dict[str, Any]:
@@ -93,13 +104,16 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
 
 
 @admin.register(Workspace)
-class WorkspaceAdmin(MemoryAdmin[Workspace]):
+class WorkspaceAdmin(PausableAdmin[Workspace]):
     """Tenants."""
 
     form = WorkspaceForm
     list_display = ["name", "users", "keys", "own_model", "own_limits", "created_at"]
     fieldsets = [
-        (None, {"fields": ["name", "time_zone", "users", "keys", "public_id", "created_at"]}),
+        (
+            None,
+            {"fields": ["name", "time_zone", "paused", "users", "keys", "public_id", "created_at"]},
+        ),
         (
             "Limits of the sandboxes",
             {
@@ -133,26 +147,41 @@ class WorkspaceAdmin(MemoryAdmin[Workspace]):
                 " for alerts that open, and runs that begin, from then on.",
             },
         ),
+        (
+            "Rates and quotas",
+            {
+                "fields": ["quotas_in_effect", *QUOTA_FIELDS],
+                "description": "Left empty, one is the server's. What is changed here holds from"
+                " the next request on.",
+            },
+        ),
+        (
+            "Retention",
+            {
+                "fields": ["retention_in_effect", *RETENTION_FIELDS],
+                "description": "Left empty, a setting is the server's. What is due goes within"
+                " minutes, for good.",
+            },
+        ),
     ]
     readonly_fields = [
-        *("alerts_in_effect", "precision"),
-        *("users", "keys", "in_effect", "public_id", "created_at"),
-        *("llm_in_effect", "llm_spent", "structure_in_effect"),
+        *("alerts_in_effect", "precision", "retention_in_effect"),
+        *("paused", "users", "keys", "in_effect", "public_id", "created_at"),
+        *("llm_in_effect", "llm_spent", "structure_in_effect", "quotas_in_effect"),
     ]
+    actions = ["pause", "resume"]
     search_fields = ["name", "=public_id"]
     search_help_text = "By name or public id."
     when_empty = "There is no workspace yet: add one, and a key for its backend."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Workspace]:
-        """Count users and keys along."""
-        return (
-            super()
-            .get_queryset(request)
-            .annotate(
-                user_count=Count("users", distinct=True),
-                key_count=Count("api_keys", distinct=True),
-            )
-        )
+        """Tell of users as they were counted last, and count the keys along."""
+        users = Coalesce("use__users", 0)
+        return super().get_queryset(request).annotate(user_count=users, key_count=Count("api_keys"))
+
+    def actions_for(self, row: Workspace) -> Collection[str]:
+        """Offer what can be done."""
+        return self.pausing_for(row)
 
     def save_model(
         self, request: HttpRequest, obj: Workspace, form: forms.ModelForm[Workspace], change: bool
@@ -162,13 +191,17 @@ class WorkspaceAdmin(MemoryAdmin[Workspace]):
         if {*LLM_FIELDS, *KEY_FIELDS} & set(form.changed_data):
             lanes.hurry(lanes.due(LaneName.STRUCTURE).filter(user__workspace=obj))
 
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Who sees some of the workspaces would not see a new one."""
+        return super().has_add_permission(request) and access.sees_all(request.user)
+
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """A workspace goes only with its users, which are erased and not deleted."""
         return False
 
-    @admin.display(description="users", ordering="user_count")
+    @admin.display(description="users, as counted last", ordering="user_count")
     def users(self, workspace: Workspace) -> str:
-        """Lead to the workspace's users."""
+        """Lead to the workspace's users; they are counted once a minute."""
         text = counted(getattr(workspace, "user_count", 0), "user")
         return link_to_list(MemoryUser, text, workspace__id__exact=workspace.pk)
 
@@ -215,6 +248,29 @@ class WorkspaceAdmin(MemoryAdmin[Workspace]):
     def alerts_in_effect(self, workspace: Workspace) -> str:
         """Say when alerts are escalated and constraints paused."""
         return lines(alert_settings.in_words(_stored(workspace).chosen_alert_settings))
+
+    @admin.display(description="in effect")
+    def retention_in_effect(self, workspace: Workspace) -> str:
+        """Say how long things are kept."""
+        return lines(retention_settings.in_words(_stored(workspace).chosen_retention))
+
+    @admin.display(description="in effect")
+    def quotas_in_effect(self, workspace: Workspace) -> str:
+        """Show every rate and quota beside what there is."""
+        workspace = _stored(workspace)
+        chosen = workspace.chosen_quotas
+        used = {} if workspace._state.adding else usage.used(workspace)
+        labels = {field.name: field.verbose_name for field in Workspace._meta.concrete_fields}
+        return lines(
+            format_html(
+                "{}: {}<b>{}</b>, {}",
+                capfirst(str(labels[name])),
+                f"{used[name]:,} of " if name in used else "",
+                f"{most:,}",
+                "as everywhere" if chosen[name] is None else "chosen",
+            )
+            for name, most in holding(quotas.NUMBERS, chosen).items()
+        )
 
     @admin.display(description="useful alerts by constraint")
     def precision(self, workspace: Workspace) -> str:
@@ -322,7 +378,12 @@ def _origin(limit: Limit, chosen: float | None, holds: float, everywhere: float)
 
 
 class ApiKeyForm(forms.ModelForm[ApiKey]):
-    """A key's name, what it may do, and until when."""
+    """A key's name, what it may do, and until when.
+
+    `grants_manage` says whether who fills it in may give the scope of that name.
+    """
+
+    grants_manage = False
 
     scopes = forms.MultipleChoiceField(
         choices=Scope.choices,
@@ -330,10 +391,49 @@ class ApiKeyForm(forms.ModelForm[ApiKey]):
         widget=forms.CheckboxSelectMultiple,
         help_text="What the key may do.",
     )
+    users = forms.CharField(
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="The ids of the users of whom alone it may read and write, each on a line;"
+        " empty: of everybody.",
+    )
 
     class Meta:
         model = ApiKey
         fields = ["workspace", "name", "scopes", "expires_at"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "users" in self.fields:
+            self.fields["users"].initial = "\n".join(_names(self.instance))
+        scopes = self.fields.get("scopes")  # who may only look has no fields
+        if isinstance(scopes, forms.MultipleChoiceField) and not self.grants_manage:
+            scopes.choices = [one for one in Scope.choices if one[0] != Scope.MANAGE]
+
+    def clean(self) -> dict[str, Any] | None:
+        """Find the users in the key's workspace."""
+        cleaned = super().clean() or self.cleaned_data
+        workspace = cleaned.get("workspace") or getattr(self.instance, "workspace", None)
+        names = cleaned.get("users", "").split()
+        if "users" not in self.changed_data or workspace is None:
+            return cleaned
+        kept = self.instance.user_pks
+        try:
+            chosen = persons(workspace, names) if names else None
+        except UnknownUsers as error:
+            self.add_error("users", str(error))
+            return cleaned
+        if chosen is None and kept is not None:
+            self.add_error("users", "It is for certain users: name one at least, or revoke it.")
+        else:
+            self.instance.user_pks = chosen
+        return cleaned
+
+
+def _names(key: ApiKey) -> list[str]:
+    """Return the ids of the users whom a key is for, if it is for certain ones."""
+    users = MemoryUser.objects.filter(pk__in=key.user_pks or ())
+    return list(users.order_by("user_id").values_list("user_id", flat=True))
 
 
 class RevokedFilter(PresenceFilter):
@@ -346,7 +446,11 @@ class RevokedFilter(PresenceFilter):
 
 @admin.register(ApiKey)
 class ApiKeyAdmin(MemoryAdmin[ApiKey]):
-    """Keys: shown once when they are made, revoked and never deleted."""
+    """Keys: shown once when they are made, revoked and never deleted.
+
+    A key may do what its maker may not, so it is made by who sees what it reads, and one that
+    manages by who may give that. Whoever may change keys can revoke any.
+    """
 
     form = ApiKeyForm
     list_display = [
@@ -362,22 +466,43 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
     list_select_related = ["workspace"]
     search_fields = ["name", "prefix", "workspace__name"]
     search_help_text = "By name, the visible beginning or workspace."
-    actions = ["revoke"]
+    actions = ["replace", "revoke"]
     when_empty = "There is no key yet."
-    readonly_fields = ["standing", "starts_with", "created_at", "revoked_at", "last_used_at"]
+    readonly_fields = [
+        *("standing", "starts_with", "created_at", "revoked_at", "last_used_at", "replaced"),
+    ]
 
     def actions_for(self, row: ApiKey) -> Collection[str]:
         """Revoked once is revoked for good."""
-        return [] if row.revoked_at else ["revoke"]
+        return [] if row.revoked_at else ["replace", "revoke"]
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
         """Ask for what a new key needs; show of an old one what became of it, too."""
-        asked = ["workspace", "name", "scopes", "expires_at"]
+        asked = ["workspace", "name", "scopes", "users", "expires_at"]
         return [*asked, *self.readonly_fields] if obj else asked
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> list[str]:
         """A key stays with its workspace."""
         return [*self.readonly_fields, "workspace"] if obj else []
+
+    def get_form(
+        self, request: HttpRequest, obj: ApiKey | None = None, change: bool = False, **kwargs: Any
+    ) -> Any:
+        """Offer the scopes that this member of the staff may give."""
+        form: Any = super().get_form(request, obj, change, **kwargs)  # made for this request
+        form.grants_manage = request.user.has_perm(access.GRANT_MANAGE)
+        return form
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """A key reads what people said."""
+        return super().has_add_permission(request) and access.sees_content(request.user)
+
+    def has_change_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
+        """A key reads what people said, and one that manages does what few may."""
+        manages = obj is not None and Scope.MANAGE in obj.scopes
+        if manages and not request.user.has_perm(access.GRANT_MANAGE):
+            return False
+        return super().has_change_permission(request, obj) and access.sees_content(request.user)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Keys are revoked, so that the log's sources still lead to them."""
@@ -399,8 +524,16 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
 
     @admin.display(description="may")
     def may(self, key: ApiKey) -> str:
-        """Say what the key may do."""
-        return ", ".join(key.scopes)
+        """Say what the key may do, and whether for everybody."""
+        scopes = ", ".join(key.scopes)
+        if key.user_pks is None:
+            return scopes
+        return f"{scopes}; for {counted(len(key.user_pks), 'user')} alone"
+
+    @admin.display(description="replaces")
+    def replaced(self, key: ApiKey) -> str:
+        """Name the key whose place it takes."""
+        return self.starts_with(key.replaces) if key.replaces else NOTHING
 
     def save_model(
         self, request: HttpRequest, obj: ApiKey, form: forms.ModelForm[ApiKey], change: bool
@@ -414,6 +547,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
             obj.name,
             [Scope(scope) for scope in obj.scopes],
             expires_at=obj.expires_at,
+            user_pks=obj.user_pks,
         )
         obj.pk, obj.prefix, obj.digest = created.pk, created.prefix, created.digest
         obj._state.adding = False
@@ -425,7 +559,32 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
             ),
         )
 
-    @admin.action(description="Revoke the selected keys", permissions=["change"])
+    @admin.action(description="Replace the selected keys", permissions=["operate"])
+    def replace(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
+        """Make a new key for each that is valid; the old one holds for a day more."""
+        may_add = self.has_add_permission(request)
+        for key in queryset.select_related("workspace"):
+            if not (may_add and self.has_change_permission(request, key)):
+                messages.warning(request, f"{key} is left: it is not yours to give.")
+                continue
+            try:
+                new, text = replace_key(key)
+            except NotReplaced as error:
+                messages.warning(request, f"{key} is left: {error}")
+                continue
+            self.log_change(request, key, f"Replaced by uac_{new.prefix}_….")
+            messages.success(
+                request,
+                format_html(
+                    'Instead of {}, which holds until {} UTC: <code class="secret">{}</code>'
+                    " Copy it now: it cannot be shown again.",
+                    key,
+                    f"{ApiKey.objects.get(pk=key.pk).expires_at:%Y-%m-%d %H:%M}",
+                    text,
+                ),
+            )
+
+    @admin.action(description="Revoke the selected keys", permissions=["operate"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         """Make the keys useless at once."""
         valid = list(queryset.filter(revoked_at=None))

@@ -1,6 +1,5 @@
 """`/v1/alerts/` and `/v1/users/{user_id}/alerts/`: what the constraints found."""
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -137,7 +136,6 @@ FEED = extend_schema(
         many=False,
     ),
 )
-_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 class AlertFilter(django_filters.FilterSet):
@@ -155,6 +153,7 @@ class AlertList(generics.ListAPIView[Alert]):
     The filters hold for both.
     """
 
+    certain_users = True
     serializer_class = AlertSerializer
     filterset_class = AlertFilter
     ordering = ["-opened_at", "id"]
@@ -183,8 +182,8 @@ class AlertList(generics.ListAPIView[Alert]):
         return Response(AlertFeedSerializer(answer).data)
 
     def get_queryset(self) -> QuerySet[Alert]:
-        """Return the alerts of the caller's workspace."""
-        return _visible(self)
+        """Return the alerts of the caller's workspace; for the feed, also of who was erased."""
+        return _visible(self, erased="after" in self.request.query_params)
 
 
 class UserAlertList(UserScopedView, AlertList):
@@ -200,6 +199,7 @@ class UserAlertList(UserScopedView, AlertList):
 class OneAlert(generics.RetrieveAPIView[Alert]):
     """One alert with its history."""
 
+    certain_users = True
     serializer_class = AlertDetailSerializer
     lookup_url_kwarg = "alert_id"
 
@@ -363,20 +363,10 @@ class Resolve(ChangedAlert):
 
 def _after(request: Request, newest: int) -> int:
     """Read `?after=`; raises ValidationError for what is no number of the feed."""
-    text = request.query_params["after"]
-    if text in ("", "now"):
-        return newest
-    number = int(text) if _NUMBER.fullmatch(text) else None
-    if number is None or number > newest:
-        raise ValidationError(
-            {
-                "after": [
-                    f"Give the `next` of an earlier answer, 0 or `now`: the newest event has the"
-                    f" number {newest}, not {text[:100]!r}."
-                ]
-            }
-        )
-    return number
+    try:
+        return alert_events.number(request.query_params["after"], newest)
+    except ValueError as error:
+        raise ValidationError({"after": [str(error)]}) from None
 
 
 def _news(found: QuerySet[Alert], events: Sequence[AlertEvent]) -> list[Alert]:
@@ -390,10 +380,11 @@ def _news(found: QuerySet[Alert], events: Sequence[AlertEvent]) -> list[Alert]:
     return [alerts[key] for key in by_alert if key in alerts]
 
 
-def _visible(view: generics.GenericAPIView[Alert]) -> QuerySet[Alert]:
+def _visible(view: generics.GenericAPIView[Alert], *, erased: bool = False) -> QuerySet[Alert]:
     if getattr(view, "swagger_fake_view", False):
         return Alert.objects.none()
-    return with_run(Alert.objects.filter(user__workspace=principal_of(view.request).workspace))
+    found = Alert.objects.filter(principal_of(view.request).reach("user"))
+    return with_run(found if erased else found.filter(user__erased_at=None))
 
 
 def with_run(found: QuerySet[Alert]) -> QuerySet[Alert]:

@@ -3,21 +3,21 @@
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
-from rest_framework import serializers, status
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory import language_models, runs
-from memory.api import waiting
+from memory.api import idempotency, waiting
 from memory.api.errors import Conflict
 from memory.api.moments import AsOfSerializer
 from memory.api.runs import (
     MomentSerializer,
     RestsOnSerializer,
     RunSerializer,
+    asked_once,
     instant_asked,
     known_state,
-    status_of,
 )
 from memory.api.users import UserScopedView
 from memory.language_models import NotConfigured
@@ -64,7 +64,7 @@ class AskedSerializer(serializers.Serializer[Any]):
     evidence = RestsOnSerializer(allow_null=True)
     query = serializers.UUIDField(allow_null=True, help_text="The run that computed the value.")
     queries = TriedSerializer(many=True, help_text="All that were run, in their order.")
-    checkpoint = serializers.IntegerField()
+    checkpoint = serializers.IntegerField(allow_null=True)
     as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
     instant = serializers.DateTimeField()
     error = serializers.JSONField()
@@ -74,6 +74,7 @@ class AskedSerializer(serializers.Serializer[Any]):
 class Ask(UserScopedView):
     """Ask the memory a question in words."""
 
+    costly = ("POST",)
     parameters = {"POST": ["wait"]}
     reads_only = True
 
@@ -84,8 +85,9 @@ class Ask(UserScopedView):
             202: RunSerializer,
             422: AskedSerializer,
             503: AskedSerializer,
+            **idempotency.RESPONSES,
         },
-        parameters=[waiting.WAIT],
+        parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
         """Have the language model write a query that answers the question, and return its value.
@@ -104,18 +106,19 @@ class Ask(UserScopedView):
         except NotConfigured as error:
             raise Conflict(str(error)) from None
         known, checkpoint = known_state(user, asked)
-        run = runs.queue(
-            user,
-            RunKind.ASK,
-            RunTrigger.API,
-            checkpoint=checkpoint,
-            instant=instant_asked(user, asked),
-            input={"question": asked["question"], "as_of": known.to_json()},
-        )
-        run = waiting.for_run(run, limit)
-        if run.status != RunStatus.DONE:
-            return Response(RunSerializer(run).data, status=status.HTTP_202_ACCEPTED)
-        return Response(answer(run), status=status_of(run))
+        instant = instant_asked(user, asked)
+
+        def queue() -> Run:
+            return runs.queue(
+                user,
+                RunKind.ASK,
+                RunTrigger.API,
+                checkpoint=checkpoint,
+                instant=instant,
+                input={"question": asked["question"], "as_of": known.to_json()},
+            )
+
+        return asked_once(request, user, queue, answer, limit)
 
 
 def answer(run: Run) -> dict[str, Any]:
@@ -126,7 +129,7 @@ def answer(run: Run) -> dict[str, Any]:
         "id": run.pk,
         "status": run.status,
         "outcome": run.outcome,
-        "question": run.input["question"],
+        "question": run.input.get("question", ""),
         **{name: output.get(name) for name in told},
         "queries": output.get("queries", []),
         "checkpoint": run.checkpoint.version if run.checkpoint else None,

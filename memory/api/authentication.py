@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from django.http import Http404
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 
 from memory.models.workspaces import Scope
-from memory.workspaces import find_key
+from memory.workspaces import find_key, reach
 
 if TYPE_CHECKING:
     # `rest_framework.views` imports this module, by name of the settings.
+    from django.db.models import Q
     from rest_framework.request import Request
     from rest_framework.views import APIView
 
@@ -33,6 +37,10 @@ class Principal:
         """The only workspace that the caller can see."""
         return self.key.workspace
 
+    def reach(self, user: str = "", workspace: str = "") -> Q:
+        """Match what the caller may touch: see `memory.workspaces.reach`."""
+        return reach(self.key, user, workspace)
+
     def __str__(self) -> str:
         return f"key:{self.key.prefix}"
 
@@ -46,21 +54,45 @@ def principal_of(request: Request) -> Principal:
 class ApiKeyAuthentication(BaseAuthentication):
     """Reads the key from the Authorization header."""
 
+    scheme = "Bearer"
+
     def authenticate(self, request: Request) -> tuple[Principal, ApiKey] | None:
         """Return the caller, None without a header; raises AuthenticationFailed for a bad key."""
         scheme, _, text = get_authorization_header(request).decode("latin-1").partition(" ")
         if not scheme:
             return None
-        key = find_key(text.strip()) if scheme.lower() == "bearer" else None
+        key = find_key(self.key_in(scheme.lower(), text.strip()))
         if key is None:
             raise AuthenticationFailed(
-                "The API key is unknown, expired or revoked; send 'Authorization: Bearer uac_…'."
+                "The API key is unknown, expired or revoked; send"
+                f" 'Authorization: {self.scheme} uac_…'."
             )
         return Principal(key), key
 
+    def key_in(self, scheme: str, text: str) -> str:
+        """Return the key in the header's text; an empty one for what is none."""
+        return text if scheme == self.scheme.lower() else ""
+
     def authenticate_header(self, request: Request) -> str:
         """Name the scheme, which makes the answer to a missing key 401 instead of 403."""
-        return 'Bearer realm="uac"'
+        return f'{self.scheme} realm="uac"'
+
+
+class PasswordAuthentication(ApiKeyAuthentication):
+    """Reads the key as git sends it, as the password of any name; or as everywhere."""
+
+    def key_in(self, scheme: str, text: str) -> str:
+        """Return the password, or the bearer's key."""
+        if scheme != "basic":
+            return super().key_in(scheme, text)
+        try:
+            return base64.b64decode(text, validate=True).decode("latin-1").partition(":")[2]
+        except binascii.Error:
+            return ""
+
+    def authenticate_header(self, request: Request) -> str:
+        """Ask for the password, without which git sends none."""
+        return 'Basic realm="uac", charset="UTF-8"'
 
 
 class HasScope(BasePermission):
@@ -68,7 +100,8 @@ class HasScope(BasePermission):
 
     message = (
         "This API key has not the scope that is needed here: read to look, write to change, manage"
-        " for webhooks, backtests, and to approve and enable workspace constraints."
+        " for webhooks, backtests, subject access, to approve and enable workspace constraints, to"
+        " redact and to merge users."
     )
 
     def has_permission(self, request: Request, view: APIView) -> bool:
@@ -76,6 +109,27 @@ class HasScope(BasePermission):
         if not isinstance(request.user, Principal):
             return False
         return scope_of(request, view) in request.user.key.scopes
+
+
+NOT_FOR_CERTAIN_USERS = (
+    "There is nothing here for this API key, which is for certain users alone; what is here is the"
+    " whole workspace's."
+)
+
+
+class ReachesUsers(BasePermission):
+    """What is the whole workspace's is not there for a key that is for certain users alone.
+
+    A view that tells of no others says so by `certain_users`; all others are closed to such keys.
+    """
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """Return True; raises Http404."""
+        if isinstance(request.user, Principal):
+            restricted = request.user.key.user_pks is not None
+            if restricted and not getattr(view, "certain_users", False):
+                raise Http404(NOT_FOR_CERTAIN_USERS)
+        return True
 
 
 def scope_of(request: Request, view: APIView) -> Scope:

@@ -1,27 +1,29 @@
-"""`/v1/backtests/`: what constraints would have said, had they been there all along.
+"""`/v1/backtests/`: what constraints would have said, had they been there all along."""
 
-Nothing here needs an `Idempotency-Key`: to start the same again while it goes on changes nothing.
-"""
-
+from collections.abc import Callable
 from typing import Any
 
 import django_filters
 from django.db.models import QuerySet
+from django.urls import reverse
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import generics, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory import backtests
+from memory.api import idempotency
 from memory.api.authentication import principal_of
-from memory.api.errors import Conflict
+from memory.api.errors import Conflict, NamesNothing
 from memory.api.filters import refuse_unknown
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
-from memory.api.workspace_constraints import CONFLICT, WorkspaceView
+from memory.api.workspace_constraints import WorkspaceView
 from memory.models import Backtest, BacktestFinding
 from memory.models.alerts import Severity
 from memory.models.workspaces import Scope
+
+MOST_SOURCE = 64 * 1024
 
 
 class NewBacktestSerializer(StrictSerializer):
@@ -48,6 +50,12 @@ class NewOwnBacktestSerializer(StrictSerializer):
 
     constraint = serializers.CharField(
         max_length=300, help_text="Its path in the newest version: constraints/drug_allergy.py"
+    )
+    source = serializers.CharField(  # type: ignore[assignment]
+        required=False,
+        max_length=MOST_SOURCE,
+        trim_whitespace=False,
+        help_text="Python that is run as that constraint, new or changed. Nothing is written.",
     )
     days = serializers.IntegerField(
         required=False, min_value=1, max_value=backtests.MOST_DAYS, default=backtests.DAYS
@@ -197,13 +205,14 @@ class BacktestFindingFilter(django_filters.FilterSet):
 def _visible(view: generics.GenericAPIView[Any]) -> QuerySet[Backtest]:
     if getattr(view, "swagger_fake_view", False):
         return Backtest.objects.none()
-    found = Backtest.objects.filter(workspace=principal_of(view.request).workspace)
+    found = Backtest.objects.filter(principal_of(view.request).reach("user", "workspace"))
     return found.select_related("version", "user").defer("version__source", "version__tests")
 
 
 class Backtests(generics.ListAPIView[Backtest]):
     """The backtests of the workspace, newest first."""
 
+    certain_users = True
     serializer_class = BacktestSerializer
     filterset_class = BacktestFilter
     ordering = ["-created_at", "id"]
@@ -216,6 +225,7 @@ class Backtests(generics.ListAPIView[Backtest]):
 class OneBacktest(generics.RetrieveAPIView[Backtest]):
     """One backtest: how far it got, and what it comes to."""
 
+    certain_users = True
     serializer_class = BacktestDetailSerializer
     lookup_url_kwarg = "backtest_id"
 
@@ -227,6 +237,7 @@ class OneBacktest(generics.RetrieveAPIView[Backtest]):
 class BacktestFindings(generics.ListAPIView[BacktestFinding]):
     """The alerts that there would have been, by time."""
 
+    certain_users = True
     serializer_class = BacktestFindingSerializer
     filterset_class = BacktestFindingFilter
     ordering = ["opened_at", "id"]
@@ -235,15 +246,24 @@ class BacktestFindings(generics.ListAPIView[BacktestFinding]):
         """Return those of the addressed backtest; raises Http404."""
         if getattr(self, "swagger_fake_view", False):
             return BacktestFinding.objects.none()
-        backtest = generics.get_object_or_404(
-            Backtest, workspace=principal_of(self.request).workspace, pk=self.kwargs["backtest_id"]
-        )
+        backtest = generics.get_object_or_404(_visible(self), pk=self.kwargs["backtest_id"])
         return backtests.findings_of(backtest)
 
 
-class CancelBacktest(generics.GenericAPIView[Backtest]):
-    """The end of a backtest that goes on."""
+def _once(request: Request, do: Callable[[], Backtest]) -> idempotency.Written[Backtest]:
+    return idempotency.once(
+        request,
+        do,
+        user_of=lambda backtest: backtest.user,
+        refer=lambda backtest: str(backtest.pk),
+        recall=lambda known: Backtest.objects.get(pk=known.reference),
+    )
 
+
+class _ChangedBacktest(generics.GenericAPIView[Backtest]):
+    """A backtest of which somebody says that it ends, or goes on."""
+
+    certain_users = True
     serializer_class = BacktestDetailSerializer
     lookup_url_kwarg = "backtest_id"
     scopes = {"POST": Scope.MANAGE}
@@ -252,27 +272,63 @@ class CancelBacktest(generics.GenericAPIView[Backtest]):
         """Return those of the caller's workspace."""
         return _visible(self)
 
-    @extend_schema(request=None, responses={200: BacktestDetailSerializer, **CONFLICT})
+    def change(self, step: Callable[[Backtest], Backtest]) -> Response:
+        """Take the step, and answer with the backtest as it is then."""
+        refuse_unknown(self.request.query_params, ())
+
+        def do() -> Backtest:
+            try:
+                return step(self.get_object())
+            except (backtests.NotGoingOn, backtests.NotGivenUp) as error:
+                raise Conflict(str(error)) from None
+
+        written = _once(self.request, do)
+        return Response(self.get_serializer(self.get_object()).data, headers=written.headers)
+
+
+class CancelBacktest(_ChangedBacktest):
+    """The end of a backtest that goes on."""
+
+    @extend_schema(
+        request=None,
+        responses={200: BacktestDetailSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Cancel it, with a key of the scope `manage`; what it found so far stays.
 
         409 if it has ended.
         """
-        refuse_unknown(request.query_params, ())
-        try:
-            backtest = backtests.cancel(self.get_object(), by=str(principal_of(request)))
-        except backtests.NotGoingOn as error:
-            raise Conflict(str(error)) from None
-        return Response(self.get_serializer(backtest).data)
+        by = str(principal_of(request))
+        return self.change(lambda backtest: backtests.cancel(backtest, by=by))
+
+
+class RetryBacktest(_ChangedBacktest):
+    """Another try at a backtest that was given up."""
+
+    @extend_schema(
+        request=None,
+        responses={200: BacktestDetailSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
+    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Go on with one that was given up because the server failed, with the scope `manage`.
+
+        409 for any other, and where another one goes on in its place.
+        """
+        return self.change(backtests.retry)
 
 
 class VersionBacktests(WorkspaceView):
     """The backtests of a version."""
 
+    costly = ("POST",)
     scopes = {"POST": Scope.MANAGE}
 
     @extend_schema(
-        request=NewBacktestSerializer, responses={201: BacktestDetailSerializer, **CONFLICT}
+        request=NewBacktestSerializer,
+        responses={201: BacktestDetailSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, name: str, number: int) -> Response:
         """Run the version over the history of the users whom it fits; with `manage`.
@@ -283,36 +339,64 @@ class VersionBacktests(WorkspaceView):
         body = NewBacktestSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         given = body.validated_data
-        try:
-            backtest = backtests.start(
-                self.version(number),
-                by=str(principal_of(request)),
-                days=given["days"],
-                most_users=given["users"],
-            )
-        except backtests.NotTestable as error:
-            raise Conflict(str(error)) from None
-        return Response(BacktestDetailSerializer(backtest).data, status=status.HTTP_201_CREATED)
+
+        def start() -> Backtest:
+            try:
+                return backtests.start(
+                    self.version(number),
+                    by=str(principal_of(request)),
+                    days=given["days"],
+                    most_users=given["users"],
+                )
+            except backtests.NotTestable as error:
+                raise Conflict(str(error)) from None
+
+        return _started(_once(request, start))
 
 
 class UserBacktests(UserScopedView):
     """Backtests of a user's own constraints."""
 
+    costly = ("POST",)
     scopes = {"POST": Scope.MANAGE}
 
-    @extend_schema(request=NewOwnBacktestSerializer, responses={201: BacktestDetailSerializer})
+    @extend_schema(
+        request=NewOwnBacktestSerializer,
+        responses={201: BacktestDetailSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
     def post(self, request: Request, user_id: str) -> Response:
-        """Run a constraint of the user's newest version over the user's history; with `manage`."""
+        """Run a constraint of the user's newest version over the user's history; with `manage`.
+
+        With `source` it is that text which runs, before it is proposed: nothing is changed.
+        """
         body = NewOwnBacktestSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         given = body.validated_data
-        try:
-            backtest = backtests.start_own(
-                self.memory_user(),
-                given["constraint"],
-                by=str(principal_of(request)),
-                days=given["days"],
-            )
-        except backtests.BadBacktest as error:
-            raise serializers.ValidationError({error.field: [str(error)]}) from None
-        return Response(BacktestDetailSerializer(backtest).data, status=status.HTTP_201_CREATED)
+        user = self.memory_user()
+
+        def start() -> Backtest:
+            try:
+                return backtests.start_own(
+                    user,
+                    given["constraint"],
+                    by=str(principal_of(request)),
+                    days=given["days"],
+                    source=given.get("source"),
+                )
+            except backtests.NoSuchConstraint as error:
+                raise NamesNothing(error.field, str(error)) from None
+            except backtests.BadBacktest as error:
+                raise serializers.ValidationError({error.field: [str(error)]}) from None
+
+        return _started(_once(request, start))
+
+
+def _started(written: idempotency.Written[Backtest]) -> Response:
+    """Return the 201 of a backtest, which is told of at its address."""
+    location = reverse("backtest", args=[written.result.pk])
+    return Response(
+        BacktestDetailSerializer(written.result).data,
+        status=status.HTTP_201_CREATED,
+        headers={**written.headers, "Location": location},
+    )

@@ -6,17 +6,18 @@ from typing import Any
 from django.db.models import QuerySet
 from django.http import Http404
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import generics, serializers, status
+from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import checkpoints, runs
+from memory import checkpoints, history, runs
 from memory.api import idempotency, waiting
-from memory.api.runs import RunSerializer, status_of
+from memory.api.errors import NamesNothing
+from memory.api.runs import RunSerializer, asked_once
 from memory.api.serializers import MAX_NAMED, StrictSerializer
 from memory.api.users import UserScopedView
 from memory.models import Checkpoint, MemoryUser, Run
-from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger, warning_of
+from memory.models.runs import RunKind, RunOutcome, RunTrigger, warning_of
 from memory.project import EditError, edit_from_json
 
 MAX_EDITS = 1000
@@ -161,6 +162,7 @@ class FileSerializer(serializers.Serializer[Any]):
 class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
     """The accepted versions, newest first; or propose the next one."""
 
+    costly = ("POST",)
     parameters = {"POST": ["wait"]}
     serializer_class = CheckpointSerializer
     ordering = ["-version"]
@@ -196,9 +198,7 @@ class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
         if "version" in proposal:
             base = Checkpoint.objects.filter(user=user, version=proposal["version"]).first()
             if base is None:
-                raise serializers.ValidationError(
-                    {"version": [f"This user has no version {proposal['version']}."]}
-                )
+                raise NamesNothing("version", f"This user has no version {proposal['version']}.")
         return propose(
             request,
             user,
@@ -219,11 +219,13 @@ def propose(
     considered: Sequence[int] = (),
     files: Mapping[str, str | None] | None = None,
     base: Checkpoint | None = None,
+    expects: Callable[[], Mapping[str, str]] = dict,
 ) -> Response:
     """Queue the proposal, wait for the gate for `limit` seconds, and answer.
 
     `edits` may raise if the state of things does not allow them. The entries in `considered` have
-    to be settled by them. `files` are whole files, written for the version `base`.
+    to be settled by them. `files` are whole files, written for the version `base`. `expects`
+    returns the hashes that files must have still, or raises.
     """
 
     def queue() -> Run:
@@ -232,22 +234,15 @@ def propose(
             RunKind.PROPOSAL,
             RunTrigger.API,
             checkpoint=base or user.head,
-            input={"edits": edits(), "considered": list(considered), "files": dict(files or {})},
+            input={
+                "edits": edits(),
+                "considered": list(considered),
+                "files": dict(files or {}),
+                "expects": dict(expects()),
+            },
         )
 
-    written = idempotency.once(
-        request,
-        queue,
-        user_of=lambda run: user,
-        refer=lambda run: str(run.pk),
-        recall=lambda known: Run.objects.get(pk=known.reference),
-    )
-    run = waiting.for_run(written.result, limit)
-    if run.status != RunStatus.DONE:
-        return Response(
-            RunSerializer(run).data, status=status.HTTP_202_ACCEPTED, headers=written.headers
-        )
-    return Response(decision(run), status=status_of(run), headers=written.headers)
+    return asked_once(request, user, queue, decision, limit)
 
 
 def decision(run: Run) -> dict[str, Any]:
@@ -272,8 +267,10 @@ class OneCheckpoint(UserScopedView):
         return Response(CheckpointDetailSerializer(self.checkpoint(version)).data)
 
     def checkpoint(self, version: int) -> Checkpoint:
-        """Return a version of the addressed user; raises Http404."""
-        found = Checkpoint.objects.filter(user=self.memory_user(), version=version).first()
+        """Return a version of the addressed user; raises Http404, and BeingRedacted (503)."""
+        user = self.memory_user()
+        history.refuse_being_redacted(user)
+        found = Checkpoint.objects.filter(user=user, version=version).first()
         if found is None:
             raise Http404(f"This user has no version {version}.")
         return found

@@ -12,10 +12,13 @@ from rest_framework.response import Response
 from memory import checkpoints, feedback, workspace_constraints
 from memory.api import idempotency, waiting
 from memory.api.checkpoints import DECISIONS, PROPOSAL_WAIT_SECONDS, propose
+from memory.api.etags import CHANGED, IF_MATCH, require_match
+from memory.api.filters import PAGING
 from memory.api.moments import AS_OF, KnownView
+from memory.api.pages import PAGE, PageSerializer, page_of
 from memory.api.paused import JudgedSerializer, PausedConstraintSerializer, as_json
 from memory.api.serializers import StrictSerializer
-from memory.models import AlertFeedback, MemoryUser, PausedConstraint
+from memory.models import AlertFeedback, Checkpoint, MemoryUser, PausedConstraint
 from memory.project import EditError, Outline
 from memory.project.names import check_lower_name
 from memory.retrieval import outline
@@ -42,6 +45,12 @@ class ConstraintSerializer(serializers.Serializer[Any]):
     )
 
 
+class ConstraintPageSerializer(PageSerializer):
+    """A page of constraints."""
+
+    results = ConstraintSerializer(many=True)
+
+
 class ConstraintDetailSerializer(ConstraintSerializer):
     """A constraint with its source and its tests."""
 
@@ -66,9 +75,13 @@ class NewConstraintSerializer(StrictSerializer):
 class Constraints(KnownView):
     """The constraints of the newest version and of the workspace, or of an earlier version."""
 
-    parameters = {"GET": ["as_of"]}
+    parameters = {"GET": ["as_of", *PAGING]}
 
-    @extend_schema(responses=ConstraintSerializer(many=True), parameters=[AS_OF])
+    @extend_schema(
+        operation_id="users_constraints_list",
+        responses=ConstraintPageSerializer,
+        parameters=[AS_OF, *PAGE],
+    )
     def get(self, request: Request, user_id: str) -> Response:
         """List the constraints of the user's project, then, as of now, those of the workspace."""
         then = self.known()
@@ -78,38 +91,37 @@ class Constraints(KnownView):
         if then.is_now:
             standings = workspace_constraints.standings(then.user, known)
             found += [_of_workspace(standing, judged) for standing in standings]
-        return Response({"results": found})
+        # The user's own first.
+        return Response(
+            page_of(request, found, lambda row: (row["path"].startswith("workspace/"), row["path"]))
+        )
 
 
 class Constraint(KnownView):
     """One constraint."""
 
+    costly = ("PUT",)
     parameters = {"GET": ["as_of"], "PUT": ["wait"], "DELETE": ["wait"]}
 
     @extend_schema(responses=ConstraintDetailSerializer, parameters=[AS_OF])
     def get(self, request: Request, user_id: str, name: str) -> Response:
         """Return the constraint with its source and tests."""
         then = self.known()
-        checkpoint, known = then.checkpoint, outline(then.checkpoint)
-        if checkpoint is None or name not in known.constraints:
+        found = _detail(then.user, then.checkpoint, name)
+        if found is None:
             raise Http404(f"This user has no constraint {name!r}.")
-        path, tests = f"constraints/{name}.py", f"tests/test_{name}.py"
-        files = checkpoints.read_files(checkpoint, [path, tests])
-        return Response(
-            {
-                **_summary(known, name, _judged(then.user)),
-                "source": files[path],
-                "tests": files.get(tests, ""),
-            }
-        )
+        return Response(found)
 
     @extend_schema(
         request=NewConstraintSerializer,
-        responses=DECISIONS,
-        parameters=[waiting.WAIT, idempotency.HEADER],
+        responses={**DECISIONS, **CHANGED},
+        parameters=[waiting.WAIT, idempotency.HEADER, IF_MATCH],
     )
     def put(self, request: Request, user_id: str, name: str) -> Response:
-        """Write the constraint, new or changed; the gate decides, as for any proposed edits."""
+        """Write the constraint, new or changed; the gate decides, as for any proposed edits.
+
+        With `If-Match` it also refuses what was written over another change (`changed_meanwhile`).
+        """
         limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
         try:
             check_lower_name(name, "constraint")
@@ -124,11 +136,14 @@ class Constraint(KnownView):
             "tests_source": body.validated_data["tests"],
             "sources": body.validated_data["sources"],
         }
-        return propose(request, self.memory_user(), lambda: [edit], limit)
+        user = self.memory_user()
+        return propose(
+            request, user, lambda: [edit], limit, expects=lambda: _expected(request, user, name)
+        )
 
     @extend_schema(
-        responses=DECISIONS,
-        parameters=[waiting.WAIT, idempotency.HEADER],
+        responses={**DECISIONS, **CHANGED},
+        parameters=[waiting.WAIT, idempotency.HEADER, IF_MATCH],
     )
     def delete(self, request: Request, user_id: str, name: str) -> Response:
         """Delete the constraint with its tests; its alerts are resolved."""
@@ -140,7 +155,36 @@ class Constraint(KnownView):
                 raise Http404(f"This user has no constraint {name!r}.")
             return [{"op": "delete_constraint", "name": name, "sources": []}]
 
-        return propose(request, user, edits, limit)
+        return propose(request, user, edits, limit, expects=lambda: _expected(request, user, name))
+
+
+def _files_of(name: str) -> tuple[str, str]:
+    return f"constraints/{name}.py", f"tests/test_{name}.py"
+
+
+def _detail(user: MemoryUser, checkpoint: Checkpoint | None, name: str) -> dict[str, Any] | None:
+    """What is told of one constraint; None where the version has none of that name."""
+    known = outline(checkpoint)
+    if checkpoint is None or name not in known.constraints:
+        return None
+    path, tests = _files_of(name)
+    files = checkpoints.read_files(checkpoint, [path, tests])
+    return {
+        **_summary(known, name, _judged(user)),
+        "source": files[path],
+        "tests": files.get(tests, ""),
+    }
+
+
+def _expected(request: Request, user: MemoryUser, name: str) -> dict[str, str]:
+    """Return the hashes that the constraint's files must have still for the request to be done;
+    raises Changed where they have not."""
+    if "If-Match" not in request.headers or not require_match(
+        request, _detail(user, user.head, name)
+    ):
+        return {}
+    assert user.head is not None
+    return {path: user.head.tree.get(path, "") for path in _files_of(name)}
 
 
 Judged = tuple[Mapping[str, feedback.Precision], Mapping[str, PausedConstraint]]

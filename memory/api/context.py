@@ -68,6 +68,7 @@ class ContextSerializer(serializers.Serializer[context.Context]):
 class Context(UserScopedView):
     """Get what an agent should know of a user before it answers."""
 
+    costly = ("POST",)
     reads_only = True
 
     @extend_schema(request=ContextRequestSerializer, responses=ContextSerializer)

@@ -1,22 +1,23 @@
 """`/v1/users/{user_id}/entries/`: append to the log, and read it."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import django_filters
 from django.db.models import QuerySet
 from django.http import Http404
-from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema
-from rest_framework import generics, serializers, status
+from django.urls import reverse
+from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, extend_schema
+from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import log
-from memory.api import idempotency, waiting
+from memory import log, quotas, redaction, usage
+from memory.api import idempotency, rates, waiting
 from memory.api.authentication import principal_of
-from memory.api.errors import Unprocessable
+from memory.api.errors import Conflict, Unprocessable
 from memory.api.filters import WholeNumberFilter
+from memory.api.operations import accepted
 from memory.api.serializers import (
     MAX_NAMED,
     ObjectField,
@@ -24,9 +25,11 @@ from memory.api.serializers import (
     unknown_fields,
 )
 from memory.api.users import UserScopedView
-from memory.models import EntryOutcome, LogEntry
+from memory.models import LogEntry, MemoryUser, Redaction
 from memory.models.log import EntryKind, Outcome
+from memory.models.workspaces import Scope
 from memory.project import EditError, names
+from memory.users import WITHOUT_HEAD
 
 MAX_ENTRIES = 1000
 MAX_TEXT = 1_000_000
@@ -123,15 +126,15 @@ class NewEntrySerializer(StrictSerializer):
                 errors[name] = [str(error)]
         return errors
 
-    def draft(self) -> log.Draft:
-        """Return the validated entry as a draft for the log."""
-        values = dict(self.validated_data)
+    def draft(self, entry: Any) -> log.Draft:
+        """Validate an entry and return it as a draft for the log; raises ValidationError."""
+        values = self.run_validation(entry)
         record = {name: values.pop(name) for name in self.RECORD_FIELDS if name in values}
         return log.Draft(data=record or None, **values)
 
 
 class EntrySerializer(serializers.ModelSerializer[LogEntry]):
-    """An entry with what became of it."""
+    """An entry with what became of it, which is its `outcome`."""
 
     state = serializers.SerializerMethodField(
         help_text="logged (pending), checkpointed, dismissed or rejected"
@@ -163,24 +166,23 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
             "redacted_at",
         ]
 
-    def _outcome(self, entry: LogEntry) -> EntryOutcome | None:
-        outcomes: Mapping[int, EntryOutcome] = self.context["outcomes"]
-        return outcomes.get(entry.seq)
-
     def get_state(self, entry: LogEntry) -> str:
         """Name the entry's state."""
-        outcome = self._outcome(entry)
-        return STATES[Outcome(outcome.outcome) if outcome else None]
+        return STATES[Outcome(entry.outcome.outcome) if entry.outcome else None]
 
     def get_reason(self, entry: LogEntry) -> str | None:
         """Return the verdict on an entry that was not taken into the project."""
-        outcome = self._outcome(entry)
-        return (outcome.reason or None) if outcome else None
+        return (entry.outcome.reason or None) if entry.outcome else None
 
     def get_checkpoint(self, entry: LogEntry) -> int | None:
         """Return the version that settled the entry."""
-        outcome = self._outcome(entry)
-        return outcome.checkpoint.version if outcome and outcome.checkpoint else None
+        settled = entry.outcome and entry.outcome.checkpoint
+        return settled.version if settled else None
+
+
+# Their fields are made once: that takes longer than what they do, which changes nothing in them.
+_NEW_ENTRY = NewEntrySerializer()
+_ENTRY = EntrySerializer()
 
 
 class AppendedSerializer(serializers.Serializer[Any]):
@@ -226,7 +228,9 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Return a page of the log with what became of each entry."""
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
-        return self.get_paginated_response(self._serialize(page))
+        if page:
+            _look_up(page[0].user, page)
+        return self.get_paginated_response([_ENTRY.to_representation(entry) for entry in page])
 
     @extend_schema(
         request=PolymorphicProxySerializer(
@@ -243,10 +247,12 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         With `?wait=` it answers when the typed records among them are settled, or when time is up.
         """
         limit = waiting.seconds(request, default=0)
-        user = self.memory_user()
+        user = self.memory_user(WITHOUT_HEAD)
         drafts = read_drafts(request.data)
+        rates.take(request, quotas.ENTRIES, len(drafts))
 
         def append() -> list[LogEntry]:
+            usage.check_entries(principal_of(request).workspace, user, len(drafts))
             try:
                 return log.append(user, drafts, source=str(principal_of(request)))
             except log.IdempotencyConflict as conflict:
@@ -257,28 +263,36 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
             append,
             user_of=lambda entries: user,
             refer=lambda entries: [entry.seq for entry in entries],
-            recall=lambda known: log.read(known.user, known.reference),
+            recall=lambda known: log.read(user, known.reference),
         )
         entries = written.result
         records = {entry.seq for entry in entries if entry.kind == EntryKind.RECORD}
         if limit and records:
             waiting.until(lambda: log.all_decided(user, records), limit)
-        serialized = self._serialize(entries)
-        return Response(
+        # What has just been appended has become nothing yet.
+        if limit or written.headers or any(draft.idempotency_key for draft in drafts):
+            _look_up(user, entries)
+        serialized = [_ENTRY.to_representation(entry) for entry in entries]
+        first = serialized[0]["seq"]
+        location = reverse("entries", args=[user_id]) + f"?after={first - 1}"
+        if len(serialized) == 1:
+            location = reverse("entry", args=[user_id, first])
+        return accepted(
             {
                 "entries": serialized,
                 "logged": len(serialized),
                 "checkpointed": sum(item["state"] == "checkpointed" for item in serialized),
             },
-            status=status.HTTP_202_ACCEPTED,
-            headers=written.headers,
+            location,
+            written.headers,
         )
 
-    def _serialize(self, entries: Sequence[LogEntry]) -> Any:
-        found: dict[int, EntryOutcome] = {}
-        if entries:
-            found = log.outcomes(entries[0].user, (entry.seq for entry in entries))
-        return EntrySerializer(entries, many=True, context={"outcomes": found}).data
+
+def _look_up(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
+    """Have the entries of a user know what became of them."""
+    found = log.outcomes(user, [entry.seq for entry in entries])
+    for entry in entries:
+        entry.outcome = found.get(entry.seq)
 
 
 def read_drafts(body: Any) -> list[log.Draft]:
@@ -295,22 +309,108 @@ def read_drafts(body: Any) -> list[log.Draft]:
             raise serializers.ValidationError(
                 {"entries": [f"Send {MAX_ENTRIES} entries at most; these are {len(entries)}."]}
             )
-        many = [NewEntrySerializer(data=entry) for entry in entries]
-        wrong = (
-            (str(index), serializer.errors)
-            for index, serializer in enumerate(many)
-            if not serializer.is_valid()
-        )
-        if errors := dict(itertools.islice(wrong, MAX_NAMED)):
+        drafts: list[log.Draft] = []
+        errors: dict[str, Any] = {}
+        for index, entry in enumerate(entries):
+            try:
+                drafts.append(_NEW_ENTRY.draft(entry))
+            except serializers.ValidationError as error:
+                errors[str(index)] = error.detail
+                if len(errors) == MAX_NAMED:
+                    break
+        if errors:
             raise serializers.ValidationError({"entries": errors})
-        return [serializer.draft() for serializer in many]
-    one = NewEntrySerializer(data=body)
-    one.is_valid(raise_exception=True)
-    return [one.draft()]
+        return drafts
+    return [_NEW_ENTRY.draft(body)]
+
+
+class WhySerializer(StrictSerializer):
+    """Why something is redacted."""
+
+    reason = serializers.CharField(default="", allow_blank=True, max_length=redaction.MAX_REASON)
+
+
+class RedactionSerializer(serializers.ModelSerializer[Redaction]):
+    """A redaction, and how far it has come."""
+
+    state = serializers.SerializerMethodField(
+        help_text="under_way: the entries are empty, and the project may still hold what rests on"
+        " them, which is not told; done: it does not any more."
+    )
+
+    class Meta:
+        model = Redaction
+        fields = [
+            "seq",
+            "asked",
+            "entries",
+            "by",
+            "reason",
+            "created_at",
+            "state",
+            "finished_at",
+            "version",
+            "records",
+            "constraints",
+            "reopened",
+        ]
+
+    def get_state(self, row: Redaction) -> str:
+        """Say whether all is gone."""
+        return "done" if row.due_at is None else "under_way"
 
 
 class Entry(UserScopedView):
     """One entry."""
+
+    # What is gone does not come back.
+    scopes = {"DELETE": Scope.MANAGE}
+    of_merged = ["DELETE"]
+    parameters = {"DELETE": ["reason"]}
+
+    @extend_schema(
+        responses={202: RedactionSerializer, **idempotency.RESPONSES},
+        parameters=[
+            idempotency.HEADER,
+            OpenApiParameter(
+                "reason", str, description="Why: it is kept. 2000 characters at most."
+            ),
+        ],
+    )
+    def delete(self, request: Request, user_id: str, seq: int) -> Response:
+        """Redact the entry, and all that were derived from it: their content is gone.
+
+        202 with the redaction, which is an entry of the log itself (`seq`) and names all that it
+        took along. What rests on them leaves the project soon after; until then reading it answers
+        503. Asked again, it tells how far that is. It takes a key with the scope manage.
+        """
+        asked = WhySerializer(data=request.query_params.dict())
+        asked.is_valid(raise_exception=True)
+        reason = asked.validated_data["reason"]
+        user = self.memory_user()
+
+        def redact() -> Redaction:
+            try:
+                entry = redaction.redact(user, [seq], by=str(principal_of(request)), reason=reason)
+            except redaction.UnknownEntries as error:
+                raise Http404(str(error)) from None
+            except redaction.RedactionRefused as error:
+                raise Conflict(str(error)) from None
+            return Redaction.objects.get(user=user, seq=entry.seq)
+
+        written = idempotency.once(
+            request,
+            redact,
+            user_of=lambda row: user,
+            refer=lambda row: {"redaction": row.seq},
+            recall=lambda known: Redaction.objects.get(user=user, seq=known.reference["redaction"]),
+        )
+        row = written.result
+        return accepted(
+            RedactionSerializer(row).data,
+            reverse("redaction", args=[user_id, row.seq]),
+            written.headers,
+        )
 
     @extend_schema(responses=EntrySerializer)
     def get(self, request: Request, user_id: str, seq: int) -> Response:
@@ -319,6 +419,17 @@ class Entry(UserScopedView):
         entry = LogEntry.objects.filter(user=user, seq=seq).first()
         if entry is None:
             raise Http404(f"The log has no entry {seq}.")
-        return Response(
-            EntrySerializer(entry, context={"outcomes": log.outcomes(user, [seq])}).data
-        )
+        _look_up(user, [entry])
+        return Response(_ENTRY.to_representation(entry))
+
+
+class OneRedaction(UserScopedView):
+    """One redaction, by the number that the `202` named."""
+
+    @extend_schema(responses=RedactionSerializer)
+    def get(self, request: Request, user_id: str, seq: int) -> Response:
+        """Return the redaction, and how far it has come."""
+        row = Redaction.objects.filter(user=self.memory_user(), seq=seq).first()
+        if row is None:
+            raise Http404(f"Entry {seq} is no redaction.")
+        return Response(RedactionSerializer(row).data)

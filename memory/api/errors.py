@@ -1,18 +1,30 @@
-"""One form for every error: problem details (RFC 9457) with the fields that are wrong."""
+"""Every error of the API in the one form of `memory.api.problems`, with the wrong fields."""
 
+import sys
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any
 
+import structlog
 from django.conf import settings
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.db import DatabaseError, Error
+from django.http import HttpRequest, HttpResponse
 from django.views import defaults
 from rest_framework import exceptions, serializers, status
 from rest_framework.response import Response
 from rest_framework.views import exception_handler as rest_exception_handler
 
-CONTENT_TYPE = "application/problem+json"
+from memory import database
+from memory.api.problems import CHANGED, CONTENT_TYPE, NAMESPACE, PROBLEMS, answer, problem
+from memory.api.rates import TooMuch
+from memory.checkpoints import Redacted
+from memory.history import BeingRedacted
+from memory.models import MemoryUser, Run
+from memory.usage import Exceeded
+from memory.users import UserMerged, is_erased
+
+ERASED = "There is no such user in this workspace any more."
+logger = structlog.get_logger(__name__)
 
 
 class Conflict(exceptions.APIException):
@@ -20,6 +32,7 @@ class Conflict(exceptions.APIException):
 
     status_code = status.HTTP_409_CONFLICT
     default_code = "conflict"
+    problem = ""
 
 
 class Unprocessable(exceptions.APIException):
@@ -27,6 +40,7 @@ class Unprocessable(exceptions.APIException):
 
     status_code = status.HTTP_422_UNPROCESSABLE_ENTITY
     default_code = "unprocessable"
+    problem = ""
 
 
 class Gone(exceptions.APIException):
@@ -34,6 +48,16 @@ class Gone(exceptions.APIException):
 
     status_code = status.HTTP_410_GONE
     default_code = "gone"
+
+
+class Unavailable(exceptions.APIException):
+    """It can be told again in a moment (503)."""
+
+    status_code = status.HTTP_503_SERVICE_UNAVAILABLE
+    default_code = "unavailable"
+    problem = ""
+    # The framework makes `Retry-After` of it.
+    wait = 1
 
 
 class PayloadTooLarge(exceptions.APIException):
@@ -47,40 +71,105 @@ class PayloadTooLarge(exceptions.APIException):
         super().__init__(f"The body may have {limit} bytes at most; send it in parts.")
 
 
+class NamesNothing(exceptions.NotFound):
+    """A field is well written, and names what is not there (404)."""
+
+    def __init__(self, field: str, detail: str) -> None:
+        super().__init__(detail)
+        self.errors = {field: [detail]}
+
+
+class Changed(exceptions.APIException):
+    """It is not any more what `If-Match` names (412)."""
+
+    status_code = status.HTTP_412_PRECONDITION_FAILED
+    default_code = "changed"
+    default_detail = CHANGED
+
+
 class ProblemSerializer(serializers.Serializer[Any]):
     """Problem details (RFC 9457): what is wrong, and how to mend it."""
 
-    type = serializers.CharField()
-    title = serializers.CharField()
+    type = serializers.ChoiceField(choices=[f"{NAMESPACE}{one.name}" for one in PROBLEMS])
+    title = serializers.CharField(help_text="The status in words.")
     status = serializers.IntegerField()
-    detail = serializers.CharField()
+    detail = serializers.CharField(help_text="What is wrong here, and how to mend it.")
+    request_id = serializers.CharField(
+        required=False, help_text="As in the header `X-Request-Id`, and in the server's log."
+    )
     errors = serializers.JSONField(  # type: ignore[assignment]
         required=False, help_text="Field → what is wrong with it."
     )
+    limit = serializers.CharField(
+        required=False, help_text="Of 429, and 403 for lack of room: the rate or quota."
+    )
 
 
-def problem(status_code: int, detail: str) -> dict[str, Any]:
-    """Return the problem details of an error."""
-    return {
-        "type": "about:blank",
-        "title": HTTPStatus(status_code).phrase,
-        "status": status_code,
-        "detail": detail,
-    }
+def _kind_of(error: Exception) -> str:
+    """Name the kind of problem where the status does not say it."""
+    match error:
+        case exceptions.ValidationError():
+            return "invalid-fields"
+        case TooMuch() if error.status_code == status.HTTP_403_FORBIDDEN:
+            return "no-room"
+    return str(getattr(error, "problem", ""))
 
 
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
     """Turn an exception of a view into problem details; None leaves it to Django (500)."""
-    if isinstance(error, RequestDataTooBig):
-        error = PayloadTooLarge()
+    match error:
+        case RequestDataTooBig():
+            error = PayloadTooLarge()
+        case Redacted():
+            error = Gone(str(error))
+        case BeingRedacted():
+            error = Unavailable(str(error))
+            error.problem = "being-redacted"
+        case UserMerged():
+            error = Conflict(str(error))
+            error.problem = "user-merged"
+        case Exceeded():
+            error = TooMuch(error.detail, error.limit, error.wait)
+        case Run.DoesNotExist():
+            error = exceptions.NotFound(ERASED)
+        case MemoryUser.DoesNotExist() | DatabaseError() if is_erased(error):
+            error = exceptions.NotFound(ERASED)
+        case Error() if database.is_unavailable(error):
+            error = Unavailable(of_database(error))
     response = rest_exception_handler(error, dict(context))
     if response is None:
         return None
-    response.data = problem(response.status_code, _detail(error, context))
+    told = problem(response.status_code, _detail(error, context), _kind_of(error))
+    response.data = told
     if isinstance(error, exceptions.ValidationError):
         response.data["errors"] = error.detail
+    if isinstance(error, NamesNothing):
+        response.data["errors"] = error.errors
+    if isinstance(error, TooMuch):
+        response.data["limit"] = error.limit
     response.content_type = CONTENT_TYPE
     return response
+
+
+def of_database(error: Error) -> str:
+    """Say what the database could not do, and note it; its own words may quote what was sent."""
+    logger.warning(
+        "database_unavailable",
+        error=type(error.__cause__ or error).__name__,
+        sqlstate=getattr(error.__cause__, "sqlstate", None),
+    )
+    if database.took_too_long(error):
+        seconds = settings.UAC_WEB_STATEMENT_SECONDS
+        return (
+            f"This takes the database more than {seconds:g} s, and nothing was done: ask for less,"
+            " with other filters or smaller pages, or come again."
+        )
+    if database.was_in_the_way(error):
+        return "Somebody else is writing the same at this moment, and nothing was done: come again."
+    return (
+        "The database does not answer. Come again; a write with an Idempotency-Key can be repeated"
+        " safely."
+    )
 
 
 def _detail(error: Exception, context: Mapping[str, Any]) -> str:
@@ -96,7 +185,10 @@ def _detail(error: Exception, context: Mapping[str, Any]) -> str:
         case exceptions.NotAcceptable():
             return "The answer is application/json, which the Accept header does not allow."
         case exceptions.UnsupportedMediaType():
-            return "Send the body as JSON, with 'Content-Type: application/json'."
+            types = [parser.media_type for parser in context["view"].get_parsers()]
+            if types == ["application/json"]:
+                return "Send the body as JSON, with 'Content-Type: application/json'."
+            return f"Send the body with one of these as its Content-Type: {', '.join(types)}."
         case exceptions.APIException():
             return str(error.detail)
         case PermissionDenied():
@@ -106,23 +198,33 @@ def _detail(error: Exception, context: Mapping[str, Any]) -> str:
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer what Django refuses before a view sees it (400)."""
-    if not _is_api(request):
+    if _is_page(request):
         return defaults.bad_request(request, exception)
-    return _answer(400, "The server cannot make sense of this request's address or headers.")
+    return answer(400, "The server cannot make sense of this request's address or headers.")
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer what no address takes (404)."""
+    if _is_page(request):
+        return defaults.page_not_found(request, exception)
+    return answer(404, "There is nothing at this address; the API is below /v1/.")
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """Answer a fault of ours (500), of which the server's log has the details."""
-    if not _is_api(request):
+    error = sys.exc_info()[1]
+    if isinstance(error, Error) and database.is_unavailable(error):
+        detail = of_database(error)
+        told = HttpResponse(detail, "text/plain", 503) if _is_page(request) else answer(503, detail)
+        told["Retry-After"] = str(Unavailable.wait)
+        return told
+    if _is_page(request):
         return defaults.server_error(request)
-    return _answer(
+    return answer(
         500, "The server failed on this request. With an Idempotency-Key it can be repeated safely."
     )
 
 
-def _is_api(request: HttpRequest) -> bool:
-    return request.path_info.startswith("/v1/")
-
-
-def _answer(status_code: int, detail: str) -> HttpResponse:
-    return JsonResponse(problem(status_code, detail), status=status_code, content_type=CONTENT_TYPE)
+def _is_page(request: HttpRequest) -> bool:
+    """Whether a person looks at the answer in a browser."""
+    return request.path_info.startswith("/admin/")

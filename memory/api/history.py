@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.urls import reverse
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status
 from rest_framework.exceptions import NotFound
@@ -12,7 +13,7 @@ from memory import history
 from memory.api import idempotency
 from memory.api.authentication import principal_of
 from memory.api.checkpoints import CheckpointDetailSerializer
-from memory.api.errors import Conflict, Gone
+from memory.api.errors import Conflict
 from memory.api.moments import AsOfSerializer, known_as_of
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
@@ -92,6 +93,8 @@ class RestoreSerializer(StrictSerializer):
 class Restore(UserScopedView):
     """Go back to an earlier version."""
 
+    costly = ("POST",)
+
     @extend_schema(
         request=RestoreSerializer,
         responses={201: CheckpointDetailSerializer, **idempotency.RESPONSES},
@@ -111,8 +114,6 @@ class Restore(UserScopedView):
                 raise NotFound(str(error)) from None
             except history.NothingToRestore as error:
                 raise Conflict(str(error)) from None
-            except history.Redacted as error:
-                raise Gone(str(error)) from None
 
         written = idempotency.once(
             request,
@@ -122,4 +123,6 @@ class Restore(UserScopedView):
             recall=lambda known: Checkpoint.objects.get(user=user, version=known.reference),
         )
         answer = CheckpointDetailSerializer(written.result).data
-        return Response(answer, status=status.HTTP_201_CREATED, headers=written.headers)
+        location = reverse("checkpoint", args=[user_id, written.result.version])
+        headers = {**written.headers, "Location": location}
+        return Response(answer, status=status.HTTP_201_CREATED, headers=headers)

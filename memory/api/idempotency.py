@@ -9,15 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from django.core.exceptions import ObjectDoesNotExist
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 
 from memory import idempotency
 from memory.api.authentication import principal_of
-from memory.api.errors import CONTENT_TYPE, Conflict, ProblemSerializer, Unprocessable
+from memory.api.errors import Conflict, ProblemSerializer, Unprocessable
+from memory.api.problems import CONTENT_TYPE
 from memory.canonical import canonical_json, sha256
-from memory.models import IdempotencyKey, MemoryUser
+from memory.models import IdempotencyKey, MemoryUser, Run
 
 HEADER = OpenApiParameter(
     "Idempotency-Key",
@@ -47,8 +49,15 @@ Result = TypeVar("Result")
 class InProgress(Conflict):
     """The same request is being carried out (409)."""
 
+    problem = "in-progress"
     # The framework makes `Retry-After` of it.
     wait = RETRY_SECONDS
+
+
+class KeyReused(Unprocessable):
+    """The key was used for another request (422)."""
+
+    problem = "key-reused"
 
 
 @dataclass(frozen=True)
@@ -63,15 +72,17 @@ def once(
     request: Request,
     do: Callable[[], Result],
     *,
-    user_of: Callable[[Result], MemoryUser],
+    user_of: Callable[[Result], MemoryUser | None] = lambda result: None,
     refer: Callable[[Result], Any] = lambda result: {},
     recall: Callable[[IdempotencyKey], Result],
+    nameless: bool = False,
 ) -> Written[Result]:
     """Carry out a request's write, or find again what it came to if its key says it was done.
 
     `refer` makes JSON of the result and `recall` the result of the JSON. Everything that may fail
     for the state of things belongs into `do`: a repeated request must not fail for its own effect.
-    Raises ValidationError for a malformed key, InProgress (409) and Unprocessable (422).
+    `nameless`: the write erases whom it is about. Raises ValidationError for a malformed key,
+    InProgress (409) and KeyReused (422).
     """
     key = request.headers.get("Idempotency-Key")
     if key is None:
@@ -80,14 +91,32 @@ def once(
         raise ValidationError(
             {"Idempotency-Key": ["Use 1 to 255 printable ASCII characters, such as a UUID."]}
         )
-    fingerprint = sha256(canonical_json([request.method, request.path, request.data]))
-    write = idempotency.Write(do, user_of, refer, recall)
+
+    def known(row: IdempotencyKey) -> Result:
+        try:
+            return recall(row)
+        except (Run.DoesNotExist, MemoryUser.DoesNotExist):
+            raise  # of which the errors of the API tell more
+        except ObjectDoesNotExist:
+            raise NotFound("What this request came to is not kept any more.") from None
+
+    write = idempotency.Write(do, user_of, refer, known, nameless)
     try:
         result, replayed = idempotency.once(
-            principal_of(request).workspace, key, fingerprint, write
+            principal_of(request).workspace, key, _fingerprint(request), write
         )
     except idempotency.KeyInProgress as error:
         raise InProgress(str(error)) from None
     except idempotency.KeyReused as error:
-        raise Unprocessable(str(error)) from None
+        raise KeyReused(str(error)) from None
     return Written(result, {"Idempotent-Replayed": "true"} if replayed else {})
+
+
+def _fingerprint(request: Request) -> str:
+    """Return what makes it this request: how long it waits for the result does not."""
+    asked = [request.method, request.path, request.data]
+    parameters = {name: text for name, text in request.query_params.items() if name != "wait"}
+    # What a key for certain users is told is what it may see: nothing that another one wrote.
+    reach = principal_of(request).key.user_pks
+    told = [parameters] if reach is None else [parameters, sorted(reach)]
+    return sha256(canonical_json([*asked, *told] if parameters or reach is not None else asked))

@@ -2,20 +2,22 @@
 
 from typing import Any
 
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
-from rest_framework import serializers, status
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory import imports
 from memory.api import idempotency, waiting
 from memory.api.checkpoints import PROPOSAL_WAIT_SECONDS, DecisionSerializer, decision
-from memory.api.runs import RunSerializer, status_of
+from memory.api.parsers import StrictJSONParser, ZipParser
+from memory.api.runs import RunSerializer, asked_once
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
 from memory.imports import ImportRefused
 from memory.models import Run
-from memory.models.runs import RunStatus, RunTrigger
+from memory.models.runs import RunTrigger
 
 
 class ImportSerializer(StrictSerializer):
@@ -54,15 +56,22 @@ IMPORT_RESPONSES: dict[Any, Any] = {
 class Import(UserScopedView):
     """Import a project that was made elsewhere."""
 
+    costly = ("POST",)
     parameters = {"POST": ["wait"]}
+    parser_classes = [StrictJSONParser, ZipParser]
 
     @extend_schema(
-        request=ImportSerializer,
+        request={
+            "application/json": ImportSerializer,
+            "application/zip": OpenApiTypes.BINARY,
+        },
         responses=IMPORT_RESPONSES,
         parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
         """Execute the files in a sandbox and make their typed objects records of the project.
+
+        What was exported here, as a zip or a clone, is taken over as it is.
 
         200 with the new version; 422 with the verdict where they cannot be imported, and the head
         stays; 202 with the run where it is not decided in time.
@@ -71,17 +80,11 @@ class Import(UserScopedView):
         body = ImportSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         user = self.memory_user()
-        written = idempotency.once(
-            request,
-            lambda: imports.queue(user, body.validated_data["files"], RunTrigger.API),
-            user_of=lambda run: user,
-            refer=lambda run: str(run.pk),
-            recall=lambda known: Run.objects.get(pk=known.reference),
-        )
-        run = waiting.for_run(written.result, limit)
-        if run.status != RunStatus.DONE:
-            return Response(
-                RunSerializer(run).data, status=status.HTTP_202_ACCEPTED, headers=written.headers
-            )
-        answer = {**decision(run), "report": (run.output or {}).get("import")}
-        return Response(answer, status=status_of(run), headers=written.headers)
+
+        def queue() -> Run:
+            return imports.queue(user, body.validated_data["files"], RunTrigger.API)
+
+        def tell(run: Run) -> dict[str, Any]:
+            return {**decision(run), "report": (run.output or {}).get("import")}
+
+        return asked_once(request, user, queue, tell, limit)

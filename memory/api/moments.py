@@ -1,23 +1,18 @@
 """Reading the past: what `as_of` and `at` mean in requests."""
 
 import datetime
-import re
-import zoneinfo
 from collections.abc import Mapping
 from typing import Any
 
-from django.utils.dateparse import parse_datetime
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
 from memory import history
-from memory.api.errors import Gone
+from memory.api.errors import NamesNothing
 from memory.api.users import UserScopedView
 from memory.history import Known
 from memory.models import MemoryUser
 
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-NOON = datetime.time(12)
 AS_OF = OpenApiParameter(
     "as_of",
     str,
@@ -51,33 +46,18 @@ def known_of(user: MemoryUser, asked: Mapping[str, Any]) -> Known:
 
 
 def known_as_of(user: MemoryUser, text: str, parameter: str) -> Known:
-    """Return what was known; ValidationError that names the parameter, or Gone."""
+    """Return what was known; ValidationError that names the parameter."""
     try:
         return history.as_of(user, text)
+    except history.UnknownMoment as error:
+        raise NamesNothing(parameter, str(error)) from None
     except history.BadMoment as error:
         raise serializers.ValidationError({parameter: [str(error)]}) from None
-    except history.Redacted as error:
-        raise Gone(str(error)) from None
 
 
 def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
     """Return the moment that `at` names, of a day its noon where the user lives."""
     try:
-        if _DAY.fullmatch(text):
-            day = datetime.date.fromisoformat(text)
-            zone = zoneinfo.ZoneInfo(user.time_zone)
-            moment: datetime.datetime | None = datetime.datetime.combine(day, NOON, zone)
-        else:
-            moment = parse_datetime(text)
-        if moment is not None and moment.tzinfo is not None:
-            moment.astimezone(zoneinfo.ZoneInfo(user.time_zone))  # the calendar may end before
-            return moment.astimezone(datetime.UTC)
-    except (ValueError, OverflowError):
-        pass
-    raise serializers.ValidationError(
-        {
-            "at": [
-                "Give a day (2026-03-01), or a moment with its offset (2026-03-01T09:00:00+01:00)."
-            ]
-        }
-    )
+        return history.instant_of(user, text)
+    except history.BadMoment as error:
+        raise serializers.ValidationError({"at": [str(error)]}) from None

@@ -37,7 +37,7 @@ class Pagination(CursorPagination):
         try:
             return super().paginate_queryset(queryset, request, view)
         except (NotFound, ValueError, TypeError, ModelValidationError, DataError):
-            raise _bad_cursor() from None
+            raise bad_cursor() from None
 
     def get_page_size(self, request: Request) -> int:
         """Read `?page_size=`; raises ValidationError unless it is a number from 1 to the most."""
@@ -55,7 +55,7 @@ class Pagination(CursorPagination):
         """Return the place that `?cursor=` names. The framework takes an empty one for none."""
         cursor: Cursor | None = super().decode_cursor(request)
         if cursor is not None and not any(cursor):
-            raise _bad_cursor()
+            raise bad_cursor()
         return cursor
 
     def get_ordering(
@@ -65,7 +65,8 @@ class Pagination(CursorPagination):
         return tuple(view.ordering)  # type: ignore[attr-defined]
 
 
-def _bad_cursor() -> ValidationError:
+def bad_cursor() -> ValidationError:
+    """Return the error for what is no cursor of a list."""
     return ValidationError(
         {"cursor": ["This is no cursor of this list: follow `next` or `previous` of a page."]}
     )

@@ -8,8 +8,9 @@ from typing import IO, Any
 
 from django.conf import settings
 from rest_framework.exceptions import ParseError
-from rest_framework.parsers import JSONParser
+from rest_framework.parsers import BaseParser, JSONParser
 
+from memory import imports
 from memory.api.errors import PayloadTooLarge
 
 MAX_DEPTH = 32
@@ -48,6 +49,27 @@ class StrictJSONParser(JSONParser):
         except _Fault as fault:
             raise ParseError(f"{fault.place} {fault.what}") from None
         return value
+
+
+class ZipParser(BaseParser):
+    """A zip with the Python files of a project: read as if they had been sent as JSON."""
+
+    media_type = "application/zip"
+
+    def parse(
+        self,
+        stream: IO[Any],
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Return the files by path; raises ParseError that says what is wrong."""
+        body = stream.read(settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1)
+        if len(body) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+            raise PayloadTooLarge()
+        try:
+            return {"files": imports.read_zip(body)}
+        except imports.ImportRefused as error:
+            raise ParseError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
 
 
 class _Fault(Exception):

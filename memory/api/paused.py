@@ -15,7 +15,8 @@ from memory.api import idempotency
 from memory.api.alerts import ReasonSerializer
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict
-from memory.api.filters import refuse_unknown
+from memory.api.filters import PAGING, refuse_unknown
+from memory.api.pages import PAGE, PageSerializer, page_of
 from memory.models import AlertFeedback, PausedConstraint
 
 
@@ -61,13 +62,14 @@ class PausedConstraintFilter(django_filters.FilterSet):
 def _visible(view: generics.GenericAPIView[PausedConstraint]) -> QuerySet[PausedConstraint]:
     if getattr(view, "swagger_fake_view", False):
         return PausedConstraint.objects.none()
-    workspace = principal_of(view.request).workspace
-    return PausedConstraint.objects.filter(user__workspace=workspace).select_related("user")
+    reach = principal_of(view.request).reach("user")
+    return PausedConstraint.objects.filter(reach, user__erased_at=None).select_related("user")
 
 
 class PausedConstraints(generics.ListAPIView[PausedConstraint]):
     """The constraints that were paused because they said too much, newest first."""
 
+    certain_users = True
     serializer_class = PausedConstraintSerializer
     filterset_class = PausedConstraintFilter
     ordering = ["-paused_at", "id"]
@@ -80,6 +82,7 @@ class PausedConstraints(generics.ListAPIView[PausedConstraint]):
 class Resume(generics.GenericAPIView[PausedConstraint]):
     """Let a paused constraint speak again."""
 
+    certain_users = True
     serializer_class = PausedConstraintSerializer
     lookup_url_kwarg = "paused_id"
 
@@ -131,8 +134,8 @@ class PrecisionSerializer(JudgedSerializer):
     constraint = serializers.CharField(help_text="Its path.")
 
 
-class PrecisionsSerializer(serializers.Serializer[Any]):
-    """The precision of each constraint that somebody has judged."""
+class PrecisionsSerializer(PageSerializer):
+    """A page of the constraints that somebody has judged, with their precision."""
 
     results = PrecisionSerializer(many=True)
 
@@ -140,20 +143,19 @@ class PrecisionsSerializer(serializers.Serializer[Any]):
 class Precisions(APIView):
     """How many alerts of each constraint were useful, over all users of the workspace."""
 
-    @extend_schema(responses=PrecisionsSerializer)
+    @extend_schema(responses=PrecisionsSerializer, parameters=PAGE)
     def get(self, request: Request) -> Response:
         """List the constraints that somebody has judged, the least precise first.
 
         Users may have constraints of their own at the same path: they are counted together.
         """
-        refuse_unknown(request.query_params, ())
+        refuse_unknown(request.query_params, PAGING)
         workspace = principal_of(request).workspace
         judged = feedback.by_constraint(
             AlertFeedback.objects.filter(alert__user__workspace=workspace)
         )
         rows = [{"constraint": path, **as_json(precision)} for path, precision in judged.items()]
-        rows.sort(key=lambda row: (row["precision"], row["constraint"]))
-        return Response({"results": rows})
+        return Response(page_of(request, rows, lambda row: (row["precision"], row["constraint"])))
 
 
 def as_json(precision: feedback.Precision) -> dict[str, Any]:

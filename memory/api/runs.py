@@ -1,34 +1,34 @@
 """`/v1/runs/`: every execution, and the queries that start one."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import django_filters
+import structlog
 from django.db.models import QuerySet
+from django.urls import reverse
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import answers, runs
-from memory.api import waiting
+from memory import queries, runs
+from memory.api import idempotency, waiting
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict
+from memory.api.filters import refuse_unknown
 from memory.api.moments import AsOfSerializer, instant_of, known_of
+from memory.api.operations import accepted
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
 from memory.history import Known
 from memory.models import Checkpoint, MemoryUser, Run
-from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger, warning_of
+from memory.models.runs import RunOutcome, RunStatus, warning_of
+from memory.users import ASKED, WITH_HEAD
 
-MAX_CODE = 20_000
 QUERY_WAIT_SECONDS = 10.0
-# A question is answered many times a second: what it needs to know of the user.
-ASKED = MemoryUser.objects.select_related("head").only(
-    "user_id", "last_seq", "time_zone", "head__version"
-)
 
 
 class RunSerializer(serializers.ModelSerializer[Run]):
@@ -116,6 +116,7 @@ class UserRuns(UserScopedView, generics.ListAPIView[Run]):
 class OneRun(generics.RetrieveAPIView[Run]):
     """One run, by the id that a `202` named."""
 
+    certain_users = True
     serializer_class = RunSerializer
     lookup_url_kwarg = "run_id"
 
@@ -124,8 +125,69 @@ class OneRun(generics.RetrieveAPIView[Run]):
         if getattr(self, "swagger_fake_view", False):
             return Run.objects.none()
         return with_version(
-            Run.objects.filter(user__workspace=principal_of(self.request).workspace)
+            Run.objects.filter(principal_of(self.request).reach("user"), user__erased_at=None)
         )
+
+
+class _ChangedRun(OneRun):
+    """A run of which somebody says that it ends, or goes on."""
+
+    http_method_names = ["post", "options"]
+
+    def change(self, step: Callable[[Run], None]) -> Response:
+        """Take the step, and answer with the run as it is then."""
+        refuse_unknown(self.request.query_params, ())
+
+        def do() -> Run:
+            run = self.get_object()
+            try:
+                step(run)
+            except (runs.NotToBeCancelled, runs.NotToBeRetried) as error:
+                raise Conflict(str(error)) from None
+            return run
+
+        written = idempotency.once(
+            self.request,
+            do,
+            user_of=lambda run: run.user,
+            refer=lambda run: str(run.pk),
+            recall=lambda known: Run.objects.get(pk=known.reference),
+        )
+        run = self.get_object()
+        if run.status != RunStatus.DONE:
+            return under_way(run, written.headers)
+        return Response(RunSerializer(run).data, headers=written.headers)
+
+
+class CancelRun(_ChangedRun):
+    """The end of a run that somebody has asked for."""
+
+    @extend_schema(
+        operation_id="runs_cancel",
+        request=None,
+        responses={200: RunSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
+    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Cancel a query, question, proposal or import: it changes nothing any more.
+
+        409 if it is done, or nobody has asked for it.
+        """
+        return self.change(lambda run: runs.cancel(run, by=str(principal_of(request))))
+
+
+class RetryRun(_ChangedRun):
+    """Another try at a run that was given up."""
+
+    @extend_schema(
+        operation_id="runs_retry",
+        request=None,
+        responses={202: RunSerializer, 200: RunSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
+    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Have a run tried again that the server has given up (`abandoned`); 409 for any other."""
+        return self.change(runs.retry)
 
 
 class MomentSerializer(StrictSerializer):
@@ -147,16 +209,19 @@ class MomentSerializer(StrictSerializer):
 class QuerySerializer(MomentSerializer):
     """Python over the user's state: an expression, or statements whose last is an expression."""
 
-    code = serializers.CharField(max_length=MAX_CODE)
+    code = serializers.CharField(max_length=queries.MAX_CODE)
 
 
-class EvidenceSerializer(serializers.Serializer[Any]):
-    """A record on which an answer rests, and the entries on which it rests itself."""
+class EvidenceColumnsSerializer(serializers.Serializer[Any]):
+    """Records of one class and collection on which an answer rests, and their entries."""
 
     domain = serializers.CharField()
     collection = serializers.CharField()
-    key = serializers.CharField()
-    sources = serializers.ListField(child=serializers.IntegerField())
+    keys = serializers.ListField(child=serializers.CharField())
+    sources = serializers.ListField(
+        child=serializers.ListField(child=serializers.IntegerField()),
+        help_text="Of each key the numbers of the entries that the record rests on.",
+    )
 
     def get_fields(self) -> dict[str, Any]:
         """Return them with the class, which is no name in Python."""
@@ -180,7 +245,9 @@ class RestsOnSerializer(serializers.Serializer[Any]):
         " all that the code reads.",
     )
     count = serializers.IntegerField(help_text="So many records are meant.")
-    records = EvidenceSerializer(many=True, help_text="The first 1000; of those read, 100.")
+    records = EvidenceColumnsSerializer(
+        many=True, help_text="By class and collection. The first 1000; of those read, 100."
+    )
     collections = CollectionReadSerializer(many=True)
 
 
@@ -191,14 +258,14 @@ class AnswerSerializer(serializers.Serializer[Any]):
     status = serializers.ChoiceField(choices=RunStatus.choices)
     outcome = serializers.ChoiceField(choices=RunOutcome.choices)
     value = serializers.JSONField()
-    type = serializers.CharField(help_text="Name of the value's Python type.")
+    type = serializers.CharField(allow_null=True, help_text="Name of the value's Python type.")
     evidence = RestsOnSerializer(allow_null=True)
     cached = serializers.BooleanField(
         help_text="Whether it was computed for an earlier request: the run."
     )
     stdout = serializers.CharField()
     code = serializers.CharField()
-    checkpoint = serializers.IntegerField()
+    checkpoint = serializers.IntegerField(allow_null=True)
     as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
     instant = serializers.DateTimeField()
     runner = serializers.CharField()
@@ -210,6 +277,7 @@ class AnswerSerializer(serializers.Serializer[Any]):
 class Query(UserScopedView):
     """Ask the state a question in Python."""
 
+    costly = ("POST",)
     parameters = {"POST": ["wait"]}
     reads_only = True
 
@@ -235,39 +303,59 @@ class Query(UserScopedView):
         body = QuerySerializer(data=request.data)
         body.is_valid(raise_exception=True)
         asked = body.validated_data
-        user = self.memory_user(None if {"as_of", "at"} & asked.keys() else ASKED)
-        known, checkpoint = known_state(user, asked)
+        user = self.memory_user(WITH_HEAD if {"as_of", "at"} & asked.keys() else ASKED)
+        known, _ = known_state(user, asked)
         code, instant = asked["code"], instant_asked(user, asked)
-        key = answers.key_of(user, code, instant)
-        if (run := answers.earlier(checkpoint, key)) is not None:
+        found = queries.ask(known, code, instant)
+        if found.cached:
             same = {"cached": True, "as_of": known.to_json(), "instant": instant}
-            return Response({**answer(run), **same})
-        run = runs.queue(
-            user,
-            RunKind.QUERY,
-            RunTrigger.API,
-            checkpoint=checkpoint,
-            instant=instant,
-            input={"code": code, "as_of": known.to_json()},
-            answer_key=key,
-        )
-        run = waiting.for_run(run, limit)
+            return Response({**answer(found.run), **same})
+        run = _wait_for(found.run, limit)
         if run.status != RunStatus.DONE:
-            return Response(RunSerializer(run).data, status=status.HTTP_202_ACCEPTED)
+            return under_way(run)
         return Response(answer(run), status=status_of(run))
+
+
+def asked_once(
+    request: Request,
+    user: MemoryUser,
+    queue: Callable[[], Run],
+    tell: Callable[[Run], Any],
+    limit: float,
+) -> Response:
+    """Queue a run for a request that may be sent twice, wait for it for `limit` seconds, and answer
+    with what `tell` says of it; 202 where it is not done by then."""
+    written = idempotency.once(
+        request,
+        queue,
+        user_of=lambda run: user,
+        refer=lambda run: str(run.pk),
+        recall=lambda known: Run.objects.get(pk=known.reference),
+    )
+    run = _wait_for(written.result, limit)
+    if run.status != RunStatus.DONE:
+        return under_way(run, written.headers)
+    return Response(tell(run), status=status_of(run), headers=written.headers)
+
+
+def _wait_for(run: Run, limit: float) -> Run:
+    """Wait so many seconds; the log's lines of the request name the run from now on."""
+    structlog.contextvars.bind_contextvars(run=str(run.pk))
+    return waiting.for_run(run, limit)
+
+
+def under_way(run: Run, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the 202 of a run that is not done yet."""
+    return accepted(RunSerializer(run).data, reverse("run", args=[run.pk]), headers)
 
 
 def known_state(user: MemoryUser, asked: Mapping[str, Any]) -> tuple[Known, Checkpoint]:
     """Return what was known as of what is `asked`, and its version; Conflict if there is none."""
     known = known_of(user, asked)
-    if known.checkpoint is None:
-        raise Conflict(
-            "This user has no checkpoint yet, so there is no state to ask;"
-            " append typed records first, with ?wait= to know when they are in."
-            if user.head is None
-            else "There was no checkpoint then yet, so there is no state to ask."
-        )
-    return known, known.checkpoint
+    try:
+        return known, queries.version_of(known)
+    except queries.NoState as error:
+        raise Conflict(str(error)) from None
 
 
 def instant_asked(user: MemoryUser, asked: Mapping[str, Any]) -> datetime.datetime:
@@ -296,7 +384,7 @@ def answer(run: Run) -> dict[str, Any]:
         "evidence": output.get("evidence"),
         "cached": False,
         "stdout": run.stdout,
-        "code": run.input["code"],
+        "code": run.input.get("code", ""),
         "as_of": run.input.get("as_of"),
         "checkpoint": run.checkpoint.version if run.checkpoint else None,
         "instant": run.instant,

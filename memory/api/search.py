@@ -15,6 +15,7 @@ from memory.models.log import EntryKind
 from memory.search import filters
 from memory.search.documents import CorpusName
 from memory.search.finding import Explanation, Found, Hit, find
+from memory.users import ASKED, WITH_HEAD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 MAX_QUERY = 10_000
 MAX_TOP_K = 1000
 MAX_WORDS = 100_000
-ASKED = MemoryUser.objects.only("user_id", "time_zone", "last_seq")
 
 
 class SearchSerializer(StrictSerializer):
@@ -145,6 +145,7 @@ class FoundSerializer(serializers.Serializer[Any]):
 class Search(UserScopedView):
     """Find what was said and understood by its words."""
 
+    costly = ("POST",)
     reads_only = True
 
     @extend_schema(request=SearchSerializer, responses=FoundSerializer)
@@ -156,7 +157,7 @@ class Search(UserScopedView):
         body = SearchSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         asked = body.validated_data
-        user = self.memory_user(None if "as_of" in asked else ASKED)
+        user = self.memory_user(WITH_HEAD if "as_of" in asked else ASKED)
         known = known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else None
         found = find(
             user,

@@ -97,9 +97,13 @@ def unknown_fields(unknown: list[str], known: list[str]) -> dict[str, list[str]]
 
 def _mismatch(field: serializers.Field[Any, Any, Any, Any], value: Any) -> str | None:
     """Say what a field takes where the value is other JSON; None where it is the right kind."""
+    if value is None and field.allow_null:
+        return None
     expected, name = next(
         (found for kind, found in _EXPECTED.items() if isinstance(field, kind)), (object, "")
     )
+    if expected is int and isinstance(value, float) and value.is_integer():
+        return None  # in JSON 5.0 is an integer
     if not isinstance(value, expected) or (
         isinstance(value, bool) and expected not in (bool, object)
     ):

@@ -3,58 +3,80 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import structlog
 from django.core.exceptions import ValidationError as ModelValidationError
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import Http404
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from django.urls import reverse
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import generics, serializers, status
 from rest_framework.mixins import ListModelMixin
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from memory import lanes, log
-from memory.api import idempotency
-from memory.api.authentication import principal_of
+from memory import copies, erasing, lanes, log
+from memory.api import etags, idempotency
+from memory.api.authentication import NOT_FOR_CERTAIN_USERS, principal_of
+from memory.api.erasures import ErasureSerializer, ReasonSerializer
 from memory.api.errors import Conflict
 from memory.api.filters import refuse_unknown
+from memory.api.operations import accepted
 from memory.api.serializers import ObjectField, StrictSerializer
-from memory.models import MemoryUser
+from memory.models import IdempotencyKey, MemoryUser, UserErasure
 from memory.models.fields import validate_time_zone
 from memory.models.users import USER_ID_PATTERN, USER_ID_RULE
-from memory.users import UserExists, change_user, create_user, with_head
+from memory.models.workspaces import Scope
+from memory.statements import Statement
+from memory.users import (
+    WITH_HEAD,
+    UserExists,
+    change_user,
+    create_user,
+    find_user,
+    refuse_merged,
+    with_head,
+)
+from memory.workspaces import reaches
 
 
 class UserScopedView(APIView):
     """A view under `/v1/users/{user_id}/`."""
 
+    certain_users = True
     # Method → the query parameters that it reads. Those of lists are their filters'.
     parameters: Mapping[str, Collection[str]] = {}
+    # Methods besides those that only read which a user takes who was merged into another.
+    of_merged: Collection[str] = ()
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Refuse parameters that nobody reads: a misspelt one must not vanish silently."""
         super().initial(request, *args, **kwargs)
         method = str(request.method)
+        if method not in self.allowed_methods:
+            return  # which is said next
         if method == "GET" and isinstance(self, ListModelMixin):
             return
         refuse_unknown(request.query_params, self.parameters.get(method, ()))
 
-    def memory_user(self, users: QuerySet[MemoryUser] | None = None) -> MemoryUser:
-        """Return the addressed user of the caller's workspace; raises Http404.
+    def memory_user(self, read: Statement[MemoryUser] = WITH_HEAD) -> MemoryUser:
+        """Return the addressed user of the caller's workspace; raises Http404, and UserMerged.
 
-        `users` says what to read of it; by default all but what is large in its head.
+        `read` says what to read of it; by default all but what is large in its head.
         """
         user_id = self.kwargs["user_id"]
         user = None
         if USER_ID_PATTERN.fullmatch(user_id):
-            found = (with_head(MemoryUser.objects.all()) if users is None else users).filter(
-                workspace=principal_of(self.request).workspace, user_id=user_id
-            )
-            user = next(iter(found), None)
-        if user is None:
+            user = find_user(principal_of(self.request).workspace, user_id, read)
+        if user is None or not reaches(principal_of(self.request).key, user):
             raise Http404(
                 "There is no such user in this workspace; create it with POST /v1/users/."
             )
+        if self.request.method not in (*SAFE_METHODS, *self.of_merged):
+            refuse_merged(user)
+        structlog.contextvars.bind_contextvars(user=user.pk)
         return user
 
 
@@ -122,9 +144,17 @@ class UserSerializer(serializers.ModelSerializer[MemoryUser]):
         source="head.version", default=None, allow_null=True, help_text="Newest accepted version."
     )
 
+    merged_into = serializers.SerializerMethodField(
+        help_text="The user who it is, since it was merged: nothing is told of this one any more."
+    )
+
     class Meta:
         model = MemoryUser
-        fields = ["user_id", "time_zone", "metadata", "created_at", "head"]
+        fields = ["user_id", "time_zone", "metadata", "created_at", "head", "merged_into"]
+
+    def get_merged_into(self, user: MemoryUser) -> str | None:
+        """Name the user whom it was merged into."""
+        return user.merged_into.user_id if user.merged_into else None
 
 
 class UserDetailSerializer(UserSerializer):
@@ -150,6 +180,7 @@ class UserDetailSerializer(UserSerializer):
 class Users(generics.ListAPIView[MemoryUser]):
     """List the workspace's users, or create one."""
 
+    certain_users = True
     serializer_class = UserSerializer
     ordering = ["user_id"]
 
@@ -157,9 +188,8 @@ class Users(generics.ListAPIView[MemoryUser]):
         """Return the users of the caller's workspace."""
         if getattr(self, "swagger_fake_view", False):
             return MemoryUser.objects.none()
-        return with_head(
-            MemoryUser.objects.filter(workspace=principal_of(self.request).workspace)
-        ).defer("head__tree", "head__outline")
+        users = with_head(MemoryUser.objects.filter(principal_of(self.request).reach()))
+        return users.select_related("merged_into").defer("head__tree", "head__outline")
 
     @extend_schema(
         request=NewUserSerializer,
@@ -168,6 +198,8 @@ class Users(generics.ListAPIView[MemoryUser]):
     )
     def post(self, request: Request) -> Response:
         """Create a user; 409 if the workspace has one with this id."""
+        if principal_of(request).key.user_pks is not None:
+            raise Http404(NOT_FOR_CERTAIN_USERS)
         body = NewUserSerializer(data=request.data)
         body.is_valid(raise_exception=True)
 
@@ -185,22 +217,32 @@ class Users(generics.ListAPIView[MemoryUser]):
         return Response(
             UserDetailSerializer(written.result).data,
             status=status.HTTP_201_CREATED,
-            headers=written.headers,
+            headers={
+                **written.headers,
+                "Location": reverse("user", args=[written.result.user_id]),
+            },
         )
 
 
 class User(UserScopedView):
     """One user."""
 
+    # What is gone does not come back.
+    scopes = {"DELETE": Scope.MANAGE}
+    parameters = {"DELETE": ["reason"]}
+
     @extend_schema(responses=UserDetailSerializer)
     def get(self, request: Request, user_id: str) -> Response:
         """Return the user with its head and the counts of its log."""
-        return Response(UserDetailSerializer(self.memory_user()).data)
+        return Response(self._told())
+
+    def _told(self) -> dict[str, Any]:
+        return dict(UserDetailSerializer(self.memory_user()).data)
 
     @extend_schema(
         request=UserChangeSerializer,
-        responses={200: UserDetailSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
+        responses={200: UserDetailSerializer, **idempotency.RESPONSES, **etags.CHANGED},
+        parameters=[idempotency.HEADER, etags.IF_MATCH],
     )
     def patch(self, request: Request, user_id: str) -> Response:
         """Change the time zone or the metadata."""
@@ -209,12 +251,64 @@ class User(UserScopedView):
         user = self.memory_user()
 
         def change() -> MemoryUser:
-            change_user(user, **body.validated_data)
+            with etags.unchanged(request, user, self._told):
+                change_user(user, **body.validated_data)
             return user
 
         written = _once(request, change)
         return Response(UserDetailSerializer(written.result).data, headers=written.headers)
 
+    @extend_schema(
+        responses={202: ErasureSerializer, **idempotency.RESPONSES, **etags.CHANGED},
+        parameters=[
+            idempotency.HEADER,
+            etags.IF_MATCH,
+            OpenApiParameter(
+                "reason",
+                str,
+                required=True,
+                description="Why: it stays on record. 2000 characters at most, without the"
+                " user_id.",
+            ),
+        ],
+    )
+    def delete(self, request: Request, user_id: str) -> Response:
+        """Erase the user: all that is known of him is gone, for good.
+
+        202 with the erasure, which can be asked for again by its `id`. From now on there is no such
+        user (404), and the `user_id` is free for another one. It takes a key with the scope manage.
+        """
+        asked = ReasonSerializer(data=request.query_params.dict())
+        asked.is_valid(raise_exception=True)
+
+        def erase() -> UserErasure:
+            by, reason = str(principal_of(request)), asked.validated_data["reason"]
+            user = self.memory_user()
+            try:
+                with transaction.atomic():
+                    copies.lock_families([user.pk])  # in the order in which it is erased
+                    with etags.unchanged(request, user, self._told):
+                        return erasing.ask(user, by=by, reason=reason)
+            except erasing.ErasureRefused as error:
+                raise serializers.ValidationError({"reason": [str(error)]}) from None
+
+        written = idempotency.once(
+            request,
+            erase,
+            refer=lambda row: str(row.pk),
+            recall=lambda known: UserErasure.objects.select_related("user").get(pk=known.reference),
+            nameless=True,
+        )
+        return accepted(
+            ErasureSerializer(written.result).data,
+            reverse("erasure", args=[written.result.pk]),
+            written.headers,
+        )
+
 
 def _once(request: Request, do: Callable[[], MemoryUser]) -> idempotency.Written[MemoryUser]:
-    return idempotency.once(request, do, user_of=lambda user: user, recall=lambda known: known.user)
+    def recall(known: IdempotencyKey) -> MemoryUser:
+        assert known.user is not None
+        return known.user
+
+    return idempotency.once(request, do, user_of=lambda user: user, recall=recall)

@@ -20,6 +20,7 @@ from rest_framework.request import Request
 from memory import alert_events, hints
 from memory.models import Alert, Run, Workspace
 from memory.models.runs import RunStatus
+from memory.statements import Parameter, Statement
 
 WAIT = OpenApiParameter(
     "wait", float, description="Seconds to wait for the result before answering 202."
@@ -30,9 +31,11 @@ CHANGING = (
     *("status", "outcome", "output", "error", "stdout", "runner", "timings", "memory_bytes"),
     *("attempts", "started_at", "finished_at"),
 )
+_CHANGED = Statement(lambda: Run.objects.filter(pk=Parameter("pk")).order_by(), *CHANGING)
 # Who waits for events looks for them so often, signalled or not.
 LOOK_SECONDS = 2.0
-_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+# As JSON writes a number.
+_SECONDS = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?")
 _slots = threading.BoundedSemaphore(settings.UAC_WAITING_REQUESTS)
 
 
@@ -81,7 +84,11 @@ def for_run(run: Run, limit: float) -> Run:
         with _slot() as admitted:
             if admitted:
                 hints.wait_done(run.pk, limit)
-        run.refresh_from_db(fields=CHANGING)
+        now = _CHANGED.first(pk=run.pk)
+        if now is None:
+            raise Run.DoesNotExist
+        for name in CHANGING:
+            setattr(run, name, getattr(now, name))
     return run
 
 

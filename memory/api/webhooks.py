@@ -5,11 +5,14 @@ All of it needs a key with the scope `manage`, since an endpoint is sent what co
 
 import datetime
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import django_filters
+from django.db import transaction
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
+from django.urls import reverse
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers, status
 from rest_framework.request import Request
@@ -17,17 +20,19 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from memory import webhooks
+from memory.api import etags, idempotency
 from memory.api.authentication import principal_of
-from memory.api.errors import Conflict, ProblemSerializer
+from memory.api.errors import Conflict
+from memory.api.operations import accepted
 from memory.api.serializers import StrictSerializer
+from memory.canonical import sha256
 from memory.destinations import Refused
 from memory.encryption import EncryptionError
-from memory.models import Delivery, DeliveryAttempt, WebhookEndpoint
+from memory.models import Delivery, DeliveryAttempt, IdempotencyKey, WebhookEndpoint
 from memory.models.alerts import AlertEventKind, AlertKind, Severity
 from memory.models.webhooks import DeliveryStanding, DeliveryState, validate_printable
 from memory.models.workspaces import Scope
 
-CONFLICT = {409: ProblemSerializer}
 TYPES = [f"alert.{kind}" for kind in AlertEventKind.values]
 
 
@@ -79,7 +84,11 @@ class EndpointSerializer(serializers.ModelSerializer[WebhookEndpoint]):
 class EndpointWithSecretSerializer(EndpointSerializer):
     """An endpoint with its secret, which is told this one time."""
 
-    secret = serializers.CharField(help_text="Keep it: it cannot be shown again.")
+    secret = serializers.CharField(
+        allow_null=True,
+        help_text="Keep it: it cannot be shown again, but to the same request with the same"
+        " `Idempotency-Key`; null to that if there is another secret by now.",
+    )
 
     class Meta(EndpointSerializer.Meta):
         fields = [*EndpointSerializer.Meta.fields, "secret"]
@@ -183,6 +192,7 @@ class DeliveryFilter(django_filters.FilterSet):
 
     state = django_filters.ChoiceFilter(choices=DeliveryStanding.choices, method="in_state")
     type = django_filters.ChoiceFilter(choices=[(name, name) for name in (webhooks.PING, *TYPES)])
+    alert = django_filters.UUIDFilter(field_name="alert_id")
     since = django_filters.IsoDateTimeFilter(method="written_since")
 
     class Meta:
@@ -232,6 +242,18 @@ class Managed(APIView):
             return Delivery.objects.none()
         return Delivery.objects.filter(endpoint=self.endpoint()).select_related("endpoint")
 
+    def _sent(self, request: Request, send: Callable[[], Delivery]) -> Response:
+        """Send a message once, and return the 202 that says where it is told of."""
+        written: idempotency.Written[Delivery] = idempotency.once(
+            request,
+            lambda: _refusing(send),
+            refer=lambda delivery: str(delivery.pk),
+            recall=lambda known: self.deliveries().get(pk=known.reference),
+        )
+        delivery = written.result
+        location = reverse("delivery", args=[delivery.endpoint_id, delivery.pk])
+        return accepted(DeliverySerializer(delivery).data, location, written.headers)
+
     def delivery(self) -> Delivery:
         """Return the addressed message; raises Http404."""
         return get_object_or_404(self.deliveries(), pk=self.kwargs["delivery_id"])
@@ -256,6 +278,29 @@ def _refusing(do: Callable[[], Any]) -> Any:
         raise Conflict(str(error)) from None
 
 
+def _secret_once(
+    request: Request, make: Callable[[], tuple[WebhookEndpoint, str]]
+) -> idempotency.Written[tuple[Any, str | None]]:
+    """Make a secret once; return the endpoint's id and the secret. To a repeated request it is
+    told again, unless the endpoint has another one by now."""
+
+    def do() -> tuple[Any, str | None]:
+        endpoint, secret = _refusing(make)
+        return endpoint.pk, secret
+
+    def recall(known: IdempotencyKey) -> tuple[Any, str | None]:
+        endpoint_id, hashed = known.reference
+        secret = webhooks.secret_of(endpoint_id)
+        return endpoint_id, secret if secret and sha256(secret) == hashed else None
+
+    return idempotency.once(
+        request,
+        do,
+        refer=lambda made: [str(made[0]), sha256(str(made[1]))],
+        recall=recall,
+    )
+
+
 class Endpoints(Managed, generics.ListAPIView[WebhookEndpoint]):
     """The endpoints of the workspace, oldest first."""
 
@@ -268,16 +313,19 @@ class Endpoints(Managed, generics.ListAPIView[WebhookEndpoint]):
 
     @extend_schema(
         request=NewEndpointSerializer,
-        responses={201: EndpointWithSecretSerializer, **CONFLICT},
+        responses={201: EndpointWithSecretSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
     )
     def post(self, request: Request) -> Response:
         """Create an endpoint; the answer has its secret, which is told this one time."""
         fields = _body(NewEndpointSerializer, request)
         workspace = principal_of(request).workspace
-        endpoint, secret = _refusing(lambda: webhooks.create(workspace, **fields))
-        self.kwargs["endpoint_id"] = endpoint.pk
+        written = _secret_once(request, lambda: webhooks.create(workspace, **fields))
+        endpoint_id, secret = written.result
+        self.kwargs["endpoint_id"] = endpoint_id
         answer = {**EndpointSerializer(self.endpoint()).data, "secret": secret}
-        return Response(answer, status=status.HTTP_201_CREATED)
+        headers = {**written.headers, "Location": reverse("webhook", args=[endpoint_id])}
+        return Response(answer, status=status.HTTP_201_CREATED, headers=headers)
 
 
 class Endpoint(Managed):
@@ -288,56 +336,98 @@ class Endpoint(Managed):
         """Return the endpoint and how it stands with it."""
         return Response(EndpointSerializer(self.endpoint()).data)
 
-    @extend_schema(request=EndpointChangeSerializer, responses=EndpointSerializer)
+    @extend_schema(
+        request=EndpointChangeSerializer,
+        responses={200: EndpointSerializer, **idempotency.RESPONSES, **etags.CHANGED},
+        parameters=[idempotency.HEADER, etags.IF_MATCH],
+    )
     def patch(self, request: Request, endpoint_id: str) -> Response:
         """Change the endpoint; enabled again it is sent first what has waited, in order."""
         fields = _body(EndpointChangeSerializer, request)
-        endpoint = self.endpoint()
-        _refusing(lambda: webhooks.change(endpoint, **fields))
-        return Response(EndpointSerializer(self.endpoint()).data)
 
-    @extend_schema(responses={204: None})
+        def change() -> None:
+            endpoint = self.endpoint()
+            with etags.unchanged(request, endpoint, self._told):
+                _refusing(lambda: webhooks.change(endpoint, **fields))
+
+        written = idempotency.once(request, change, recall=lambda known: None)
+        return Response(self._told(), headers=written.headers)
+
+    @extend_schema(
+        responses={204: None, **idempotency.RESPONSES, **etags.CHANGED},
+        parameters=[idempotency.HEADER, etags.IF_MATCH],
+    )
     def delete(self, request: Request, endpoint_id: str) -> Response:
         """Delete the endpoint with its log; what was not delivered is lost."""
-        webhooks.delete(self.endpoint())
-        return Response(status=status.HTTP_204_NO_CONTENT)
+
+        def delete() -> None:
+            endpoint = self.endpoint()
+            together = transaction.atomic() if "If-Match" in request.headers else nullcontext()
+            with together:
+                webhooks.hold_events(endpoint)
+                with etags.unchanged(request, endpoint, self._told):
+                    webhooks.delete(endpoint)
+
+        written = idempotency.once(request, delete, recall=lambda known: None)
+        return Response(status=status.HTTP_204_NO_CONTENT, headers=written.headers)
+
+    def _told(self) -> dict[str, Any]:
+        return dict(EndpointSerializer(self.endpoint()).data)
 
 
 class RotateSecret(Managed):
     """A new secret for an endpoint."""
 
     @extend_schema(
-        request=NothingSerializer, responses={200: EndpointWithSecretSerializer, **CONFLICT}
+        request=NothingSerializer,
+        responses={200: EndpointWithSecretSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, endpoint_id: str) -> Response:
         """Make a new secret, told this one time; for 24 hours the previous one signs, too."""
         _body(NothingSerializer, request)
         endpoint = self.endpoint()
-        secret = _refusing(lambda: webhooks.rotate_secret(endpoint))
-        return Response({**EndpointSerializer(self.endpoint()).data, "secret": secret})
+        written = _secret_once(request, lambda: (endpoint, webhooks.rotate_secret(endpoint)))
+        _, secret = written.result
+        answer = {**EndpointSerializer(self.endpoint()).data, "secret": secret}
+        return Response(answer, headers=written.headers)
 
 
 class SendTest(Managed):
     """A message that means nothing."""
 
-    @extend_schema(request=NothingSerializer, responses={202: DeliverySerializer, **CONFLICT})
+    @extend_schema(
+        request=NothingSerializer,
+        responses={202: DeliverySerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
     def post(self, request: Request, endpoint_id: str) -> Response:
         """Send a message of the type `ping`, once; 409 if the endpoint is disabled."""
         _body(NothingSerializer, request)
         endpoint = self.endpoint()
-        delivery = _refusing(lambda: webhooks.send_test(endpoint))
-        return Response(DeliverySerializer(delivery).data, status=status.HTTP_202_ACCEPTED)
+        return self._sent(request, lambda: webhooks.send_test(endpoint))
 
 
 class ReplayGivenUp(Managed):
     """All that was given up."""
 
-    @extend_schema(request=SinceSerializer, responses={202: ReplayedSerializer})
+    @extend_schema(
+        request=SinceSerializer,
+        responses={202: ReplayedSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
     def post(self, request: Request, endpoint_id: str) -> Response:
         """Send again what was written since a moment and given up."""
         since = _body(SinceSerializer, request)["since"]
-        replayed = webhooks.replay_given_up(self.endpoint(), since)
-        return Response({"replayed": replayed}, status=status.HTTP_202_ACCEPTED)
+        endpoint = self.endpoint()
+        written: idempotency.Written[int] = idempotency.once(
+            request,
+            lambda: webhooks.replay_given_up(endpoint, since),
+            refer=lambda number: number,
+            recall=lambda known: int(known.reference),
+        )
+        location = reverse("deliveries", args=[endpoint_id]) + "?state=pending"
+        return accepted({"replayed": written.result}, location, written.headers)
 
 
 class Deliveries(Managed, generics.ListAPIView[Delivery]):
@@ -364,10 +454,18 @@ class OneDelivery(Managed):
 class ReplayDelivery(Managed):
     """One message, again."""
 
-    @extend_schema(request=NothingSerializer, responses={202: DeliverySerializer, **CONFLICT})
+    @extend_schema(
+        request=NothingSerializer,
+        responses={202: DeliverySerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
     def post(self, request: Request, endpoint_id: str, delivery_id: str) -> Response:
         """Send the message again, with the same id; 409 while it is on its way."""
         _body(NothingSerializer, request)
         delivery = self.delivery()
-        _refusing(lambda: webhooks.replay(delivery))
-        return Response(DeliverySerializer(delivery).data, status=status.HTTP_202_ACCEPTED)
+
+        def replay() -> Delivery:
+            webhooks.replay(delivery)
+            return delivery
+
+        return self._sent(request, replay)

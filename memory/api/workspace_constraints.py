@@ -1,14 +1,11 @@
-"""`/v1/constraints/`: the rules that a product writes for all its users, and the library of them.
+"""`/v1/constraints/`: the rules that a product writes for all its users, and their library."""
 
-Nothing here needs an `Idempotency-Key`: each write says what is to be, and to repeat it changes
-nothing.
-"""
-
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from django.db.models import Count, OuterRef, Prefetch, QuerySet, Subquery
 from django.http import Http404
+from django.urls import reverse
 from drf_spectacular.utils import (
     OpenApiParameter,
     OpenApiResponse,
@@ -22,10 +19,12 @@ from rest_framework.views import APIView
 
 from memory import backtests, constraint_library
 from memory import workspace_constraints as service
-from memory.api import waiting
+from memory.api import etags, idempotency, waiting
 from memory.api.authentication import principal_of
-from memory.api.errors import CONTENT_TYPE, Conflict, ProblemSerializer
-from memory.api.filters import refuse_unknown
+from memory.api.errors import Conflict, ProblemSerializer
+from memory.api.filters import PAGING, refuse_unknown
+from memory.api.pages import PAGE, PageSerializer, page_of
+from memory.api.problems import CONTENT_TYPE
 from memory.api.serializers import StrictSerializer
 from memory.constraint_library import LibraryConstraint
 from memory.models import Alert, WorkspaceConstraint, WorkspaceConstraintVersion
@@ -210,6 +209,12 @@ class LibraryConstraintSerializer(serializers.Serializer[LibraryConstraint]):
     doc = serializers.CharField(help_text="What it alerts on, needs, and does not see.")
 
 
+class LibraryPageSerializer(PageSerializer):
+    """A page of the library."""
+
+    results = LibraryConstraintSerializer(many=True)
+
+
 class LibraryConstraintDetailSerializer(LibraryConstraintSerializer):
     """A constraint of the library with its text."""
 
@@ -228,7 +233,8 @@ class WorkspaceView(APIView):
         """Refuse parameters that nobody reads."""
         super().initial(request, *args, **kwargs)
         method = str(request.method)
-        refuse_unknown(request.query_params, self.parameters.get(method, ()))
+        if method in self.allowed_methods:  # else that is said next
+            refuse_unknown(request.query_params, self.parameters.get(method, ()))
 
     def constraint(self) -> WorkspaceConstraint:
         """Return the addressed constraint; raises Http404."""
@@ -278,6 +284,7 @@ def with_alerts(request: Request, found: Collection[WorkspaceConstraint]) -> Non
 class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
     """The constraints of the workspace."""
 
+    costly = ("POST",)
     serializer_class = WorkspaceConstraintSerializer
     ordering = ["name"]
 
@@ -295,8 +302,8 @@ class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
 
     @extend_schema(
         request=NewWorkspaceConstraintSerializer,
-        responses={201: WorkspaceConstraintDetailSerializer, **CONFLICT},
-        parameters=[waiting.WAIT],
+        responses={201: WorkspaceConstraintDetailSerializer, **idempotency.RESPONSES},
+        parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request) -> Response:
         """Create a constraint with its first version, which is checked; nobody has it yet.
@@ -309,20 +316,33 @@ class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
         body.is_valid(raise_exception=True)
         given = body.validated_data
         principal = principal_of(request)
-        try:
-            constraint = service.create(principal.workspace, **given, by=str(principal))
-        except service.BadConstraint as error:
-            raise _refused(error) from None
-        except service.ConstraintExists:
-            constraint = constraints_of(request).get(name=given["name"])
-            first = constraint.versions.order_by("number")[0]
-            if (first.source, first.tests) != (given["source"], given["tests"]):
-                raise Conflict(
-                    f"This workspace has a constraint {given['name']!r} already;"
-                    " write a new version of it."
-                ) from None
+
+        def create() -> WorkspaceConstraint:
+            try:
+                return service.create(principal.workspace, **given, by=str(principal))
+            except service.BadConstraint as error:
+                raise _refused(error) from None
+            except service.ConstraintExists:
+                constraint = constraints_of(request).get(name=given["name"])
+                first = constraint.versions.order_by("number")[0]
+                if (first.source, first.tests) != (given["source"], given["tests"]):
+                    raise Conflict(
+                        f"This workspace has a constraint {given['name']!r} already;"
+                        " write a new version of it."
+                    ) from None
+                return constraint
+
+        written = _once(request, create)
+        constraint = written.result
         _await(constraint.versions.order_by("number")[0], limit)
-        return Response(_detail(request, constraint.name), status=status.HTTP_201_CREATED)
+        return Response(
+            _detail(request, constraint.name),
+            status=status.HTTP_201_CREATED,
+            headers={
+                **written.headers,
+                "Location": reverse("workspace-constraint", args=[constraint.name]),
+            },
+        )
 
 
 class OneWorkspaceConstraint(WorkspaceView):
@@ -339,7 +359,13 @@ class OneWorkspaceConstraint(WorkspaceView):
         return Response(_detail(request, name))
 
     @extend_schema(
-        request=ConstraintChangeSerializer, responses=WorkspaceConstraintDetailSerializer
+        request=ConstraintChangeSerializer,
+        responses={
+            200: WorkspaceConstraintDetailSerializer,
+            **idempotency.RESPONSES,
+            **etags.CHANGED,
+        },
+        parameters=[idempotency.HEADER, etags.IF_MATCH],
     )
     def patch(self, request: Request, name: str) -> Response:
         """Enable or disable it, or say how many users have it: with a key of the scope `manage`.
@@ -348,19 +374,26 @@ class OneWorkspaceConstraint(WorkspaceView):
         """
         body = ConstraintChangeSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        service.change(self.constraint(), by=str(principal_of(request)), **body.validated_data)
-        return Response(_detail(request, name))
+        by, constraint = str(principal_of(request)), self.constraint()
+
+        def change() -> WorkspaceConstraint:
+            with etags.unchanged(request, constraint, lambda: _detail(request, name)):
+                return service.change(constraint, by=by, **body.validated_data)
+
+        written = _once(request, change)
+        return Response(_detail(request, name), headers=written.headers)
 
 
 class ConstraintVersions(WorkspaceView):
     """The versions of a constraint."""
 
+    costly = ("POST",)
     parameters = {"POST": ["wait"]}
 
     @extend_schema(
         request=NewVersionSerializer,
-        responses={201: VersionDetailSerializer},
-        parameters=[waiting.WAIT],
+        responses={201: VersionDetailSerializer, **idempotency.RESPONSES},
+        parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, name: str) -> Response:
         """Write the next version, which is checked. The text of the newest is that one again."""
@@ -368,12 +401,30 @@ class ConstraintVersions(WorkspaceView):
         body = NewVersionSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         by = str(principal_of(request))
-        try:
-            version = service.propose(self.constraint(), by=by, **body.validated_data)
-        except service.BadConstraint as error:
-            raise _refused(error) from None
+        constraint = self.constraint()
+
+        def propose() -> WorkspaceConstraintVersion:
+            try:
+                return service.propose(constraint, by=by, **body.validated_data)
+            except service.BadConstraint as error:
+                raise _refused(error) from None
+
+        written = idempotency.once(
+            request,
+            propose,
+            refer=lambda version: version.number,
+            recall=lambda known: constraint.versions.get(number=known.reference),
+        )
+        version = written.result
         _await(version, limit)
-        return Response(VersionDetailSerializer(version).data, status=status.HTTP_201_CREATED)
+        return Response(
+            VersionDetailSerializer(version).data,
+            status=status.HTTP_201_CREATED,
+            headers={
+                **written.headers,
+                "Location": reverse("workspace-constraint-version", args=[name, version.number]),
+            },
+        )
 
 
 class ConstraintVersion(WorkspaceView):
@@ -390,18 +441,27 @@ class ApproveVersion(WorkspaceView):
 
     scopes = {"POST": Scope.MANAGE}
 
-    @extend_schema(request=None, responses={200: WorkspaceConstraintDetailSerializer, **CONFLICT})
+    @extend_schema(
+        request=None,
+        responses={200: WorkspaceConstraintDetailSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
     def post(self, request: Request, name: str, number: int) -> Response:
         """Make a version that passed the live one, or an earlier one again; with `manage`.
 
         409 if it has not passed, or if no backtest of it has finished and there are users with a
         project; one that was approved before needs none.
         """
-        try:
-            service.approve(self.version(number), by=str(principal_of(request)))
-        except service.NotApprovable as error:
-            raise Conflict(str(error)) from None
-        return Response(_detail(request, name))
+        by, version = str(principal_of(request)), self.version(number)
+
+        def approve() -> WorkspaceConstraint:
+            try:
+                return service.approve(version, by=by)
+            except service.NotApprovable as error:
+                raise Conflict(str(error)) from None
+
+        written = _once(request, approve)
+        return Response(_detail(request, name), headers=written.headers)
 
 
 class ConstraintCoverage(WorkspaceView):
@@ -435,17 +495,26 @@ class ConstraintCoverage(WorkspaceView):
 class ConstraintLibrary(WorkspaceView):
     """The constraints that come with the server."""
 
+    certain_users = True
+    parameters = {"GET": PAGING}
+
     @extend_schema(
-        operation_id="constraint_library_list", responses=LibraryConstraintSerializer(many=True)
+        operation_id="constraint_library_list",
+        responses=LibraryPageSerializer,
+        parameters=PAGE,
     )
     def get(self, request: Request) -> Response:
         """List the library."""
-        found = map(constraint_library.read, constraint_library.names())
-        return Response({"results": [LibraryConstraintSerializer(one).data for one in found]})
+        page = page_of(request, constraint_library.names(), lambda name: (name,))
+        found = map(constraint_library.read, page["results"])
+        results = [LibraryConstraintSerializer(one).data for one in found]
+        return Response({**page, "results": results})
 
 
 class OneLibraryConstraint(WorkspaceView):
     """One constraint of the library."""
+
+    certain_users = True
 
     @extend_schema(responses=LibraryConstraintDetailSerializer)
     def get(self, request: Request, name: str) -> Response:
@@ -459,6 +528,17 @@ class OneLibraryConstraint(WorkspaceView):
 
 def _of_library() -> str:
     return f"The library has {', '.join(constraint_library.names())}."
+
+
+def _once(
+    request: Request, do: Callable[[], WorkspaceConstraint]
+) -> idempotency.Written[WorkspaceConstraint]:
+    return idempotency.once(
+        request,
+        do,
+        refer=lambda constraint: str(constraint.pk),
+        recall=lambda known: WorkspaceConstraint.objects.get(pk=known.reference),
+    )
 
 
 def _detail(request: Request, name: str) -> dict[str, Any]:
@@ -486,7 +566,7 @@ def _number(request: Request, name: str, default: int) -> int:
     text = request.query_params.get(name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) < 2**31):
         raise serializers.ValidationError({name: [f"Give a number, not {text[:100]!r}."]})
     return int(text)
 

@@ -3,7 +3,7 @@
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from memory import alert_settings
+from memory import alert_settings, chosen
 
 
 class AlertSettings(models.Model):
@@ -46,15 +46,9 @@ class AlertSettings(models.Model):
         abstract = True
 
     @property
-    def chosen_alert_settings(self) -> alert_settings.Chosen:
+    def chosen_alert_settings(self) -> chosen.Chosen:
         """What was chosen; None for what is as everywhere."""
-        return alert_settings.Chosen(
-            escalate_critical_minutes=self.escalate_critical_minutes,
-            escalate_warning_minutes=self.escalate_warning_minutes,
-            escalate_info_minutes=self.escalate_info_minutes,
-            alerts_per_constraint=self.alerts_per_constraint,
-            openings_per_day=self.openings_per_day,
-        )
+        return chosen.chosen_of(self, alert_settings.NUMBERS)
 
     @property
     def alert_limits(self) -> alert_settings.Holding:
@@ -64,5 +58,5 @@ class AlertSettings(models.Model):
     def clean(self) -> None:
         """Refuse what would have no effect, or would stop every constraint."""
         super().clean()
-        if problems := alert_settings.problems(self.chosen_alert_settings):
+        if problems := chosen.out_of_range(alert_settings.NUMBERS, self.chosen_alert_settings):
             raise ValidationError(problems)

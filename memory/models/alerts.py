@@ -1,6 +1,7 @@
 """What the constraints found, as long as it lives."""
 
 import uuid
+from typing import Any
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -40,6 +41,23 @@ class AlertState(models.TextChoices):
     SNOOZED = "snoozed", "snoozed"
     RESOLVED = "resolved", "resolved"
 
+
+class Place(models.Func):
+    """Where a value stands among these, from 1 on, to sort by.
+
+    The values, names of our own, are part of the statement: an index has no parameters.
+    """
+
+    template = "array_position('{%(among)s}'::varchar[], %(expressions)s)"
+    output_field = models.IntegerField()
+
+    def __init__(self, expression: Any, *, among: str) -> None:
+        super().__init__(expression, among=among)
+
+
+# What needs somebody first: live before resolved, grave before slight.
+BY_STATE = Place("state", among=",".join(AlertState.values))
+BY_SEVERITY = Place("severity", among=",".join(reversed(Severity.values)))
 
 LIVE_STATES = [AlertState.OPEN, AlertState.ACKNOWLEDGED, AlertState.SNOOZED]
 
@@ -88,6 +106,17 @@ class Alert(models.Model):
         indexes = [
             models.Index(fields=["user", "state"], name="alert_of_user"),
             models.Index(fields=["user", "-opened_at"], name="alert_openings"),
+            # How many were opened of late.
+            models.Index(fields=["opened_at"], include=["severity", "user"], name="alert_opened"),
+            models.Index(
+                BY_STATE, BY_SEVERITY, models.F("opened_at").desc(), name="alert_by_urgency"
+            ),
+            models.Index(
+                fields=["severity", "state"],
+                include=["user"],
+                name="alert_live",
+                condition=~models.Q(state="resolved"),
+            ),
             models.Index(
                 fields=["snoozed_until"],
                 name="alert_to_wake",
@@ -120,6 +149,8 @@ class AlertEventKind(models.TextChoices):
     ESCALATED = "escalated", "escalated"
     RESOLVED = "resolved", "resolved"
     FEEDBACK = "feedback", "feedback"
+    # The last of an alert whose user was erased: whoever keeps a copy forgets it.
+    ERASED = "erased", "erased"
 
 
 class EventCounter(models.Model):

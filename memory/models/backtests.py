@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from memory.models.alerts import Severity
 from memory.models.fields import ExactJSONField
-from memory.models.leased import LeasedWork
+from memory.models.leased import MortalWork
 from memory.models.users import MemoryUser
 from memory.models.workspace_constraints import WorkspaceConstraintVersion
 from memory.models.workspaces import Workspace
@@ -27,7 +27,7 @@ class BacktestState(models.TextChoices):
 GOING_ON = [BacktestState.WAITING, BacktestState.RUNNING]
 
 
-class Backtest(LeasedWork):
+class Backtest(MortalWork):
     """One constraint over the history of users: a version of a workspace's, or a user's own."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -82,6 +82,11 @@ class Backtest(LeasedWork):
         ]
         indexes = [
             models.Index(
+                fields=["dead_since"],
+                name="backtest_dead",
+                condition=models.Q(dead_since__isnull=False),
+            ),
+            models.Index(
                 fields=["run_after"], name="backtest_due", condition=Q(state__in=GOING_ON)
             ),
         ]
@@ -123,7 +128,7 @@ class BacktestUser(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.user} in a {self.backtest}"
+        return f"{self.user} in backtest {str(self.backtest_id)[:8]}"
 
 
 class BacktestFinding(models.Model):

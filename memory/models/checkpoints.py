@@ -11,7 +11,12 @@ class Blob(models.Model):
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="blobs")
     hash = models.CharField(max_length=64, help_text="SHA-256 of the content in UTF-8.")
-    content = models.TextField()
+    content = models.TextField(  # noqa: DJ001 - an empty file is none that was redacted
+        null=True, help_text="Empty where an entry that it rests on was redacted."
+    )
+    git_id = models.CharField(
+        max_length=40, blank=True, default="", help_text="By which git knows the content."
+    )
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "hash"], name="blob_of_user")]
@@ -52,10 +57,14 @@ class Origin(models.TextChoices):
     PROPOSED = "proposed", "proposed edits"
     IMPORTED = "imported", "imported"
     RESTORED = "restored", "restored"
+    REDACTION = "redaction", "redaction"
 
 
 class Checkpoint(models.Model):
-    """An immutable version of a user's project. It passed the gate, or it would not be here."""
+    """An immutable version of a user's project. It passed the gate, or it would not be here.
+
+    Of what was redacted since, only the words are gone: see migration 0015.
+    """
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="checkpoints")
     version = models.IntegerField()
@@ -73,6 +82,7 @@ class Checkpoint(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["user", "version"], name="checkpoint_version"),
         ]
+        indexes = [models.Index(fields=["-created_at", "-id"], name="checkpoint_newest")]
 
     def __str__(self) -> str:
         return f"{self.user} v{self.version}"

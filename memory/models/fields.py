@@ -6,9 +6,12 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models.lookups import In
 from psycopg.types.json import Json
 
 from memory.canonical import exact_json
+
+_LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 def validate_time_zone(name: str) -> None:
@@ -41,3 +44,19 @@ class ExactJSONField(models.JSONField):
     def from_db_value(self, value: Any, expression: object, connection: BaseDatabaseWrapper) -> Any:
         """Return what the driver has parsed already (Django switches that off for `jsonb` only)."""
         return value
+
+
+@models.BigIntegerField.register_lookup
+class InColumn(In):
+    """`in` for columns of whole numbers: what no column can hold is in none.
+
+    Of `=` and `<` Django knows that by itself; here the database would be handed what it cannot
+    take, such as the number of an entry that somebody has made up.
+    """
+
+    def get_prep_lookup(self) -> Any:
+        """Leave out what is too large."""
+        values = super().get_prep_lookup()
+        if not self.rhs_is_direct_value():
+            return values
+        return [one for one in values if not isinstance(one, int) or _LEAST <= one <= _MOST]

@@ -4,11 +4,11 @@ from django.db import models
 
 from memory.models.checkpoints import Checkpoint
 from memory.models.fields import ExactJSONField
-from memory.models.leased import LeasedWork
+from memory.models.leased import MortalWork
 from memory.models.users import MemoryUser
 
 
-class Forecast(LeasedWork):
+class Forecast(MortalWork):
     """The forecast of one user: the newest one, and whether another is due. See
     `memory.forecasts`."""
 
@@ -36,6 +36,11 @@ class Forecast(LeasedWork):
 
     class Meta:
         indexes = [
+            models.Index(
+                fields=["dead_since"],
+                name="forecast_dead",
+                condition=models.Q(dead_since__isnull=False),
+            ),
             models.Index(
                 fields=["due_at"], name="forecast_due", condition=models.Q(due_at__isnull=False)
             ),

@@ -15,8 +15,9 @@ class IdempotencyKey(models.Model):
     user = models.ForeignKey(
         MemoryUser,
         on_delete=models.CASCADE,
+        null=True,
         related_name="idempotency_keys",
-        help_text="The person whom the write was about.",
+        help_text="The person whom the write was about, if it was about one.",
     )
     key = models.CharField(max_length=255)
     fingerprint = models.CharField(

@@ -23,3 +23,15 @@ class LeasedWork(models.Model):
 
     class Meta:
         abstract = True
+
+
+class MortalWork(LeasedWork):
+    """Work that is given up in the end. Other work is tried for ever, at growing intervals."""
+
+    dead_since = models.DateTimeField(
+        null=True,
+        help_text="When it was given up; empty if it was not, or the staff have seen to it.",
+    )
+
+    class Meta:
+        abstract = True

@@ -164,6 +164,7 @@ class LlmSpending(models.Model):
                 name="llm_spending_cell",
             )
         ]
+        indexes = [models.Index(fields=["-day", "workspace", "model"], name="llm_spending_days")]
 
     def __str__(self) -> str:
         return f"{self.day} {self.model} {self.purpose} {self.outcome}"

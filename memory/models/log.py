@@ -4,6 +4,7 @@ import uuid
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.utils import timezone
 
 from memory.models.fields import ExactJSONField
 from memory.models.users import MemoryUser
@@ -17,6 +18,10 @@ class EntryKind(models.TextChoices):
     RECORD = "record", "typed record"
     CORRECTION = "correction", "correction"
     REDACTION = "redaction", "redaction"
+
+
+# The kinds that say by themselves what is so, in a sentence.
+STATEMENTS = (EntryKind.FACT, EntryKind.CORRECTION)
 
 
 class LogEntry(models.Model):
@@ -50,6 +55,9 @@ class LogEntry(models.Model):
     hash = models.BinaryField(max_length=32)
     redacted_at = models.DateTimeField(null=True)
 
+    # What became of it, where somebody has looked that up (`memory.log.outcomes`); no column.
+    outcome: "EntryOutcome | None"
+
     class Meta:
         ordering = ["user", "seq"]
         verbose_name_plural = "log entries"
@@ -57,6 +65,35 @@ class LogEntry(models.Model):
             models.UniqueConstraint(fields=["user", "seq"], name="entry_seq"),
             models.UniqueConstraint(
                 fields=["user", "idempotency_key"], name="entry_idempotency_key"
+            ),
+        ]
+        indexes = [
+            # The staff's lists: of all that came last, and of one user by time.
+            models.Index(fields=["-recorded_at", "-seq"], name="entry_newest"),
+            models.Index(fields=["user", "-recorded_at", "-seq"], name="entry_times"),
+            models.Index(
+                fields=["user", "seq"],
+                name="entry_redacted",
+                condition=models.Q(redacted_at__isnull=False),
+            ),
+            # What `memory.retention` looks for.
+            models.Index(
+                fields=["recorded_at"],
+                name="entry_messages",
+                condition=models.Q(kind="message", redacted_at=None),
+            ),
+            # What counts and lists the memories of `memory.mem0`.
+            models.Index(
+                fields=["user", "seq"],
+                name="entry_statements",
+                condition=models.Q(kind__in=STATEMENTS, redacted_at=None),
+            ),
+            # Which corrections there are of an entry.
+            models.Index(
+                "user",
+                models.F("derived_from__0"),
+                name="entry_corrections",
+                condition=models.Q(kind="correction"),
             ),
         ]
 
@@ -82,11 +119,24 @@ class EntryOutcome(models.Model):
         "Checkpoint", null=True, on_delete=models.PROTECT, related_name="outcomes"
     )
     reason = models.TextField(blank=True, default="")
-    decided_at = models.DateTimeField(auto_now_add=True)
+    decided_at = models.DateTimeField(
+        default=timezone.now,
+        editable=False,
+        help_text="With a version, the time of that; later if it was decided when that was there.",
+    )
 
     class Meta:
         ordering = ["user", "seq"]
         constraints = [models.UniqueConstraint(fields=["user", "seq"], name="outcome_of_entry")]
+        indexes = [
+            models.Index(fields=["-decided_at", "-seq"], name="outcome_newest"),
+            # How many were refused of late.
+            models.Index(
+                fields=["decided_at"],
+                name="outcome_rejected",
+                condition=models.Q(outcome="rejected"),
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.user} #{self.seq}: {self.outcome}"

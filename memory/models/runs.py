@@ -6,7 +6,7 @@ from django.db import models
 
 from memory.models.checkpoints import Checkpoint
 from memory.models.fields import ExactJSONField
-from memory.models.leased import LeasedWork
+from memory.models.leased import MortalWork
 from memory.models.users import MemoryUser
 
 
@@ -32,6 +32,11 @@ class RunTrigger(models.TextChoices):
     COMMAND = "command", "command line"
     MODEL = "model", "language model"
     RESUMED = "resumed", "constraint resumed"
+    STAFF = "staff", "staff"
+
+
+# Somebody waits for these: how many of them wait at a time is bounded for each workspace.
+ASKED_FOR = (RunTrigger.API, RunTrigger.STAFF)
 
 
 class RunStatus(models.TextChoices):
@@ -48,6 +53,7 @@ class RunOutcome(models.TextChoices):
     OK = "ok", "ok"
     REJECTED = "rejected", "rejected by the gate"
     SUPERSEDED = "superseded", "superseded by a newer version"
+    CANCELLED = "cancelled", "cancelled"
     USER_ERROR = "user_error", "error in the user's code"
     TIMEOUT = "timeout", "time limit"
     OUT_OF_MEMORY = "out_of_memory", "memory limit"
@@ -76,13 +82,20 @@ def warning_of(runner: str) -> str | None:
     return WARNINGS.get(runner)
 
 
-class Run(LeasedWork):
+class Run(MortalWork):
     """One execution: queue row first, history afterwards. See `memory.runs`."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="runs")
     kind = models.CharField(max_length=16, choices=RunKind.choices)
     trigger = models.CharField(max_length=16, choices=RunTrigger.choices)
+    asked_by = models.CharField(
+        max_length=200,
+        blank=True,
+        default="",
+        db_default="",  # for those who do not know of it, while the server is upgraded
+        help_text="Which member of the staff asked for it.",
+    )
     checkpoint = models.ForeignKey(
         Checkpoint, null=True, on_delete=models.PROTECT, related_name="runs"
     )
@@ -112,12 +125,36 @@ class Run(LeasedWork):
     class Meta:
         ordering = ["-queued_at"]
         indexes = [
+            models.Index(
+                fields=["dead_since"],
+                name="run_dead",
+                condition=models.Q(dead_since__isnull=False),
+            ),
             models.Index(fields=["user", "-queued_at"], name="run_of_user"),
             models.Index(
                 fields=["run_after"],
                 name="run_unfinished",
                 condition=~models.Q(status="done"),
             ),
+            # What somebody waits for, which is bounded for each workspace.
+            models.Index(
+                fields=["user"],
+                name="run_waited_for",
+                condition=models.Q(trigger__in=["api", "staff"]) & ~models.Q(status="done"),
+            ),
+            models.Index(
+                fields=["user", "asked_by", "-queued_at"],
+                name="run_of_staff",
+                condition=~models.Q(asked_by=""),
+            ),
+            # How runs ended of late is counted in the index alone.
+            models.Index(
+                fields=["finished_at"],
+                include=["outcome", "user"],
+                name="run_ended",
+                condition=models.Q(status="done"),
+            ),
+            models.Index(fields=["-queued_at"], name="run_newest"),
             models.Index(
                 fields=["checkpoint", "answer_key"],
                 name="run_answer",

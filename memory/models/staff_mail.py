@@ -47,6 +47,9 @@ class StaffSubscription(LeasedWork):
     escalations = models.BooleanField(
         default=False, help_text="Escalated alerts are mailed at once, whatever the mode."
     )
+    operations = models.BooleanField(
+        "alarms", default=False, help_text="Alarms of the server itself are mailed at once."
+    )
     digest_due_at = models.DateTimeField(null=True, editable=False)
     sent_at = models.DateTimeField(null=True, editable=False)
 

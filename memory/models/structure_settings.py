@@ -3,7 +3,7 @@
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from memory import scheduling
+from memory import chosen, scheduling
 
 
 class StructureSettings(models.Model):
@@ -35,18 +35,12 @@ class StructureSettings(models.Model):
         abstract = True
 
     @property
-    def chosen_schedule(self) -> scheduling.Chosen:
+    def chosen_schedule(self) -> chosen.Chosen:
         """What was chosen; None for what is as everywhere."""
-        return scheduling.Chosen(
-            entries=self.structure_entries,
-            idle_seconds=self.structure_idle_seconds,
-            age_seconds=self.structure_age_seconds,
-        )
+        return chosen.chosen_of(self, scheduling.NUMBERS)
 
     def clean(self) -> None:
         """Refuse what contradicts itself."""
         super().clean()
         if problems := scheduling.problems(self.chosen_schedule):
-            raise ValidationError(
-                {f"structure_{name}": problem for name, problem in problems.items()}
-            )
+            raise ValidationError(problems)

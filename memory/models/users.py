@@ -14,8 +14,19 @@ USER_ID_PATTERN = re.compile(r"[A-Za-z0-9._:@|+-]{1,128}")
 USER_ID_RULE = "Use 1 to 128 characters out of A-Z a-z 0-9 . _ : @ | + -"
 
 
+class RememberedUsers(models.Manager["MemoryUser"]):
+    """The people remembered: whoever is to be erased is not there for anybody any more."""
+
+    def get_queryset(self) -> models.QuerySet["MemoryUser"]:
+        """Leave out who was erased, or is being erased."""
+        return super().get_queryset().filter(erased_at=None)
+
+
 class MemoryUser(models.Model):
-    """A person remembered for a workspace, addressed by the workspace's own `user_id`."""
+    """A person remembered for a workspace, addressed by the workspace's own `user_id`.
+
+    Of whom an erasure was asked, a row without a name stays: see `memory.erasing`.
+    """
 
     public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="users")
@@ -31,10 +42,16 @@ class MemoryUser(models.Model):
     time_zone = models.CharField(max_length=64, default="UTC", validators=[validate_time_zone])
     metadata = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
+    erased_at = models.DateTimeField(
+        null=True, editable=False, help_text="When it was asked to erase this person."
+    )
 
     # The end of the log; moved only under this row's lock, in the transaction that inserts.
     last_seq = models.BigIntegerField(default=0, editable=False)
     last_hash = models.BinaryField(max_length=32, default=bytes(32), editable=False)
+    log_bytes = models.BigIntegerField(
+        default=0, editable=False, help_text="What its entries take, without those redacted."
+    )
 
     head = models.ForeignKey(
         "Checkpoint",
@@ -44,6 +61,20 @@ class MemoryUser(models.Model):
         on_delete=models.PROTECT,
         related_name="+",
         help_text="The newest accepted version of the project.",
+    )
+    redacting_since = models.DateTimeField(
+        null=True,
+        editable=False,
+        help_text="Since when the newest version may hold what was redacted: it is not told.",
+    )
+    merged_into = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        editable=False,
+        on_delete=models.PROTECT,
+        related_name="+",
+        help_text="Who it is, since it turned out: nothing new is told of this one.",
     )
     # What the open alerts rest on; results of an older version or instant are not applied.
     alerts_version = models.IntegerField(default=0, editable=False)
@@ -57,13 +88,21 @@ class MemoryUser(models.Model):
         help_text="When constraints of the workspace changed, until they have run again.",
     )
 
+    objects = RememberedUsers()
+    everybody: models.Manager["MemoryUser"] = models.Manager()
+
     class Meta:
         ordering = ["workspace", "user_id"]
         verbose_name = "user"
+        permissions = [
+            ("erase_memoryuser", "Can erase users, which is for good (privacy)"),
+            ("subject_access", "Can download all that is kept of a person (privacy)"),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["workspace", "user_id"], name="user_id_in_workspace"),
         ]
         indexes = [
+            models.Index(fields=["-created_at"], name="user_newest"),
             models.Index(
                 fields=["constraints_due_at"],
                 name="user_constraints_due",
@@ -109,6 +148,8 @@ class Lane(LeasedWork):
                 name="lane_due",
                 condition=models.Q(due_at__isnull=False),
             ),
+            # The staff's list: what has waited longest first, then what waits for nothing.
+            models.Index(fields=["due_at", "id"], name="lane_longest"),
         ]
 
     def __str__(self) -> str:

@@ -8,7 +8,7 @@ from django.db import models
 from django.utils import timezone
 
 from memory.models.alerts import Alert, AlertEvent, AlertKind, Severity
-from memory.models.leased import LeasedWork
+from memory.models.leased import MortalWork
 from memory.models.workspaces import Workspace
 
 
@@ -100,7 +100,7 @@ class DeliveryStanding(models.TextChoices):
     GIVEN_UP = "given_up", "given up"
 
 
-class Delivery(LeasedWork):
+class Delivery(MortalWork):
     """A message for one endpoint: written with its event, sent until the endpoint has taken it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -128,6 +128,12 @@ class Delivery(LeasedWork):
             models.UniqueConstraint(fields=["endpoint", "event"], name="delivery_of_event")
         ]
         indexes = [
+            models.Index(
+                fields=["dead_since"],
+                name="delivery_dead",
+                condition=models.Q(dead_since__isnull=False),
+            ),
+            models.Index(fields=["-created_at", "-seq"], name="delivery_newest"),
             models.Index(fields=["endpoint", "-created_at"], name="delivery_of_endpoint"),
             models.Index(
                 fields=["endpoint", "run_after", "seq"],
@@ -191,4 +197,4 @@ class DeliveryAttempt(models.Model):
         indexes = [models.Index(fields=["-at"], name="delivery_attempt_age")]
 
     def __str__(self) -> str:
-        return f"{self.at:%Y-%m-%d %H:%M:%S} {self.status or self.error}"
+        return f"{self.at:%Y-%m-%d %H:%M:%S} {self.status or 'no answer'}"

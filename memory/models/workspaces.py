@@ -9,10 +9,19 @@ from memory.models.alert_settings import AlertSettings
 from memory.models.fields import validate_time_zone
 from memory.models.limits import SandboxSettings
 from memory.models.llm_settings import LlmSettings
+from memory.models.quotas import QuotaSettings
+from memory.models.retention_settings import RetentionSettings
 from memory.models.structure_settings import StructureSettings
 
 
-class Workspace(SandboxSettings, LlmSettings, StructureSettings, AlertSettings):
+class Workspace(
+    SandboxSettings,
+    LlmSettings,
+    StructureSettings,
+    AlertSettings,
+    QuotaSettings,
+    RetentionSettings,
+):
     """A tenant: owns API keys, users, limits and the settings of its language model."""
 
     public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
@@ -32,13 +41,33 @@ class Workspace(SandboxSettings, LlmSettings, StructureSettings, AlertSettings):
         return self.name
 
 
+class WorkspaceUse(models.Model):
+    """What there is of a workspace, as it was counted last: see `memory.usage`."""
+
+    workspace = models.OneToOneField(
+        Workspace, on_delete=models.CASCADE, primary_key=True, related_name="use"
+    )
+    users = models.BigIntegerField(default=0)
+    entries = models.BigIntegerField(default=0)
+    log_bytes = models.BigIntegerField(default=0)
+    pending_records = models.BigIntegerField(default=0)
+    pending_structure = models.BigIntegerField(default=0)
+
+    class Meta:
+        ordering = ["workspace"]
+        verbose_name = verbose_name_plural = "use of workspaces"
+
+    def __str__(self) -> str:
+        return str(self.workspace)
+
+
 class Scope(models.TextChoices):
     """What a key may do."""
 
     READ = "read", "read"
     WRITE = "write", "write"
-    # Of what concerns all users at once.
-    MANAGE = "manage", "manage webhooks and workspace constraints"
+    # Of what concerns all users at once, or cannot be undone.
+    MANAGE = "manage", "manage webhooks and workspace constraints; redact; erase users"
 
 
 class ApiKey(models.Model):
@@ -51,12 +80,31 @@ class ApiKey(models.Model):
     scopes = ArrayField(models.CharField(max_length=16, choices=Scope.choices))
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
+    # The persons and not their names: an erased one's name may be somebody else's later.
+    user_pks = ArrayField(
+        models.BigIntegerField(),
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="Of whom alone it may read and write; empty: of everybody.",
+    )
+    replaces = models.ForeignKey(
+        "self",
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        editable=False,
+        related_name="replaced_by",
+        help_text="The key whose place it takes.",
+    )
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     class Meta:
         ordering = ["workspace", "name"]
         verbose_name = "API key"
+        # Such a key erases, redacts and approves; who makes it needs no role for any of that.
+        permissions = [("grant_manage", "Can give API keys the scope manage")]
 
     def __str__(self) -> str:
         return f"{self.name} (uac_{self.prefix}_…)"

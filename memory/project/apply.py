@@ -30,7 +30,7 @@ from memory.project.names import (
     check_key,
     check_lower_name,
     default_collection,
-    snake,
+    key_of_entry,
 )
 from memory.project.outline import Domain
 from memory.project.schema_edits import (
@@ -56,7 +56,7 @@ def apply(project: Project, edit: Edit) -> None:
 
 def free_key(project: Project, domain: str, collection: str, class_name: str, seq: int) -> str:
     """Return the key of a record that came without one: `trip-41`, or `trip-41-2` and so on."""
-    key = base = f"{snake(class_name)}-{seq}"
+    key = base = key_of_entry(class_name, seq)
     number = 1
     while project.find(RecordId(domain, collection, key)):
         number += 1

@@ -296,10 +296,14 @@ def _kind(value: object, where: str) -> str:
 
 
 def _sources(value: object, where: str) -> tuple[int, ...]:
-    numbers = value if isinstance(value, list) else [None]
-    if not all(type(number) is int and number > 0 for number in numbers):
+    numbers: list[Any] = value if isinstance(value, list) else [None]
+    # In JSON 5.0 is an integer.
+    if not all(
+        (type(number) is int or (type(number) is float and number.is_integer())) and number > 0
+        for number in numbers
+    ):
         raise _malformed(where, "a list of the seq of entries, such as [3, 7]", value)
-    return tuple(numbers)
+    return tuple(int(number) for number in numbers)
 
 
 def _values(value: object, where: str) -> dict[str, object]:

@@ -1,4 +1,5 @@
-"""Whole files as a change: what somebody wrote who edits a project's files, as edits.
+"""Whole files as a change: what somebody wrote who edits a project's files, as edits; and whole
+projects, which become part of another one.
 
 The files are in the project's own form, as they are read from a version. They are compared with it,
 and every difference has to be an edit; what no edit can say is refused, never dropped. So a file
@@ -22,11 +23,13 @@ from memory.project.edits import (
     WriteConstraint,
 )
 from memory.project.errors import EditError, ProjectError
-from memory.project.literals import same
-from memory.project.loading import load_domain
+from memory.project.legacy import is_old_constraint
+from memory.project.literals import Uses, record_literal, same
+from memory.project.loading import load, load_domain
 from memory.project.model import Project
-from memory.project.outline import REQUIRED, Class, Domain, Enumeration
-from memory.project.types import format_type
+from memory.project.outline import REQUIRED, Class, Domain, Enumeration, Outline
+from memory.project.schema_edits import check_new_holder
+from memory.project.types import format_type, parse_type
 from memory.project.values import Record, RecordId
 
 # Named in one refusal.
@@ -51,6 +54,136 @@ def edits_of_files(project: Project, files: Mapping[str, str | None]) -> list[Ed
         edits += _applied(project, _of_records(one.new, one.before, one.after))
     rest = {path: text for path, text in files.items() if not _domain_of(path)}
     return [*edits, *_applied(project, _of_constraints(project, rest))]
+
+
+@dataclass(frozen=True)
+class Whole:
+    """All files of a project in its own form, read: outline, and records by path and name."""
+
+    files: Mapping[str, str]
+    outline: Outline
+    records: Mapping[str, Mapping[str, Mapping[str, Record]]]
+
+
+def read_whole(files: Mapping[str, str]) -> Whole:
+    """Read a project that is taken over as a whole; raises ProjectError where it is not ours."""
+    outline, records = load(files)
+    if not outline.domains and not outline.constraints:
+        raise ProjectError("manifest.py", "holds no domain and no constraint")
+    tests = {f"tests/test_{name}.py" for name in outline.constraints}
+    if strange := tests ^ set(outline.tests):
+        raise ProjectError(min(strange), "a constraint and its tests belong together")
+    for path in (f"constraints/{name}.py" for name in outline.constraints):
+        if is_old_constraint(files[path]):
+            raise ProjectError(path, "is a constraint of another kind")
+    return Whole(files, outline, records)
+
+
+def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[Edit]:
+    """Add another project to this one, and return the edits that say so.
+
+    The records cite `sources`, since what they cited are entries of another log; all else is as it
+    was there, the order of things too. Raises EditError for what is here already or not allowed,
+    and ProjectError for classes that no edits make.
+    """
+    outline = whole.outline
+    for kind, names in (
+        ("domain", outline.domains.keys() & project.outline.domains.keys()),
+        ("constraint", outline.constraints.keys() & project.outline.constraints.keys()),
+    ):
+        if names:
+            raise EditError(
+                f"{kind}_exists",
+                f"the project has a {kind} {min(names)!r} already: import into a user who has none",
+            )
+    schema = [
+        edit
+        for domain in outline.domains.values()
+        for edit in _of_schema(Domain(domain.name), domain)
+    ]
+    # Collections are created below, in their own order.
+    bare = [
+        replace(_unambiguous(e, outline), collection=None) if isinstance(e, DefineClass) else e
+        for e in schema
+    ]
+    _applied(project, bare)
+    edits = schema
+    for domain in outline.domains.values():
+        _take_over_order(project, domain)
+    for path, contents in whole.records.items():
+        domain = outline.domains[_domain_of(path)]
+        for name, by_key in contents.items():
+            for record in by_key.values():
+                edits.append(_take_over_record(project, domain, name, record, sources))
+    constraints = [
+        WriteConstraint(
+            name,
+            whole.files[f"constraints/{name}.py"],
+            whole.files[f"tests/test_{name}.py"],
+            sources,
+        )
+        for name in outline.constraints
+    ]
+    project.keep_legacy({path: whole.files[path] for path in outline.legacy})
+    return [*edits, *_applied(project, constraints)]
+
+
+def _unambiguous(edit: DefineClass, outline: Outline) -> DefineClass:
+    """The same, with the domain before names of its own classes that another domain has, too: as
+    long as its own is not there yet, the other's would be meant."""
+    others = {
+        name
+        for domain in outline.domains.values()
+        if domain.name != edit.domain
+        for name in domain.classes
+    }
+    own = {
+        class_.name: f"{edit.domain}.{class_.name}"
+        for class_ in outline.domains[edit.domain].classes.values()
+        if class_.is_record and class_.name in others
+    }
+    if not own:
+        return edit
+    typed = (replace(one, type=format_type(parse_type(one.type), own)) for one in edit.fields)
+    return replace(edit, fields=tuple(typed))
+
+
+def _take_over_order(project: Project, domain: Domain) -> None:
+    """Give a domain's classes, fields and collections the order that they had."""
+    made = project.outline.domains[domain.name]
+    for class_ in domain.classes.values():
+        known = made.classes[class_.name]
+        order = [known.field(field.name) or field for field in class_.fields]
+        if len(known.fields) != len(order) or replace(known, fields=tuple(order)) != class_:
+            raise ProjectError(domain.schema_path, f"{class_.name} is not as edits write it")
+    if made.enums != domain.enums:
+        raise ProjectError(domain.schema_path, "has an enum that is not as edits write it")
+    project.set_domain(replace(made, classes=domain.classes, enums=domain.enums))
+    for collection in domain.collections.values():
+        check_new_holder(project.outline.domains[domain.name], collection.name)
+        project.add_collection(domain.name, collection.name, collection.class_name)
+
+
+def _take_over_record(
+    project: Project, domain: Domain, name: str, record: Record, sources: tuple[int, ...]
+) -> Edit:
+    singleton = name in domain.singletons
+    add = Add(
+        domain.name,
+        record.class_name,
+        record.fields,
+        sources,
+        record.key,
+        name,
+        singleton=singleton,
+    )
+    apply(project, add)
+    # Where a field has several types, an edit takes a text that looks like a date for one.
+    record_id = RecordId(domain.name, name, record.key)
+    written, exact = project.record(record_id), replace(record, sources=sources)
+    if written is None or record_literal(written, Uses()) != record_literal(exact, Uses()):
+        project.replace(record_id, exact)
+    return add
 
 
 def _applied(project: Project, edits: Iterable[Edit]) -> list[Edit]:

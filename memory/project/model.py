@@ -259,6 +259,16 @@ class Project:
             legacy_constraints=tuple(sorted({*self.outline.legacy_constraints, *constraints})),
         )
 
+    def drop_legacy(self, paths: Sequence[str]) -> None:
+        """Remove files that were kept as they came."""
+        self.outline = replace(
+            self.outline,
+            legacy=tuple(path for path in self.outline.legacy if path not in paths),
+            legacy_constraints=tuple(
+                path for path in self.outline.legacy_constraints if path not in paths
+            ),
+        )
+
     def note_renamed(self, domain: str, class_name: str, field: str) -> None:
         """Remember that a field has another name now, for the check that nothing uses the old."""
         self._renamed.append((domain, class_name, field))

@@ -37,6 +37,8 @@ RESERVED_FIELDS = frozenset({"key", "sources", "Ref", "PartialDate"} | _MODULES)
 _SHARD_SUFFIX = re.compile(r"_[0-9]{4,}$")
 _WORD_START = re.compile(r"(?<=[^\W_])(?=[A-Z][a-z])|(?<=[a-z0-9])(?=[A-Z])")
 MAX_LENGTH = 100
+# Where a typed entry belongs that names no domain.
+DEFAULT_DOMAIN = "general"
 
 
 def check_class_name(name: str, what: str = "class") -> None:
@@ -116,6 +118,11 @@ def check_key(key: str, what: str = "key") -> None:
 def snake(name: str) -> str:
     """Return `medical_visit` for `MedicalVisit`."""
     return _WORD_START.sub("_", name).lower()
+
+
+def key_of_entry(class_name: str, seq: int) -> str:
+    """Return the key of a record that came without one, with that entry: `trip-41`."""
+    return f"{snake(class_name)}-{seq}"
 
 
 def camel(name: str) -> str:

@@ -11,9 +11,9 @@ entry does not have, only `ne` is true.
 import datetime
 import json
 import zoneinfo
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from django.db.models import BooleanField
 from django.db.models.expressions import RawSQL
@@ -22,11 +22,7 @@ from memory.models.log import EntryKind
 
 COMPARISONS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 OPERATORS = ("eq", "ne", *COMPARISONS, "in", "contains")
-TEXTS = ("kind", "speaker", "role", "agent_id", "session_id", "source")
-TIMES = ("occurred_at", "recorded_at")
 METADATA = "metadata."
-KEYS = (*TEXTS, "seq", *TIMES, f"{METADATA}<name>")
-
 MAX_DEPTH = 8
 MAX_CONDITIONS = 100
 MAX_LISTED = 1000
@@ -52,20 +48,45 @@ class _Sql:
     parameters: tuple[Any, ...] = ()
 
 
-def condition(filters: Any, time_zone: str) -> RawSQL:
+@dataclass(frozen=True)
+class Column:
+    """What a key of a filter reads of an entry, as SQL over "memory_logentry", and its type."""
+
+    sql: str
+    holds: Literal["text", "kind", "number", "time"]
+
+
+def column(name: str, holds: Literal["text", "kind", "number", "time"] = "text") -> Column:
+    """Return a column of the log as it is."""
+    return Column(f'"memory_logentry"."{name}"', holds)
+
+
+COLUMNS: Mapping[str, Column] = {
+    "kind": column("kind", "kind"),
+    **{name: column(name) for name in ("speaker", "role", "agent_id", "session_id", "source")},
+    "seq": column("seq", "number"),
+    **{name: column(name, "time") for name in ("occurred_at", "recorded_at")},
+}
+KEYS = (*COLUMNS, f"{METADATA}<name>")
+
+
+def condition(filters: Any, time_zone: str, columns: Mapping[str, Column] = COLUMNS) -> RawSQL:
     """Return what a query set of entries is filtered by; raises BadFilter.
 
-    Days are the user's, in this time zone.
+    Days are the user's, in this time zone. `columns` are the keys that there are beside those of
+    the metadata.
     """
-    compiler = _Compiler(zoneinfo.ZoneInfo(time_zone))
+    compiler = _Compiler(zoneinfo.ZoneInfo(time_zone), columns)
     compiled = compiler.object(filters, "filters", 1)
     # Made of constants alone; whatever the caller sent is a parameter.
-    return RawSQL(compiled.text, compiled.parameters, BooleanField())  # noqa: S611
+    # Its text is made of our own words, and what was asked for is among the parameters.
+    return RawSQL(compiled.text, compiled.parameters, BooleanField())  # noqa: S611  # nosec B611
 
 
 class _Compiler:
-    def __init__(self, zone: zoneinfo.ZoneInfo) -> None:
+    def __init__(self, zone: zoneinfo.ZoneInfo, columns: Mapping[str, Column]) -> None:
         self._zone = zone
+        self._columns = columns
         self._conditions = 0
 
     def object(self, given: Any, place: str, depth: int) -> _Sql:
@@ -109,15 +130,30 @@ class _Compiler:
             raise BadFilter(f"{here}: `in` takes a list of 1 to {MAX_LISTED} values.")
         if key.startswith(METADATA):
             return _metadata(key.removeprefix(METADATA), operator, value, here)
-        if key in TEXTS:
-            return _column(
-                key, operator, value, here, _TEXT_OPERATORS, _kind if key == "kind" else _text
-            )
-        if key == "seq":
-            return _column(key, operator, value, here, _ORDERED_OPERATORS, _number)
-        if key in TIMES:
-            return _column(key, operator, value, here, _ORDERED_OPERATORS, self._time)
-        raise BadFilter(f"{here}: unknown key {key[:100]!r}; there are {', '.join(KEYS)}.")
+        if key in self._columns:
+            return self._compared(key, operator, value, here)
+        keys = ", ".join([*self._columns, f"{METADATA}<name>"])
+        raise BadFilter(f"{here}: unknown key {key[:100]!r}; there are {keys}.")
+
+    def _compared(self, key: str, operator: str, value: Any, here: str) -> _Sql:
+        column = self._columns[key]
+        read: Callable[[Any, str], Any] = {
+            "text": _text,
+            "kind": _kind,
+            "number": _number,
+            "time": self._time,
+        }[column.holds]
+        allowed = _ORDERED_OPERATORS if column.holds in ("number", "time") else _TEXT_OPERATORS
+        if operator not in allowed:
+            raise BadFilter(f"{here}: {key} takes {', '.join(allowed)}, not {operator}.")
+        if operator == "in":
+            return _true(f"{column.sql} = ANY(%s)", [read(one, here) for one in value])
+        value = read(value, here)
+        if operator == "ne":
+            return _Sql(f"{column.sql} IS DISTINCT FROM %s", (value,))
+        if operator == "contains":
+            return _true(f"strpos(lower({column.sql}), lower(%s)) > 0", value)
+        return _true(f"{column.sql} {COMPARISONS.get(operator, '=')} %s", value)
 
     def _time(self, value: Any, here: str) -> datetime.datetime:
         try:
@@ -141,22 +177,6 @@ def _joined(word: str, parts: Sequence[_Sql]) -> _Sql:
         word.join(f"({part.text})" for part in parts),
         tuple(parameter for part in parts for parameter in part.parameters),
     )
-
-
-def _column(
-    key: str, operator: str, value: Any, here: str, allowed: Sequence[str], read: Any
-) -> _Sql:
-    if operator not in allowed:
-        raise BadFilter(f"{here}: {key} takes {', '.join(allowed)}, not {operator}.")
-    column = f'"memory_logentry"."{key}"'
-    if operator == "in":
-        return _true(f"{column} = ANY(%s)", [read(one, here) for one in value])
-    value = read(value, here)
-    if operator == "ne":
-        return _Sql(f"{column} IS DISTINCT FROM %s", (value,))
-    if operator == "contains":
-        return _true(f"strpos(lower({column}), lower(%s)) > 0", value)
-    return _true(f"{column} {COMPARISONS.get(operator, '=')} %s", value)
 
 
 def _metadata(path: str, operator: str, value: Any, here: str) -> _Sql:

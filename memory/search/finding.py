@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from django.db.models import Q
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Left
 from numpy.typing import NDArray
@@ -95,7 +96,7 @@ def find(
     corpora: Collection[CorpusName] = tuple(CorpusName),
     top_k: int = 10,
     words: int | None = None,
-    where: RawSQL | None = None,
+    where: RawSQL | Q | None = None,
     up_to: int | None = None,
     threshold: float = 0.0,
     explain: bool = False,
@@ -114,7 +115,7 @@ def find(
     found = index.read(user, [*identities, *names]) if asked else []
 
     rankings = {
-        name: _Ranked(corpus.seqs, rank(corpus, identities, names, explain=explain))
+        name: _Ranked(corpus.seqs, up_to, rank(corpus, identities, names, explain=explain))
         for name in CorpusName
         if name in corpora
         for corpus in [corpus_of(found, NUMBERS[name], [*identities, *names])]
@@ -148,15 +149,28 @@ def find(
         )
         if len(hits) == top_k or room == 0:
             break
-    return Found(hits, asked, {name.value: len(one.seqs) for name, one in rankings.items()})
+    return Found(hits, asked, {name.value: one.size for name, one in rankings.items()})
 
 
 @dataclass(frozen=True)
 class _Ranked:
-    """The entries of a corpus by their place in it, and what each scores."""
+    """The entries of a corpus by their place in it, the last that counts, and what each scores."""
 
     seqs: NDArray[np.int64]
+    up_to: int | None
     ranking: Ranking
+
+    @property
+    def size(self) -> int:
+        """So many entries count."""
+        return len(self.seqs) if self.up_to is None else int((self.seqs <= self.up_to).sum())
+
+    def rank_of(self, place: int) -> int:
+        """The rank by score of the entry at a place among those that count."""
+        better = self.ranking.scores > self.ranking.scores[place]
+        if self.up_to is not None:
+            better &= self.seqs <= self.up_to
+        return 1 + int(better.sum())
 
 
 _Candidate = tuple[CorpusName, int, int]
@@ -207,7 +221,7 @@ def _best_first(
 def _read(
     user: MemoryUser,
     candidates: Iterator[list[_Candidate]],
-    where: RawSQL | None,
+    where: RawSQL | Q | None,
     up_to: int | None,
 ) -> Iterator[tuple[CorpusName, int, LogEntry]]:
     """Read the candidates from the log: those that are not redacted and may be found."""
@@ -222,7 +236,8 @@ def _read(
     if where is not None:
         allowed = allowed.filter(where)
     for group in candidates:
-        wanted = RawSQL(_WANTED, [[seq for _, _, seq in group], user.pk])  # noqa: S611
+        parameters = [[seq for _, _, seq in group], user.pk]
+        wanted = RawSQL(_WANTED, parameters)  # noqa: S611  # nosec B611 # a constant
         entries = {entry.seq: entry for entry in allowed.filter(pk__in=wanted)}
         for name, place, seq in group:
             if entry := entries.get(seq):
@@ -236,8 +251,8 @@ def _explained(
     ranking = ranked.ranking
     shares = zip(asked, map(ranking.shares.get, identities), strict=True)
     return Explanation(
-        rank=1 + int((ranking.scores > ranking.scores[place]).sum()),
-        of=len(ranked.seqs),
+        rank=ranked.rank_of(place),
+        of=ranked.size,
         speaker_named=bool(ranking.spoken[place]),
         terms=[
             Term(term, round(float(share.heard[place]), 4), round(float(share.score[place]), 6))

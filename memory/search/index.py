@@ -69,7 +69,7 @@ def read(user: MemoryUser, terms: Sequence[int]) -> list[Segment]:
 def _live(user: MemoryUser, covered: Range) -> Segment:
     zone = zoneinfo.ZoneInfo(user.time_zone)
     entries = LogEntry.objects.filter(user=user, seq__range=covered).order_by("seq").only(*READ)
-    documents = (document_of(entry, zone) for entry in entries)
+    documents = (document_of(entry, zone) for entry in entries.iterator())
     return segments.build([one for one in documents if one is not None])
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from memory.search.ranking import Corpus, Postings
 
 # Of what is stored. Blocks of another version are not read but made anew.
-VERSION = 1
+VERSION = 2
 # Postings in a block, about.
 BLOCK = 1024
 # Before a term: it is part of the speaker's name.

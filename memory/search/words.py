@@ -39,7 +39,7 @@ _UNSPACED = (
 # The signs of Indian scripts are no letters to the library, and parts of words.
 _LETTER = rf"(?:[^\W_{_UNSPACED}]|[\u0900-\u0963\u0966-\u0dff])"
 _WORD = re.compile(
-    rf"(?P<day>\b\d{{4}}-\d{{2}}-\d{{2}}\b)|(?P<unspaced>[{_UNSPACED}]+)|(?P<word>{_LETTER}+)"
+    rf"(?P<day>(?<!\d)\d{{4}}-\d{{2}}-\d{{2}}(?!\d))|(?P<unspaced>[{_UNSPACED}]+)|(?P<word>{_LETTER}+)"
 )
 _UNSPACED_RUNS = re.compile(f"[{_UNSPACED}]+")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th)")
@@ -77,9 +77,9 @@ def best_part(text: str, wanted: Collection[str], length: int) -> str:
     if len(text) <= length:
         return text
     places = [
-        match.start()
-        for match in re.finditer(r"[^\W_]+", text)
-        if _term(match[0].casefold()[:_LONGEST]) in wanted
+        place
+        for place, piece in _pieces(text)
+        if any(_term(word) in wanted for word in _words(piece))
     ]
     best, most = 0, 0
     for index, place in enumerate(places):
@@ -88,6 +88,17 @@ def best_part(text: str, wanted: Collection[str], length: int) -> str:
             best, most = place, within
     start = min(best, len(text) - length)
     return text[start : start + length]
+
+
+def _pieces(text: str) -> Iterator[tuple[int, str]]:
+    """Where in a text there are words, and how they are written."""
+    for match in _WORD.finditer(text):
+        start, written = match.start(), match[0]
+        if match.lastgroup == "unspaced":
+            for offset in range(max(1, len(written) - 1)):
+                yield start + offset, written[offset : offset + 2]
+        else:
+            yield start, written
 
 
 def _words(text: str) -> Iterator[str]:

@@ -1,37 +1,23 @@
 """The staff's way through the admin in a real browser: from an alert to what was said, and done."""
 
 import datetime
-import os
 import re
-import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
-from tests.acceptance.conftest import Person, message, new_client, polled
+from tests.acceptance.conftest import STAFF, Person, follow, message, new_client, polled
 from uac_site.demo import person as sample
 from uac_site.embedded.system import System
 
-STAFF = "eve"
-PASSWORD = "correct horse battery staple"
 MESSAGE = "Amoxicillin is a penicillin, and there is a severe penicillin allergy (hives)"
 HOSTILE = '<script>document.title = "pwned"</script><img src=x onerror="alert(1)">\u202egnp.exe'
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def loaded(system: System) -> Person:
     """A person with half a year of life, and a critical alert about a medicine."""
-    system.manage(
-        "createsuperuser",
-        "--noinput",
-        environment={
-            "DJANGO_SUPERUSER_USERNAME": STAFF,
-            "DJANGO_SUPERUSER_EMAIL": "eve@example.com",
-            "DJANGO_SUPERUSER_PASSWORD": PASSWORD,
-        },
-    )
     person = Person(new_client(system, "browser"), "maya")
     status, body = person.client.post("users/", {"user_id": person.user_id})
     assert status == 201, body
@@ -40,7 +26,7 @@ def loaded(system: System) -> Person:
     person.log(*life.months)
     person.request(
         "PUT",
-        "constraints/drug_allergy/?wait=30",
+        "constraints/drug_allergy/?wait=100",
         {"source": constraint.source, "tests": constraint.tests},
         status=200,
     )
@@ -49,79 +35,35 @@ def loaded(system: System) -> Person:
     return person
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Chromium as the system has it."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        reason = "NOT RUN: the admin in a browser needs chromium (apt-get install chromium)"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser: Browser, system: System, loaded: Person) -> Iterator[Page]:
-    """The admin's front page, logged in; a page that fails or asks something fails the test."""
-    context = browser.new_context(base_url=system.base_url, viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(20_000)
-    page = context.new_page()
-    trouble: list[str] = []
-    page.on("pageerror", lambda error: trouble.append(str(error)))
-    page.on("dialog", lambda dialog: trouble.append(dialog.message))
-    page.on(
-        "response",
-        lambda response: (
-            trouble.append(f"{response.status} {response.url}")
-            if response.status >= 400 and not response.url.endswith("/favicon.ico")
-            else None
-        ),
-    )
-    page.goto("/admin/")
-    page.get_by_label("Username").fill(STAFF)
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_role("link", name="UaC: User as Code")).to_be_visible()
-    yield page
-    context.close()
-    assert trouble == []
-
-
 def colour(locator: Any) -> str:
     return str(locator.evaluate("element => getComputedStyle(element).backgroundColor"))
 
 
 def test_from_the_front_page_three_clicks_lead_to_what_was_said(page: Page) -> None:
-    page.locator("#content-main").get_by_role("link", name="Alerts", exact=True).click()
+    follow(page.locator("#content-main").get_by_role("link", name="Alerts", exact=True))
     row = page.get_by_role("row").filter(has_text=MESSAGE)
     expect(row.get_by_text("critical", exact=True)).to_be_visible()
     expect(row.get_by_text("open", exact=True)).to_be_visible()
     expect(row).to_contain_text("maya")
     expect(row).to_contain_text("drug_allergy")
 
-    row.get_by_role("link", name=MESSAGE).click()
+    follow(row.get_by_role("link", name=MESSAGE))
     expect(page.locator(".field-evidence_tree")).to_contain_text(
         "Medication amoxicillin in health.medications"
     )
     expect(page.locator(".field-evidence_tree")).to_contain_text("prescribed_by: Dr. Okafor")
     expect(page.locator(".field-rule")).to_contain_text("constraints/drug_allergy.py")
-    expect(page.locator(".field-rule pre")).to_contain_text(
+    expect(page.locator(".field-rule pre").first).to_contain_text(
         "if allergy.drug_class and medication.drug_class == allergy.drug_class:"
     )
 
     evidence = page.locator(".field-evidence_tree li", has_text="amoxicillin in")
-    evidence.get_by_role("link", name=re.compile(r"^#\d+$")).click()
+    follow(evidence.get_by_role("link", name=re.compile(r"^#\d+$")))
     expect(page.get_by_role("heading", name="View log entry")).to_be_visible()
     expect(page.locator(".field-said")).to_contain_text('"name": "Amoxicillin"')
     expect(page.locator(".field-outcome")).to_contain_text("covered with v")
 
-    page.get_by_role("link", name=MESSAGE).click()  # and back to the alert that cites it
+    follow(page.get_by_role("link", name=MESSAGE))  # and back to the alert that cites it
     expect(page.get_by_role("heading", name="View alert")).to_be_visible()
 
 
@@ -132,14 +74,14 @@ def test_acknowledging_it_is_confirmed_shown_and_known_to_the_api(
     row = page.get_by_role("row").filter(has_text=MESSAGE)
     row.get_by_role("checkbox").check()
     page.get_by_label("Action:").select_option("acknowledge")
-    page.get_by_role("button", name="Go", exact=True).click()
+    follow(page.get_by_role("button", name="Go", exact=True))
 
     expect(page.locator(".messagelist")).to_have_text("1 alert acknowledged.")
     expect(row.get_by_text("acknowledged", exact=True)).to_be_visible()
     assert [alert["message"] for alert in loaded.alerts("acknowledged")] == [MESSAGE]
     assert loaded.alerts("open") == []
 
-    row.get_by_role("link", name=MESSAGE).click()
+    follow(row.get_by_role("link", name=MESSAGE))
     history = page.locator("#events-group")
     expect(history.get_by_role("row").filter(has_text="acknowledged")).to_contain_text(
         f"staff:{STAFF}"
@@ -167,10 +109,85 @@ def test_a_critical_alert_stands_out_in_either_scheme(page: Page, scheme: Any) -
 def test_on_a_telephone_nothing_is_wider_than_the_screen(page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto("/admin/memory/alert/")
-    page.get_by_role("link", name=MESSAGE).click()
+    follow(page.get_by_role("link", name=MESSAGE))
 
-    expect(page.locator(".field-rule pre")).to_be_visible()
+    expect(page.locator(".field-rule pre").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_statement_that_made_an_alert_needs_no_scrolling_of_its_box(page: Page) -> None:
+    page.goto("/admin/memory/alert/")
+    follow(page.get_by_role("link", name=MESSAGE))
+
+    box = page.locator(".field-rule pre").first
+    assert box.evaluate("box => box.scrollHeight <= box.clientHeight")
+    marked = box.locator("mark")
+    expect(marked).to_have_count(5)  # from `yield critical(` to its closing bracket
+    expect(marked.first).to_contain_text("yield critical(")
+    whole = page.locator(".field-rule details pre")
+    expect(whole).to_be_hidden()
+    page.get_by_text("The whole source").click()
+    expect(whole).to_contain_text("def check(today")
+
+
+def is_on_screen(cell: Any) -> bool:
+    """Whether it is seen without scrolling sideways, neither of the page nor of a box in it."""
+    return bool(
+        cell.evaluate(
+            """cell => {
+                const place = cell.getBoundingClientRect();
+                let right = window.innerWidth;
+                for (let box = cell.parentElement; box; box = box.parentElement) {
+                    if (getComputedStyle(box).overflowX !== 'visible') {
+                        right = Math.min(right, box.getBoundingClientRect().right);
+                    }
+                }
+                return place.width > 0 && place.left >= 0 && place.right <= right + 1;
+            }"""
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("address", "cells"),
+    [
+        (
+            "/admin/memory/alert/",
+            [
+                f"#result_list .field-{name}"
+                for name in ("level", "standing", "user_link", "rule_name")
+            ],
+        ),
+        (
+            "/admin/memory/alarm/work/",
+            [f"table.work thead th:nth-child({number})" for number in (1, 3, 5, 6, 7)],
+        ),
+        ("", ["section[aria-labelledby=cost-heading] tbody td:last-child"]),
+    ],
+    ids=["alerts", "work", "user"],
+)
+def test_on_a_telephone_what_matters_is_on_the_screen(
+    page: Page, loaded: Person, address: str, cells: list[str]
+) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    if address:
+        page.goto(address)
+    else:
+        of_the_user(page, loaded)
+
+    for cell in cells:
+        assert is_on_screen(page.locator(cell).first), cell
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_became_of_the_entries_has_its_colours(
+    page: Page, loaded: Person, scheme: Any
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    of_the_user(page, loaded)
+
+    bar = page.locator("svg.bar rect.good").first
+    assert bar.evaluate("part => getComputedStyle(part).fill") == "rgb(63, 157, 90)"
 
 
 def test_what_a_person_said_does_not_act(page: Page) -> None:
@@ -181,7 +198,232 @@ def test_what_a_person_said_does_not_act(page: Page) -> None:
     )
     expect(page).to_have_title("Select log entry to view | UaC")
 
-    entry.click()
+    follow(entry)
     expect(page.locator(".field-said")).to_contain_text("\\u202egnp.exe")
     expect(page).to_have_title(re.compile(r"View log entry \| UaC$"))
     assert page.locator(".readonly img, .readonly script").count() == 0
+
+
+def open_console(page: Page) -> None:
+    page.goto("/admin/memory/memoryuser/")
+    follow(page.get_by_role("link", name="maya", exact=True))
+    follow(page.get_by_role("link", name="Query console"))
+
+
+def test_a_query_is_written_and_run_by_keyboard_alone(page: Page) -> None:
+    open_console(page)
+    query = page.get_by_label("Query", exact=True)
+    query.focus()
+    page.keyboard.type("names = []\nfor one in medications:\nnames.append(one.name)")
+    expect(query).to_have_value("names = []\nfor one in medications:\n    names.append(one.name)")
+    query.fill("if True:")
+    page.keyboard.press("End")
+    page.keyboard.press("Tab")
+    expect(query).to_have_value("if True:    ")
+    page.keyboard.press("Control+z")
+    expect(query).not_to_have_value("if True:    ")
+    page.keyboard.press("Control+Shift+z")
+    expect(query).to_have_value("if True:    ")
+
+    # nobody is caught in the field
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("As of")).to_be_focused()
+
+    query.fill("Counter(one.drug_class for one in medications)")
+    query.press("Control+Enter")
+    result = page.get_by_role("region", name="Result")
+    expect(result.get_by_role("row").filter(has_text="penicillin")).to_contain_text("1")
+    expect(result.locator("svg.bar").first).to_be_visible()
+    history = page.get_by_role("region", name="Your last queries")
+    expect(history.get_by_role("link")).to_have_text(
+        ["Counter(one.drug_class for one in medications)"]
+    )
+
+
+def test_what_is_typed_while_a_query_runs_is_not_lost(page: Page) -> None:
+    """A page of work that goes on loads itself again, unless somebody types on it."""
+    seconds = 3000
+
+    def answer(route: Any) -> None:
+        response = route.fetch()
+        note = f'<span data-again="{seconds}" data-address="?look=1">this page loads itself'
+        begin = '<div class="console">'
+        note += " again</span>"
+        route.fulfill(response=response, body=response.text().replace(begin, begin + note))
+
+    page.clock.install()
+    open_console(page)
+    page.route("**/console/*", answer)
+    page.reload()
+    query = page.get_by_label("Query", exact=True)
+    query.press_sequentially("len(medications)")
+    page.clock.run_for((seconds + 60) * 1000)
+    expect(page.get_by_text("load this page again to see")).to_be_visible()
+    expect(query).to_have_value("len(medications)")
+    assert "look" not in page.url
+
+    seconds = 2
+    page.reload()
+    expect(page.get_by_text("this page loads itself again")).to_be_visible()
+    page.clock.run_for(2_000)
+    page.wait_for_url("**/console/?look=1")
+
+
+def test_without_script_a_query_is_asked_all_the_same(
+    browser: Browser, page: Page, system: System
+) -> None:
+    context = browser.new_context(
+        base_url=system.base_url,
+        java_script_enabled=False,
+        storage_state=page.context.storage_state(),
+    )
+    bare = context.new_page()
+    open_console(bare)
+    bare.get_by_label("Query", exact=True).fill("len(medications)")
+    follow(bare.get_by_role("button", name="Run", exact=True))
+
+    expect(bare.locator("p.answer")).to_have_text(re.compile(r"^\d+$"))
+    context.close()
+
+
+def test_a_project_is_browsed_from_a_file_to_what_was_said(page: Page) -> None:
+    page.goto("/admin/memory/memoryuser/")
+    follow(page.get_by_role("link", name="maya", exact=True))
+    follow(page.get_by_role("link", name="Project, file by file"))
+    health = page.locator("ul.files li", has=page.get_by_text("health/", exact=True)).last
+    follow(health.get_by_role("link", name="state.py"))
+    expect(page.get_by_role("heading", name="domains/health/state.py")).to_be_visible()
+    for scheme, ground in (("light", "rgb(248, 248, 248)"), ("dark", "rgb(33, 33, 33)")):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        assert colour(page.locator("pre.code")) == ground
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+    follow(page.locator("pre.code a").first)
+    expect(page.get_by_role("heading", name="View log entry")).to_be_visible()
+
+
+# -- The front page, and the page of a user ------------------------------------------------------
+
+
+def drawn(page: Page, name: str) -> Any:
+    """Return what a chart has drawn: name, colour and sum of each series."""
+    return page.evaluate(
+        """name => {
+            const canvas = document.querySelector(`canvas[data-chart="${name}-data"]`);
+            const chart = Chart.getChart(canvas);
+            return chart.data.datasets.map((set, place) => ({
+                name: set.label,
+                colour: chart.getDatasetMeta(place).controller.getStyle().backgroundColor,
+                sum: set.data.reduce((one, other) => one + other, 0),
+                animated: chart.options.animation !== false,
+            }));
+        }""",
+        name,
+    )
+
+
+def test_the_front_page_draws_what_went_on_and_leads_to_it(page: Page) -> None:
+    page.goto("/admin/")
+    page.wait_for_function("window.Chart && Chart.getChart(document.querySelector('canvas'))")
+    versions = {one["name"]: one for one in drawn(page, "versions")}
+    assert versions["versions accepted"]["sum"] >= 1
+
+    table = page.locator("section", has=page.get_by_role("heading", name="What the gate decided"))
+    table.get_by_text("As a table").click()
+    number = table.locator("tbody a").first
+    expected = number.inner_text()
+    follow(number)
+    expect(page.locator(".paginator")).to_contain_text(f"{expected} checkpoint")
+
+
+def test_the_charts_follow_the_theme_and_move_for_those_who_like_it(page: Page) -> None:
+    page.emulate_media(color_scheme="light", reduced_motion="reduce")
+    page.goto("/admin/")
+    page.wait_for_function("window.Chart && Chart.getChart(document.querySelector('canvas'))")
+    light = {one["name"]: one for one in drawn(page, "runs")}
+    assert light["ok"]["colour"] == "#3f9d5a"
+    assert not light["ok"]["animated"]
+
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+
+    page.wait_for_function(
+        """() => Chart.getChart(document.querySelector('canvas')).options.plugins.legend.labels
+            .color === '#eeeeee'"""
+    )
+    assert {one["name"]: one for one in drawn(page, "runs")}["superseded"]["colour"] == "#7d7d7d"
+
+
+def of_the_user(page: Page, loaded: Person) -> None:
+    page.goto(f"/admin/memory/memoryuser/?q={loaded.user_id}")
+    follow(page.locator("#result_list").get_by_role("link", name=loaded.user_id, exact=True))
+
+
+def test_a_version_is_chosen_on_a_slider(page: Page, loaded: Person) -> None:
+    of_the_user(page, loaded)
+    slider = page.get_by_role("slider", name="Version, from the oldest to the newest")
+    slider.focus()
+    page.keyboard.press("Home")
+    expect(page.locator("select[name=version]")).to_have_value("1")
+    assert str(slider.get_attribute("aria-valuetext")).startswith("v1, ")
+
+    follow(page.get_by_role("button", name="Show it"))
+    expect(page.get_by_role("heading", name="Project of")).to_be_visible()
+    expect(page.locator("select[name=version]")).to_have_value("1")
+
+    page.go_back()
+    page.locator("select[name=version]").select_option("1")
+    follow(page.get_by_role("button", name="What it changed"))
+    expect(page.get_by_role("heading", name="View checkpoint")).to_be_visible()
+    expect(page.locator(".field-version_name").first).to_contain_text("v1")
+
+
+def test_the_time_line_is_filtered_by_checkboxes(page: Page, loaded: Person) -> None:
+    of_the_user(page, loaded)
+    follow(page.get_by_role("link", name="The whole time line"))
+    for kind in ("entries", "versions", "runs"):
+        page.get_by_role("checkbox", name=kind, exact=True).uncheck()
+    follow(page.get_by_role("button", name="Show", exact=True))
+
+    expect(page.locator(".moment.entries")).to_have_count(0)
+    follow(page.locator(".moment.alerts").get_by_role("link", name=MESSAGE).first)
+    expect(page.get_by_role("heading", name="View alert")).to_be_visible()
+
+
+def test_what_goes_on_is_told_until_nothing_does(page: Page, loaded: Person) -> None:
+    """The page asks again and again, and no more once nothing is worked on."""
+    asked: list[bool] = []
+    working = True
+
+    def answer(route: Any) -> None:
+        asked.append(working)
+        text = "Typed records: in work." if working else "Nothing is being worked on."
+        route.fulfill(json={"text": text, "working": working})
+
+    def begun(route: Any) -> None:
+        response = route.fetch()
+        body = response.text().replace('data-working="0"', 'data-working="1"')
+        route.fulfill(response=response, body=body)
+
+    page.route("**/memoryuser/*/progress/", answer)
+    page.route("**/memoryuser/*/change/*", begun)
+    of_the_user(page, loaded)
+    status = page.get_by_role("status")
+    expect(status).to_have_attribute("aria-live", "polite")
+
+    expect(status).to_have_text("Typed records: in work.")
+    working = False
+    expect(status).to_have_text("Nothing is being worked on.")
+    expect(page.get_by_role("link", name="Load the page again")).to_be_visible()
+    assert asked.count(False) == 1
+
+
+def test_on_a_telephone_the_new_pages_fit(page: Page, loaded: Person) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto("/admin/")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    of_the_user(page, loaded)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    follow(page.get_by_role("link", name="The whole time line"))
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -4,7 +4,7 @@ from benchmarks import concurrency
 
 
 def test_many_writers_lose_nothing_and_mix_nothing_up() -> None:
-    rows, figures, problems = concurrency.measure(seconds=5)
+    rows, figures, problems = concurrency.measure(seconds=15)
 
     # Logs, outcomes, projects and alerts are what follows from what was acknowledged.
     assert problems == []

@@ -1,5 +1,6 @@
 """The demo as a newcomer meets it: a process that is started, watched, and interrupted."""
 
+import functools
 import os
 import re
 import signal
@@ -23,8 +24,13 @@ from uac_site.embedded.process import free_port
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DEMO = [sys.executable, "-u", "-m", "uac_site.demo"]
-# Of no other tests that run on this machine meanwhile.
-PORT = free_port()
+
+
+@functools.cache
+def port() -> int:
+    """Of no other tests that run on this machine meanwhile."""
+    return free_port()
+
 
 # The demo of somebody who expects one alert more than the sample person's life gives rise to.
 EXPECTS_MORE = """
@@ -41,6 +47,55 @@ sys.exit(main())
 """
 
 
+# The demo of somebody who has no use for a demo that waits for what does not come.
+NEVER_GIVES_UP = """
+import sys
+from uac_site.demo import story
+from uac_site.demo.__main__ import main
+
+story._PATIENCE_SECONDS = 10_000
+sys.exit(main())
+"""
+
+# A rule that the sample person does not come with; it speaks of two of her trips.
+PORTUGAL = {
+    "source": """
+import datetime
+from collections.abc import Iterator
+
+from domains.travel.state import trips
+from uac import Alert, warning
+
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    for trip in trips:
+        if trip.country == "Portugal":
+            yield warning(f"{trip.destination} is far", evidence=[trip])
+""",
+    "tests": """
+import datetime
+
+from constraints import portugal
+from domains.travel.schema import Trip
+from uac.testing import run_check
+
+DAY = datetime.date(2026, 1, 1)
+
+
+def trip(to: str) -> Trip:
+    return Trip(key="a", destination=to, country=to, departs_on=DAY, returns_on=DAY, purpose="work")
+
+
+def test_speaks() -> None:
+    assert len(run_check(portugal, today=DAY, trips=[trip("Portugal")])) == 1
+
+
+def test_is_silent() -> None:
+    assert run_check(portugal, today=DAY, trips=[trip("Spain")]) == []
+""",
+}
+
+
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
     """A data folder that is kept from start to start."""
@@ -54,7 +109,7 @@ def demo(
 ) -> subprocess.Popen[str]:
     """Start the demo, where no Docker engine answers unless the environment says otherwise."""
     return subprocess.Popen(
-        [*program, "--port", str(PORT), "--data", str(folder), *arguments],
+        [*program, "--port", str(port()), "--data", str(folder), *arguments],
         cwd=CHECKOUT,
         env={**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock", **environment},
         # As a shell in front of somebody starts it: one in the background ignores Ctrl-C.
@@ -67,7 +122,7 @@ def demo(
 
 
 def output_of(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate(timeout=240)
+    output, _ = process.communicate(timeout=800)
     return output
 
 
@@ -76,6 +131,12 @@ def calls_of(model: str, output: str) -> tuple[int, int]:
     found = re.search(rf"(\d+) calls of {re.escape(model)}, (\d+) failed:", output)
     assert found is not None, output
     return int(found[1]), int(found[2])
+
+
+def client_of(output: str) -> Client:
+    """A client with the two variables that the demo says to set."""
+    variables = dict(re.findall(r"^ *export (UAC_\w+)=(\S+)$", output, re.MULTILINE))
+    return Client(variables["UAC_URL"], variables["UAC_KEY"])
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +152,14 @@ class TestFirstStart:
     def test_shows_entries_turning_into_typed_python(self, first: str) -> None:
         assert "logged           entries 1 to 30" in first
         assert re.search(r"checkpoint 1 +typed Python of \d+ entries accepted", first)
+        # The rest of the 30 were messages.
+        typed = re.search(
+            r"entries 31 to 60 .*\n +checkpoint 2 +typed Python of (\d+) entries accepted\n"
+            r"(?: +(\d) messages? left to the language model\n)?",
+            first,
+        )
+        assert typed is not None
+        assert int(typed[1]) + int(typed[2] or 0) == 30
         assert re.search(r"checkpoint \d+ +drug_allergy accepted", first)
         assert re.search(r"checkpoint \d+ +passport_validity accepted", first)
 
@@ -232,7 +301,7 @@ def test_an_alert_that_does_not_come_is_a_failure(first: str, folder: Path) -> N
 @pytest.fixture(scope="module")
 def running(first: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
     """A demo that keeps running, started while somebody else has the port that it tries first."""
-    with socket.create_server(("127.0.0.1", PORT)), demo(folder) as process:
+    with socket.create_server(("127.0.0.1", port())), demo(folder) as process:
         yield process
         process.kill()
 
@@ -256,7 +325,7 @@ class TestRunning:
         match = re.search(r"server ready +(http://127\.0\.0\.1:(\d+))", shown)
 
         assert match is not None
-        assert PORT < int(match[2]) < PORT + 100
+        assert port() < int(match[2]) < port() + 100
         with urllib.request.urlopen(f"{match[1]}/readyz") as response:
             assert response.status == 200
 
@@ -275,11 +344,7 @@ class TestRunning:
     def test_of_a_message_that_no_recording_knows_the_staff_are_told_why_it_waits(
         self, shown: str
     ) -> None:
-        url = re.search(r"server ready +(\S+)", shown)
-        key = re.search(r"Bearer (\S+)'", shown)
-        assert url is not None
-        assert key is not None
-        client = Client(url[1], key[1])
+        client = client_of(shown)
         path = f"users/{person.USER_ID}/"
 
         client.call(
@@ -296,6 +361,35 @@ class TestRunning:
         assert "set UAC_LLM_MODEL" in user["structure"]["reason"]
         assert user["entries"]["pending"] == 1
 
+    def test_somebody_plays_with_the_sample_person(self, shown: str) -> None:
+        client = client_of(shown)
+        path = f"users/{person.USER_ID}/"
+
+        client.call("PUT", f"{path}constraints/portugal/?wait=30", PORTUGAL, expect=(200, 202))
+        alerts = polled(
+            lambda: client.call("GET", f"{path}alerts/?state=open")["results"],
+            lambda alerts: len(alerts) == 5,
+        )
+        by_rule = {alert["constraint"]: alert["id"] for alert in alerts}
+        taken_up = by_rule["constraints/drug_allergy.py"]
+        client.call("POST", f"alerts/{taken_up}/acknowledge/", {})
+        resolved = by_rule["constraints/passport_validity.py"]
+        client.call("POST", f"alerts/{resolved}/resolve/", {"reason": "a new one was issued"})
+        expense = {"category": "groceries", "amount_cents": 100, "currency": "EUR"}
+        bought = {"merchant": "Markthalle", "spent_on": "2026-11-01"}
+        client.call(
+            "POST",
+            f"{path}entries/?wait=30",
+            {
+                "kind": "record",
+                "domain": "finance",
+                "type": "Expense",
+                "key": "bread",
+                "data": expense | bought,
+            },
+            expect=(202,),
+        )
+
     def test_ctrl_c_ends_everything(self, running: subprocess.Popen[str], shown: str) -> None:
         family = descendants(running.pid)
         assert len(family) >= 7  # postgres, redis, web, three workers, beat: at the least
@@ -307,3 +401,25 @@ class TestRunning:
         assert "Stopped" in output
         assert "Traceback" not in output
         assert not any(alive(pid) for pid in family)
+
+    def test_at_the_next_start_none_of_that_is_wrong_or_waited_for(
+        self, running: subprocess.Popen[str], folder: Path
+    ) -> None:
+        assert running.poll() == 0
+
+        process = demo(folder, "--exit", program=[sys.executable, "-u", "-c", NEVER_GIVES_UP])
+        output = output_of(process)
+
+        assert process.returncode == 0, output
+        assert "WRONG" not in output
+        said = " ".join(output.split())
+        assert "there is a severe penicillin allergy (hives) (acknowledged)" in said
+        assert "besides: resolved: warning alert of passport_validity on bangkok" in said
+        assert "besides: warning alert of portugal on lisbon" in said
+        assert "besides: warning alert of portugal on porto" in said
+        assert (
+            "besides: what somebody has told or changed; the demo's entries alone come to" in said
+        )
+        assert "the last because the demo's recorded model only knows the demo's messages" in said
+        assert "Exactly" not in output
+        assert output.rstrip().endswith("came, and besides them what somebody has done.")

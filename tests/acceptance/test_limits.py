@@ -1,13 +1,19 @@
 """A limit that the staff set for one workspace, as a running server applies it."""
 
+import itertools
+
 import pytest
 
-from tests.acceptance.conftest import Person, new_client, record
+from tests.acceptance.conftest import Person, new_client, polled, record
 from uac_site.embedded.system import System
 from workers.errors import REMEDY
 
+_numbers = itertools.count()
+
 # For half a second or more; nobody else's patience is tried by it.
 BUSY = {"code": "sum(range(2 * 10 ** 7))"}
+# For ever: what answers a little late is taken, where a busy machine looks late.
+ENDLESS = {"code": "sum(range(10 ** 12))"}
 
 
 @pytest.mark.parametrize("single_use", [False, True])
@@ -30,11 +36,18 @@ def test_a_workspaces_own_limit_holds_from_the_next_question_on(
     for one in (limited, ordinary):
         one.log(record("Trip", "a", domain="travel", to="Rome"))
 
-    answer = limited.post("query/?wait=30", BUSY, status=422)
+    answer = limited.post("query/?wait=100", ENDLESS, status=422)
     assert answer["outcome"] == "timeout"
     assert answer["error"]["message"] == f"took longer than 0.1 s ({REMEDY})"
-    assert ordinary.post("query/?wait=30", BUSY, status=200)["outcome"] == "ok"
-    assert limited.post("query/", {"code": "len(trips)"}, status=200)["value"] == 1
+    assert ordinary.post("query/?wait=100", BUSY, status=200)["outcome"] == "ok"
+
+    def number_of_trips() -> object:
+        # Something new each time, lest it be answered without a sandbox.
+        code = f"len(trips)  # {next(_numbers)}"
+        return limited.client.post("users/ada/query/?wait=100", {"code": code})[1].get("value")
+
+    # A busy machine may hold up that for a tenth of a second, too, but not always.
+    polled(number_of_trips, lambda number: number == 1)
 
     choose(None)
-    assert limited.post("query/?wait=30", BUSY, status=200)["outcome"] == "ok"
+    assert limited.post("query/?wait=100", BUSY, status=200)["outcome"] == "ok"

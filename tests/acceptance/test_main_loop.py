@@ -97,7 +97,7 @@ def write_constraint(
 ) -> dict[str, Any]:
     body = {"source": source, "tests": tests}
     decision: dict[str, Any] = person.request(
-        "PUT", f"constraints/{name}/?wait=30", body, status=status
+        "PUT", f"constraints/{name}/?wait=100", body, status=status
     )
     return decision
 
@@ -287,7 +287,7 @@ class TestQueries:
     def test_a_question_is_answered_exactly_with_what_it_rests_on(self, patient: Person) -> None:
         code = "sum(m.started_on < today for m in medications), Decimal('0.1') + Decimal('0.2')"
 
-        answer = patient.post("query/?wait=30", {"code": code}, status=200)
+        answer = patient.post("query/?wait=100", {"code": code}, status=200)
 
         assert answer["value"] == {"$tuple": [1, {"$decimal": "0.3"}]}
         assert answer["type"] == "tuple"
@@ -297,7 +297,7 @@ class TestQueries:
 
     @pytest.mark.docker
     def test_with_docker_everything_runs_in_containers(self, patient: Person) -> None:
-        answer = patient.post("query/?wait=30", {"code": "len(medications)"}, status=200)
+        answer = patient.post("query/?wait=100", {"code": "len(medications)"}, status=200)
 
         assert (answer["runner"], answer["warning"]) == ("docker", None)
         done = patient.get("runs/?status=done")["results"]
@@ -316,7 +316,7 @@ class TestQueries:
     def test_an_error_names_the_line_of_the_question(self, patient: Person) -> None:
         code = "number = 0\n1 / number"
 
-        answer = patient.post("query/?wait=30", {"code": code}, status=422)
+        answer = patient.post("query/?wait=100", {"code": code}, status=422)
 
         assert answer["outcome"] == "user_error"
         assert answer["error"]["type"] == "ZeroDivisionError"

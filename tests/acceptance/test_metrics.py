@@ -38,16 +38,27 @@ def moved(before: Metrics, after: Metrics, name: str, **labels: str) -> float:
     return after.total(name, **labels) - before.total(name, **labels)
 
 
+def at_rest(port: int) -> Metrics:
+    """What they say once no sandbox is used, nor waited for: not by what came of other tests."""
+
+    def rests(metrics: Metrics) -> bool:
+        waited_for = metrics.total("uac_sandbox_claim_seconds_count")
+        used = metrics.total("uac_sandbox_pool_sandboxes", state="used")
+        return used == 0 and metrics.total("uac_sandbox_claims_total") == waited_for
+
+    return polled(lambda: Metrics(port), rests)
+
+
 def test_they_move_with_the_work(person: Person, metrics_port: int) -> None:
-    before = Metrics(metrics_port)
+    before = at_rest(metrics_port)
     person.log(record("Trip", "a", domain="travel", to="Rome"))
     for number in range(3):  # the same would be answered without a sandbox
-        answer = person.post("query/?wait=30", {"code": f"len(trips) + {number}"}, status=200)
+        answer = person.post("query/?wait=100", {"code": f"len(trips) + {number}"}, status=200)
         assert answer["value"] == 1 + number
-    again = person.post("query/?wait=30", {"code": "len(trips) + 2"}, status=200)
+    again = person.post("query/?wait=100", {"code": "len(trips) + 2"}, status=200)
     assert again["cached"] is True
-    person.post("query/?wait=30", {"code": "1 / 0"}, status=422)
-    after = Metrics(metrics_port)
+    person.post("query/?wait=100", {"code": "1 / 0"}, status=422)
+    after = at_rest(metrics_port)
 
     requests = "uac_sandbox_requests_total"
     evaluated = Counter(
@@ -84,6 +95,27 @@ def test_every_sandbox_is_accounted_for(person: Person, metrics_port: int) -> No
     assert settled.total("uac_sandbox_start_failures_total") == 0
 
 
+def test_the_web_process_counts_requests_by_route(person: Person, metrics_port: int) -> None:
+    web = metrics_port + 1  # after the worker's
+    before = Metrics(web)
+    person.get()
+    person.get()
+    person.get("checkpoints/99/", status=404)
+    person.client.request("GET", f"nothing/{person.user_id}/")
+    after = Metrics(web)
+
+    requests, user = "uac_http_requests_total", "/v1/users/<str:user_id>/"
+    assert moved(before, after, requests, method="GET", route=user, status="200") == 2
+    unknown = f"{user}checkpoints/<int:version>/"
+    assert moved(before, after, requests, route=unknown, status="404") == 1
+    assert moved(before, after, requests, route="/v1/", status="404") == 1  # no route of ours
+    seconds = "uac_http_request_seconds"
+    assert moved(before, after, f"{seconds}_count", method="GET", route=user) == 2
+    assert moved(before, after, f"{seconds}_bucket", route=user, le="+Inf") == 2
+    named = [sample.labels for sample in after.samples if sample.name.startswith("uac_http_")]
+    assert person.user_id not in str(named)
+
+
 def test_what_the_document_names_is_there_and_nothing_else_nor_a_persons_name(
     person: Person, metrics_port: int
 ) -> None:
@@ -97,9 +129,12 @@ def test_what_the_document_names_is_there_and_nothing_else_nor_a_persons_name(
         for sample in metrics.samples
         if sample.name.startswith("uac_")
     }
-    # No language model is called here.
-    uncalled = {"uac_llm_call_seconds", "uac_llm_tokens_total", "uac_llm_cost_total"}
-    assert documented == served | uncalled
+    # No language model is called here, an alarm is there while it is raised, and perhaps nothing
+    # refused, or kept waiting.
+    uncalled = {"uac_llm_call_seconds", "uac_llm_tokens_total", "uac_llm_cost_total", "uac_alarm"}
+    uncalled |= {"uac_refused_total", "uac_waiting"}
+    of_the_web = {"uac_http_requests_total", "uac_http_request_seconds"}
+    assert documented == served | uncalled | of_the_web
     (about,) = metrics.labels("uac_sandbox_info")
     assert about["image"].startswith("uac-sandbox:")
     assert about["runtime"] == "default"
@@ -110,6 +145,7 @@ def test_what_the_document_names_is_there_and_nothing_else_nor_a_persons_name(
         for label in sample.labels
     }
     of_requests = {"operation", "outcome", "infrastructure", "le"}
-    assert labels == of_requests | {"state", "hash_seed", "found", "reason"} | {
-        *("runner", "runtime", "image")
+    of_work = {"kind", "queue"}
+    assert labels - of_work - {"workspace", "alarm"} == of_requests | {
+        *("state", "hash_seed", "found", "reason", "runner", "runtime", "image")
     }

@@ -6,8 +6,8 @@ from contextlib import closing
 import docker
 import pytest
 
-from tests.acceptance.conftest import polled
-from uac_site.embedded.system import System, running_system
+from tests.acceptance.conftest import polled, running_system
+from uac_site.embedded.system import System
 from workers.sandbox.docker import LABEL, owner
 
 pytestmark = pytest.mark.docker
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.docker
 def worker() -> Iterator[System]:
     """One sandbox worker and nothing that gives it work."""
     with running_system(
-        web=False, beat=False, default_workers=0, environment={"UAC_SANDBOX_POOL_LEAST": "3"}
+        web=False, beats=0, default_workers=0, environment={"UAC_SANDBOX_POOL_LEAST": "3"}
     ) as system:
         yield system
 

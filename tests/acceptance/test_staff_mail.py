@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import Person, new_client, polled
-from tests.acceptance.test_webhooks import SOURCE, TASKS, TESTS, ok, tasks_late
+from tests.acceptance.conftest import LATE, Person, new_client, polled, running_system
+from tests.acceptance.test_webhooks import TASKS, ok, tasks_late
 from tests.mail_server import MailServer, mail_server
-from uac_site.embedded.system import System, running_system
+from uac_site.embedded.system import System
 
 SUBSCRIBE = """
 from django.contrib.auth.models import User
@@ -53,8 +53,7 @@ def test_what_a_constraint_finds_is_mailed_when_the_mail_server_recovers(
     ok(client.post("users/", {"user_id": "ada"}))
     person = Person(client, "ada")
     tasks_late(person, 0)
-    body = {"source": SOURCE, "tests": TESTS}
-    assert person.request("PUT", "constraints/late/?wait=30", body, status=200)["accepted"]
+    assert person.request("PUT", "constraints/late/?wait=100", LATE, status=200)["accepted"]
     mails.behaviour = "hangs"
 
     # When alerts open, and the worker is killed while it waits for the mail server.

@@ -43,7 +43,7 @@ def test_from_the_library_to_alerts_of_the_users_whom_it_fits_and_back(manager: 
 
     # When a constraint of the library is taken over, judged, backtested, approved and given
     created = asked(
-        manager, "POST", "constraints/?wait=30", {"library": "drug_allergy"}, status=201
+        manager, "POST", "constraints/?wait=100", {"library": "drug_allergy"}, status=201
     )
     assert created["versions"][0]["state"] == "passed", asked(
         manager, "GET", "constraints/drug_allergy/versions/1/"

@@ -10,6 +10,8 @@ from memory import limits
 from memory.limits import LIMITS, effective, problems, process_memory_most
 from memory.models import Workspace
 
+pytestmark = pytest.mark.usefixtures("limits_as_delivered")
+
 # A value of each that is not the server's, and that nothing else stands against.
 OTHERS = {
     "wall_seconds": 4.5,

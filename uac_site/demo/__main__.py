@@ -43,13 +43,15 @@ def main() -> int:
             running_system(
                 options.data,
                 web_port=options.port,
+                mcp=True,
                 llm_workers=1,
                 environment={**model, **_webhooks(options.data)},
                 report=screen.line,
             ) as system,
         ):
             story = _tell(system, screen)
-            exactly = story.recorded
+            exactly = story.recorded and not story.besides
+            recorded = story.recorded
             if options.exit:
                 screen.stage("Stopping")
             else:
@@ -67,6 +69,10 @@ def main() -> int:
         return 1
     if exactly:
         screen.good("Exactly the expected alerts and answers came.")
+    elif recorded:
+        screen.good(
+            "The expected alerts and answers came, and besides them what somebody has done."
+        )
     else:
         screen.good("The expected alerts and answers came, and what the model found.")
     return 0
@@ -136,11 +142,7 @@ def _tell(system: System, screen: Screen) -> Story:
     screen.stage("Look around")
     screen.line(f"admin            {system.base_url}/admin/")
     screen.line(f"log in as        {_ADMIN} / {password}")
-    screen.line("the API          (this key is the demo's own, and may do everything)")
-    screen.line(
-        f"  curl -H 'Authorization: Bearer {api_key}' \\\n"
-        f"    {system.base_url}/v1/users/{person.USER_ID}/manifest/"
-    )
+    screen.line(f"agents (MCP)     {system.mcp_url}/users/{person.USER_ID}/mcp, with the key below")
     screen.line("")
     if story.runners != {"docker"}:
         screen.line("WARNING: constraints and queries ran in the process runner. It is for")
@@ -148,6 +150,16 @@ def _tell(system: System, screen: Screen) -> Story:
         screen.line("Docker engine answers, they run in containers; in production nowhere else.")
     else:
         screen.line("Constraints and queries ran in hardened Docker containers of this user's own.")
+    screen.line("")
+    screen.line(
+        "The API, from a second terminal (this key is the demo's own, and may do everything):"
+    )
+    screen.line("")
+    screen.line(f"export UAC_URL={system.base_url}")
+    screen.line(f"export UAC_KEY={api_key}")
+    screen.line(
+        f'curl -H "Authorization: Bearer $UAC_KEY" $UAC_URL/v1/users/{person.USER_ID}/manifest/'
+    )
     return story
 
 

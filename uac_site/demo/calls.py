@@ -6,14 +6,18 @@ import psycopg
 
 _CALLS = """
 SELECT model, count(*), count(*) FILTER (WHERE outcome <> 'ok'),
-    coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), sum(cost)
+    coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), sum(cost),
+    coalesce((array_agg(error ORDER BY started_at DESC) FILTER (WHERE error <> ''))[1], '')
 FROM memory_llmcall GROUP BY model ORDER BY model
 """
 
 
 @dataclass(frozen=True)
 class Calls:
-    """All calls of one model, by its full name; their cost, if the price list has its price."""
+    """All calls of one model, by its full name; their cost, if the price list has its price.
+
+    `last_error` is why the last of those failed that did.
+    """
 
     model: str
     calls: int
@@ -21,6 +25,7 @@ class Calls:
     input_tokens: int
     output_tokens: int
     cost: str
+    last_error: str
 
     def __str__(self) -> str:
         cost = f", cost {self.cost}" if self.cost else ""
@@ -38,6 +43,14 @@ def calls_in(database_url: str) -> list[Calls]:
     except psycopg.OperationalError as error:
         raise ConnectionError(f"PostgreSQL: {error}") from error
     return [
-        Calls(model, calls, failed, int(sent), int(received), "" if cost is None else f"{cost:f}")
-        for model, calls, failed, sent, received, cost in rows
+        Calls(
+            model,
+            calls,
+            failed,
+            int(sent),
+            int(received),
+            "" if cost is None else f"{cost:f}",
+            last_error,
+        )
+        for model, calls, failed, sent, received, cost, last_error in rows
     ]

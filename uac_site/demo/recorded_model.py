@@ -23,10 +23,8 @@ from typing import Any
 NAME = "openai:recorded-for-the-demo"
 FOLDER = Path(__file__).parent / "recordings"
 
-UNKNOWN = (
-    "the demo's recorded model only knows the demo's messages; set UAC_LLM_MODEL and"
-    " UAC_LLM_API_KEY for a real one. It does not know: "
-)
+LIMIT = "the demo's recorded model only knows the demo's messages"
+UNKNOWN = f"{LIMIT}; set UAC_LLM_MODEL and UAC_LLM_API_KEY for a real one. It does not know: "
 
 # What is asked follows one of these lines; an entry begins as in `workers.authoring.prompts.entry`.
 _QUESTION = re.compile(r"^(?:Messages to remember|Entries to bring into it):$", re.MULTILINE)

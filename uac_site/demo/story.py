@@ -14,7 +14,7 @@ from uac_site.demo.client import Client
 from uac_site.demo.person import Entry, Finding
 from uac_site.demo.screen import Screen
 
-_PATIENCE_SECONDS = 90
+_PATIENCE_SECONDS = 240
 # A real model thinks before it answers, and answers more than once.
 _MODEL_PATIENCE_SECONDS = 600
 _USER = f"users/{person.USER_ID}/"
@@ -29,8 +29,8 @@ class Story:
     """The telling of it: `check` raises if a process of the server has died meanwhile.
 
     `calls` tells which language models were asked, and how often; `hurry` has one that has failed
-    try again now. `problems` collects what did not come out as it should, `runners` the kinds of
-    sandboxes that the questions were answered in.
+    try again now. `problems` collects what did not come out as it should, `besides` what is there
+    and none of the demo's, `runners` the kinds of sandboxes that the questions were answered in.
     """
 
     client: Client
@@ -40,6 +40,7 @@ class Story:
     hurry: Callable[[], object]
     loaded_on: datetime.date
     problems: list[str] = field(default_factory=list)
+    besides: list[str] = field(default_factory=list)
     runners: set[str] = field(default_factory=set)
 
     def tell(self) -> None:
@@ -56,8 +57,9 @@ class Story:
             self._settle()
         else:
             self._load(life)
-        self._compare_alerts()
-        self._ask(life)
+        alone = "entries" not in user
+        self._compare_alerts(alone=alone)
+        self._ask(life, alone=alone)
         self._show_manifest()
         self._show_calls()
 
@@ -115,16 +117,19 @@ class Story:
             "POST", f"{_USER}entries/?wait=20", {"entries": entries}, expect=(202,)
         )
         seqs = [entry["seq"] for entry in answer["entries"]]
-        numbers = f"{seqs[0]} to {seqs[-1]}" if len(seqs) > 1 else str(seqs[0])
+        numbers = f"entries {seqs[0]} to {seqs[-1]}" if len(seqs) > 1 else f"entry {seqs[0]}"
         head = self.client.call("GET", _USER)["head"]
         self.screen.line(
-            f"logged           entries {numbers} ({entries[0]['occurred_at'][:10]} to "
+            f"logged           {numbers} ({entries[0]['occurred_at'][:10]} to "
             f"{entries[-1]['occurred_at'][:10]})"
         )
         if answer["checkpointed"]:
             self.screen.line(
-                f"checkpoint {head:<5} typed Python of {answer['checkpointed']} entries accepted"
+                f"checkpoint {head:<5} typed Python of {_number(answer['checkpointed'], 'entry')}"
+                " accepted"
             )
+        if left := sum(entry["state"] == "logged" for entry in answer["entries"]):
+            self.screen.line(f"{'':<16} {_number(left, 'message')} left to the language model")
         for entry in answer["entries"]:
             if entry["state"] == "rejected":
                 self._problem(f"entry {entry['seq']} was rejected: {entry['reason']}")
@@ -250,8 +255,13 @@ class Story:
         )
 
     def _alerts(self) -> list[dict[str, Any]]:
-        alerts = self.client.call("GET", f"{_USER}alerts/")["results"]
-        return [alert for alert in alerts if alert["state"] != "resolved"]
+        return [alert for alert in self._alerts_of_all_time() if alert["state"] != "resolved"]
+
+    def _alerts_of_all_time(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.client.call("GET", f"{_USER}alerts/?page_size=500")[
+            "results"
+        ]
+        return found
 
     def _show_alert(self, constraint: str) -> None:
         """Wait for the alert of a constraint, and show it with all that it rests on."""
@@ -291,32 +301,46 @@ class Story:
         entries = [self.client.call("GET", f"{_USER}entries/{seq}/") for seq in alert["entries"]]
         return {person.LEASE, person.WORKSHOP} <= {entry["session_id"] for entry in entries}
 
-    def _compare_alerts(self) -> None:
-        self.screen.stage("All open alerts")
+    def _compare_alerts(self, *, alone: bool) -> None:
+        """Show the alerts, and judge them: `alone` if nobody can have had a hand in them.
+
+        Who plays with the demo adds rules, and takes up or resolves alerts. That is no mistake.
+        """
+        self.screen.stage("All alerts that are not resolved")
         today = datetime.datetime.now(ZoneInfo(person.TIME_ZONE)).date()
         expected = person.findings(self.loaded_on, today)
         # What a real model makes of the conversations cannot be told in advance.
         names = {constraint.name for constraint in person.constraints()}
         typed = {finding for finding in expected if finding.constraint in names}
         wants_model = not self.recorded and typed != expected
+        exact = alone and self.recorded
+        needed = expected if self.recorded else typed
+        look = self._alerts if alone else self._alerts_of_all_time
 
         def as_expected(alerts: list[dict[str, Any]]) -> bool:
             found = {_finding(alert) for alert in alerts}
-            if self.recorded:
+            if exact:
                 return found == expected
-            return typed <= found and (not wants_model or any(map(self._cites_both, alerts)))
+            return needed <= found and (not wants_model or any(map(self._cites_both, alerts)))
 
-        alerts = self._wait("the expected alerts", self._alerts, as_expected, required=False)
+        alerts = self._wait("the expected alerts", look, as_expected, required=False)
 
-        for alert in alerts:
-            self.screen.alert(alert["severity"], alert["message"])
+        live = [alert for alert in alerts if alert["state"] != "resolved"]
+        for alert in live:
+            state = "" if alert["state"] == "open" else f" ({alert['state']})"
+            self.screen.alert(alert["severity"], f"{alert['message']}{state}")
             self._warn(alert)
-        found = {_finding(alert) for alert in alerts}
-        for finding in (expected if self.recorded else typed) - found:
+        came, found = ({_finding(alert) for alert in some} for some in (alerts, live))
+        for finding in needed - came:
             self._problem(f"missing: {_in_words(finding)}")
+        for finding in (needed & came) - found:
+            self._besides(f"resolved: {_in_words(finding)}")
         if self.recorded:
             for finding in found - expected:
-                self._problem(f"not expected: {_in_words(finding)}")
+                if alone:
+                    self._problem(f"not expected: {_in_words(finding)}")
+                else:
+                    self._besides(_in_words(finding))
         elif wants_model and not any(map(self._cites_both, alerts)):
             self._problem("missing: an alert that rests on both conversations")
 
@@ -324,10 +348,16 @@ class Story:
         self.screen.stage("What the language model took")
         for calls in self.calls():
             self.screen.line(str(calls))
+            if calls.failed:
+                why = calls.last_error
+                if recorded_model.LIMIT in why:
+                    why = recorded_model.LIMIT
+                self._print_entry("  the last because", textwrap.shorten(why, 300))
         if self.recorded:
             self.screen.line("(its answers were recorded, and tokens are estimated by length)")
 
-    def _ask(self, life: person.Life) -> None:
+    def _ask(self, life: person.Life, *, alone: bool) -> None:
+        """Ask, and compare with what the demo's own entries say; `alone` if there are no others."""
         self.screen.stage("Three questions, answered by running Python over the state")
         for question in person.questions(life):
             self.screen.line(question.text)
@@ -344,9 +374,16 @@ class Story:
             if answer.get("outcome") != "ok":
                 self._problem(f"no answer to {question.text!r}: {answer}")
             elif value != question.answer:
-                self._problem(
-                    f"{question.text!r} was answered {value}; the entries say {question.answer}"
-                )
+                if alone:
+                    self._problem(
+                        f"{question.text!r} was answered {value}; the entries say {question.answer}"
+                    )
+                else:
+                    self.screen.good(f"  {_plain(value)}")
+                    self._besides(
+                        "what somebody has told or changed; the demo's entries alone come to"
+                        f" {_plain(question.answer)}"
+                    )
             else:
                 self.screen.good(f"  {_plain(value)}")
                 self.screen.line("  (the same as computed from the log entries without the server)")
@@ -387,6 +424,10 @@ class Story:
         if warning := result.get("warning"):
             self.screen.line(f"  WARNING        {warning}")
 
+    def _besides(self, text: str) -> None:
+        self.besides.append(text)
+        self._print_entry("besides:", text)
+
     def _problem(self, text: str) -> None:
         self.problems.append(text)
         self.screen.bad(text)
@@ -402,6 +443,12 @@ def _finding(alert: dict[str, Any]) -> Finding:
         severity=alert["severity"],
         evidence=frozenset(record["key"] for record in alert["evidence"]),
     )
+
+
+def _number(count: int, word: str) -> str:
+    if count != 1:
+        word = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    return f"{count} {word}"
 
 
 def _in_words(finding: Finding) -> str:

@@ -174,7 +174,7 @@ def _run(
     environment: dict[str, str] | None = None,
     script: str = "",
 ) -> None:
-    finished = subprocess.run(  # noqa: S603 - our own programs
+    finished = subprocess.run(  # noqa: S603  # nosec B603 # our own programs
         command,
         input=script,
         capture_output=True,

@@ -7,6 +7,7 @@ it ends, even by kill -9. Hence the rule that children are started from the main
 import ctypes
 import os
 import pwd
+import random
 import signal
 import socket
 import subprocess
@@ -58,7 +59,9 @@ def free_port(preferred: int = 0) -> int:
 
     With `preferred`, the first free one from there upward; without, any.
     """
-    candidates = range(preferred, min(preferred + 100, 65536)) if preferred else [0]
+    # Not one of those that the system gives to connections, one of which might take it meanwhile.
+    anywhere = random.SystemRandom().sample(range(20_000, 32_000), 100)
+    candidates = range(preferred, min(preferred + 100, 65536)) if preferred else anywhere
     for candidate in candidates:
         with socket.socket() as probe, suppress(OSError):
             # Without it, a port whose connections linger in TIME_WAIT would look busy.
@@ -119,7 +122,7 @@ class ManagedProcess:
         group = pwd.getpwnam(self.user).pw_gid if self.user else None
         with self.log_path.open("ab") as log:
             self._log_offset = log.tell()
-            self._popen = subprocess.Popen(  # noqa: S603 - our own programs
+            self._popen = subprocess.Popen(  # noqa: S603  # nosec B603 # our own programs
                 self.command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

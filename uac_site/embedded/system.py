@@ -8,7 +8,7 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -29,14 +29,15 @@ class System:
     """A running server.
 
     `environment` is what a further process needs in order to be part of it. `processes` holds, by
-    name and in the order of their start: postgres, redis, web, sandbox-1 ..., llm-1 ...,
-    default-1 ..., beat.
+    name and in the order of their start: postgres, redis, web, mcp, sandbox-1 ..., llm-1 ...,
+    default-1 ..., beat, beat-2 ...
     """
 
     services: Services
     environment: Mapping[str, str]
     processes: Mapping[str, ManagedProcess]
     base_url: str
+    mcp_url: str = ""
 
     @property
     def data_folder(self) -> Path:
@@ -48,7 +49,7 @@ class System:
 
         `environment` adds variables to those of the system.
         """
-        finished = subprocess.run(  # noqa: S603 - our own program
+        finished = subprocess.run(  # noqa: S603  # nosec B603 # our own program
             [sys.executable, "manage.py", *arguments],
             cwd=_CHECKOUT,
             env={**os.environ, **self.environment, **(environment or {})},
@@ -92,21 +93,25 @@ def running_system(
     *,
     web: bool = True,
     web_port: int = 0,
+    mcp: bool = False,
     sandbox_workers: int = 1,
     llm_workers: int = 0,
     default_workers: int = 1,
-    beat: bool = True,
+    beats: int = 1,
     environment: Mapping[str, str] | None = None,
+    environment_of: Mapping[str, Mapping[str, str]] | None = None,
     report: Callable[[str], None] = lambda message: None,
 ) -> Iterator[System]:
     """Run a whole server until the block ends; then stop it in reverse order.
 
     Without `data_folder` its data is thrown away afterwards. `web_port` is the first port to try
-    (0: any). `environment` adds to or replaces the processes' variables; UAC_METRICS_PORT is for
-    the first worker that serves metrics, and the next ones take the ports after it. `report` hears
-    of each stage. SIGTERM and SIGHUP end the block as SystemExit, unless somebody else handles
-    them. Raises AlreadyRunning if another supervisor uses the folder, ProcessFailed with the end of
-    the log if a process does not get ready.
+    (0: any); with `mcp` the process for agents takes one after it. `environment` adds to or
+    replaces the processes' variables, `environment_of` those of single ones, by name;
+    UAC_METRICS_PORT is for the first worker, and the other processes take the ports
+    after it. `report` hears of each stage. SIGTERM and SIGHUP end
+    the block as SystemExit, unless somebody else handles them. Raises AlreadyRunning if another
+    supervisor uses the folder, ProcessFailed with the end of the log if a process does not get
+    ready.
     """
     with ExitStack() as stack:
         stack.enter_context(_signals_as_exit())
@@ -136,6 +141,9 @@ def running_system(
         commands: dict[str, list[str]] = {}
         if web:
             commands["web"] = _web(port)
+        mcp_port = free_port(port + 1) if mcp else 0
+        if mcp:
+            commands["mcp"] = _mcp(mcp_port)
         # Sandboxes compute: more of them at a time than processors would only starve the web.
         threads = max(1, (os.cpu_count() or 1) // max(1, sandbox_workers))
         for number in range(1, sandbox_workers + 1):
@@ -146,8 +154,10 @@ def running_system(
         for number in range(1, default_workers + 1):
             name = f"default-{number}"
             commands[name] = _worker(name, "default", "threads", DEFAULT_THREADS)
-        if beat:
-            commands["beat"] = _beat(services.data_folder)
+        for number in range(1, beats + 1):
+            name = "beat" if number == 1 else f"beat-{number}"
+            commands[name] = _beat(services.data_folder / f"{name}-schedule")
+        ports_of = {"web": port, "mcp": mcp_port}
         variables = {**os.environ, **system.environment}
         ports = _metrics_ports(commands, int(variables.get("UAC_METRICS_PORT") or 0))
         started = {
@@ -155,15 +165,21 @@ def running_system(
                 name=name,
                 command=[sys.executable, "-m", *command],
                 log_path=services.data_folder / "logs" / f"{name}.log",
-                ready=_web_answers(port) if name == "web" else _celery_says_ready,
-                environment={**variables, **ports.get(name, {})},
+                ready=_answers(ports_of[name]) if name in ports_of else _celery_says_ready,
+                environment={
+                    **variables,
+                    **ports.get(name, {}),
+                    **(environment_of or {}).get(name, {}),
+                },
                 folder=_CHECKOUT,
                 inherited=services.inherited,
             )
             for name, command in commands.items()
         }
-        system = System(
-            services, system.environment, {**system.processes, **started}, system.base_url
+        system = replace(
+            system,
+            processes={**system.processes, **started},
+            mcp_url=f"http://127.0.0.1:{mcp_port}" if mcp else "",
         )
         report(", ".join(started))
         stack.callback(_stop_all, list(started.values()))
@@ -187,6 +203,18 @@ def _web(port: int) -> list[str]:
     ]
 
 
+def _mcp(port: int) -> list[str]:
+    return [
+        "granian",
+        *("--interface", "asgi"),
+        *("--host", "127.0.0.1"),
+        *("--port", str(port)),
+        *("--workers", "1"),
+        *("--workers-kill-timeout", "10"),
+        "uac_site.asgi:application",
+    ]
+
+
 def _worker(name: str, queue: str, pool: str, concurrency: int) -> list[str]:
     return [
         *("celery", "--app", "uac_site", "worker"),
@@ -201,30 +229,33 @@ def _worker(name: str, queue: str, pool: str, concurrency: int) -> list[str]:
 
 
 def _metrics_ports(names: Iterable[str], first: int) -> dict[str, dict[str, str]]:
-    """Return the variable by which each worker that serves metrics has a port of its own."""
-    serving = [name for name in names if name.startswith(("sandbox-", "llm-"))] if first else []
+    """Return the variable by which each process has a port of its own for its metrics, the workers
+    with sandboxes and language models first."""
+    workers = ("sandbox-", "llm-")
+    serving = sorted(names, key=lambda name: not name.startswith(workers)) if first else []
     return {name: {"UAC_METRICS_PORT": str(port)} for port, name in enumerate(serving, first)}
 
 
-def _beat(folder: Path) -> list[str]:
+def _beat(schedule: Path) -> list[str]:
     return [
         *("celery", "--app", "uac_site", "beat"),
-        *("--schedule", str(folder / "celerybeat-schedule")),
+        *("--schedule", str(schedule)),
         "--pidfile=",
         *("--loglevel", "INFO"),
     ]
 
 
-def _web_answers(port: int) -> Callable[[ManagedProcess], bool]:
+def _answers(port: int) -> Callable[[ManagedProcess], bool]:
     def answers(_: ManagedProcess) -> bool:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as response:
+        url = f"http://127.0.0.1:{port}/readyz"
+        with urllib.request.urlopen(url, timeout=5) as response:  # nosec B310 # of this machine
             return bool(response.status == 200)
 
     return answers
 
 
 def _celery_says_ready(process: ManagedProcess) -> bool:
-    sign = "beat: Starting" if "beat" in process.command else " ready."
+    sign = "beat_ready" if "beat" in process.command else " ready."
     return sign in process.output()
 
 

@@ -10,7 +10,9 @@ import zoneinfo
 from collections.abc import Mapping
 from typing import Any
 
-from memory import answers, runs
+from django.db import transaction
+
+from memory import answers, leases, runs
 from memory.language_models import LanguageModelError
 from memory.llm_calls import Work
 from memory.models import MemoryUser, Run
@@ -158,7 +160,7 @@ class _Session:
 
     def _told(self, *, known: bool, reason: str | None) -> dict[str, Any]:
         tried = [
-            {"id": str(one.pk), "code": one.input["code"], "outcome": one.outcome}
+            {"id": str(one.pk), "code": one.input.get("code", ""), "outcome": one.outcome}
             for one in self._queries
         ]
         return {"known": known, "reason": reason, "queries": tried}
@@ -170,15 +172,17 @@ class _Session:
         key = answers.key_of(self._user, code, run.instant)
         query = answers.earlier(checkpoint, key)
         if query is None:
-            query = runs.queue(
-                self._user,
-                RunKind.QUERY,
-                RunTrigger.MODEL,
-                checkpoint=checkpoint,
-                instant=run.instant,
-                input={"code": code, "as_of": run.input.get("as_of")},
-                answer_key=key,
-            )
+            with transaction.atomic():
+                leases.check(run)  # what the model was told may have been redacted
+                query = runs.queue(
+                    self._user,
+                    RunKind.QUERY,
+                    RunTrigger.MODEL,
+                    checkpoint=checkpoint,
+                    instant=run.instant,
+                    input={"code": code, "as_of": run.input.get("as_of")},
+                    answer_key=key,
+                )
             runs.wait(query, QUERY_SECONDS)
             if query.status != RunStatus.DONE:
                 raise SandboxAbsent(

@@ -8,9 +8,8 @@ import structlog
 from django.db import DatabaseError, InterfaceError, transaction
 from django.utils import timezone
 
-from memory import checkpoints, lanes, leases, log
+from memory import checkpoints, lanes, leases, llm_turns, log
 from memory.checkpoints import Decision
-from memory.hints import send_hint
 from memory.language_models import LanguageModelError
 from memory.llm_calls import BudgetExhausted
 from memory.models import Lane, LogEntry, MemoryUser
@@ -42,26 +41,35 @@ LONGEST_PAUSE = datetime.timedelta(days=1)
 
 
 def work_on(user_pk: int) -> None:
-    """Settle the user's pending messages, facts and corrections, unless another worker is at it."""
-    lane = leases.claim(lanes.due(LaneName.STRUCTURE).filter(user_id=user_pk))
+    """Settle the user's pending messages, facts and corrections, unless another worker is at it, or
+    as many users of the workspace are worked on as may be."""
+    workspace_pk = MemoryUser.objects.values_list("workspace_id", flat=True).get(pk=user_pk)
+    due = lanes.due(LaneName.STRUCTURE).filter(user_id=user_pk)
+    lane = llm_turns.claim(due, workspace_pk) if due.exists() else None
     if lane is None:
         return
+    try:
+        _work_on(lane)
+    finally:
+        llm_turns.pass_on(workspace_pk)
+
+
+def _work_on(lane: Lane) -> None:
+    user_pk = lane.user_id
     try:
         with leases.kept(lane):
             _settle(lane)
             _advance(lane)
-            more = lanes.release(lane)
+            lanes.release(lane)
     except leases.LeaseLost:
         logger.warning("lease_lost", user=user_pk)
     except (LanguageModelError, NotSettled, structure.NotJudged) as failure:
-        leases.fail(lane, str(failure), until=_again(failure, lane.attempts))
+        spent = isinstance(failure, BudgetExhausted)  # which is the operator's will, and no failure
+        leases.fail(lane, str(failure), until=_again(failure, lane.attempts), counts=not spent)
         logger.warning("not_settled", user=user_pk, error=type(failure).__name__)
     except Exception as error:
         leases.fail(lane, f"{type(error).__name__}: {error}")
         raise
-    else:
-        if more:
-            send_hint("workers.tasks.structure", [user_pk])
 
 
 def _settle(lane: Lane) -> None:

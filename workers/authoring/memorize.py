@@ -9,12 +9,14 @@ import re
 import zoneinfo
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 from django.conf import settings
 from django.db import transaction
 
 from memory import checkpoints, lanes, log
+from memory.canonical import canonical_json
 from memory.checkpoints import Decision
 from memory.llm_calls import Work
 from memory.models import Lane, LogEntry, MemoryUser
@@ -227,18 +229,34 @@ def _commit(
 
 
 def _drafts(facts: Sequence[Fact], by_seq: Mapping[int, LogEntry]) -> list[log.Draft]:
+    """A fact has the session of its messages, and of their agent and metadata what they share."""
     session = next(iter(by_seq.values())).session_id
-    return [
-        log.Draft(
-            kind=EntryKind.FACT,
-            occurred_at=max(by_seq[seq].occurred_at for seq in fact.sources),
-            content=fact.text,
-            data={"derived": fact.derived} if fact.derived else None,
-            session_id=session,
-            derived_from=fact.sources,
+    drafts = []
+    for fact in facts:
+        messages = [by_seq[seq] for seq in fact.sources]
+        agents = {message.agent_id for message in messages}
+        drafts.append(
+            log.Draft(
+                kind=EntryKind.FACT,
+                occurred_at=max(message.occurred_at for message in messages),
+                content=fact.text,
+                data={"derived": fact.derived} if fact.derived else None,
+                metadata=_shared([message.metadata or {} for message in messages]),
+                session_id=session,
+                agent_id=agents.pop() if len(agents) == 1 else None,
+                derived_from=fact.sources,
+            )
         )
-        for fact in facts
-    ]
+    return drafts
+
+
+def _shared(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return what is the same in all of them."""
+    first, *others = (
+        {name: canonical_json(value) for name, value in one.items()} for one in metadata
+    )
+    same = {name for name, text in first.items() if all(one.get(name) == text for one in others)}
+    return {name: value for name, value in metadata[0].items() if name in same} or None
 
 
 def _earlier(user: MemoryUser, first: LogEntry) -> str:

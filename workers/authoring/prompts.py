@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from memory.models import LogEntry, MemoryUser
+from memory.models.log import EntryKind
 from workers.checkpointing.findings import Finding
 
 _INSTRUCTIONS = Path(__file__).parent / "instructions"
@@ -43,14 +44,17 @@ def question(local: datetime.datetime, manifest: str, text: str) -> str:
 
 
 def entry(entry: LogEntry, zone: zoneinfo.ZoneInfo, text: str, part: str = "") -> str:
-    """Return an entry as the model sees it: its number, when and by whom it was said, its text.
+    """Return an entry as the model sees it: its number, when and by whom it was said, its text;
+    of a correction also what it corrects, if that is known.
 
     Further lines of the text are indented, and who said it stands on one line, so that nothing can
     pass for another entry.
     """
     at = entry.occurred_at.astimezone(zone)
     who = " ".join((entry.speaker or entry.role or "").split())
-    about = ", ".join(filter(None, [entry.kind, f"{at:%Y-%m-%d %A %H:%M}", who, part]))
+    corrected = entry.derived_from if entry.kind == EntryKind.CORRECTION else []
+    kind = " of ".join(filter(None, [entry.kind, ", ".join(f"[{seq}]" for seq in corrected)]))
+    about = ", ".join(filter(None, [kind, f"{at:%Y-%m-%d %A %H:%M}", who, part]))
     return f"[{entry.seq}] ({about}) " + "\n    ".join(text.splitlines())
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import structlog
 from django.conf import settings
+from django.db import transaction
 
-from memory import lanes, llm_calls, retrieval, runs, users
+from memory import lanes, leases, llm_calls, retrieval, runs, users
 from memory.llm_calls import Work
 from memory.models import Checkpoint, Lane, LogEntry, MemoryUser, Run
 from memory.models.llm import LlmPurpose
@@ -83,7 +84,7 @@ class _Session:
             workspace=user.workspace, purpose=LlmPurpose.STRUCTURE, user=user, lane=lane
         )
         self._conversation = Conversation(self._work, lane)
-        self._user = user
+        self._lane, self._user = lane, user
         self._entries = entries
         self._considered = [entry.seq for entry in entries]
         self._bench = Workbench(user, self._query)
@@ -190,18 +191,14 @@ class _Session:
         raise ToolFailed(_not_committed("\n".join([told, *self._follow_head()])))
 
     def _propose(self, *, commit: bool) -> Run:
-        run = runs.queue(
-            self._user,
+        return self._have_done(
             RunKind.PROPOSAL,
-            RunTrigger.MODEL,
-            checkpoint=self._user.head,
-            input={
+            {
                 "edits": [edit_to_json(edit) for edit in self._bench.edits],
                 "considered": self._considered,
                 "dry_run": not commit,
             },
         )
-        return self._wait_for(run)
 
     def _follow_head(self) -> list[str]:
         """Go on from the newest version, if there is a newer one; return what was lost by that."""
@@ -220,20 +217,18 @@ class _Session:
 
     def _query(self, code: str) -> Any:
         """Have a query run on the newest version, by a sandbox worker."""
-        run = self._wait_for(
-            runs.queue(
-                self._user,
-                RunKind.QUERY,
-                RunTrigger.MODEL,
-                checkpoint=self._user.head,
-                input={"code": code},
-            )
-        )
+        run = self._have_done(RunKind.QUERY, {"code": code})
         if run.outcome != RunOutcome.OK:
             raise ToolFailed(f"The search has failed: {(run.error or {})['message']}")
         return (run.output or {})["value"]
 
-    def _wait_for(self, run: Run) -> Run:
+    def _have_done(self, kind: RunKind, input: dict[str, Any]) -> Run:
+        """Queue a run, unless the lane was lost: then what is in it may have been redacted."""
+        with transaction.atomic():
+            leases.check(self._lane)
+            run = runs.queue(
+                self._user, kind, RunTrigger.MODEL, checkpoint=self._user.head, input=input
+            )
         runs.wait(run, settings.UAC_GATE_SECONDS)
         if run.status != RunStatus.DONE:
             raise NotJudgedYet(

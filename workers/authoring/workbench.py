@@ -92,6 +92,8 @@ class Workbench:
         entry = LogEntry.objects.filter(user=self._user, seq=seq).first()
         if entry is None:
             raise ToolFailed(f"The log has no entry {seq}: it has 1 to {self._user.last_seq}.")
+        if entry.redacted_at is not None:
+            return f"[{seq}] was redacted: it says nothing any more, and nothing may rest on it."
         text = entry.content or json.dumps(entry.data, ensure_ascii=False)
         shown = text[start : start + MAX_CHARACTERS]
         rest = len(text) - start - len(shown)

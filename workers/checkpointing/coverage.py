@@ -7,11 +7,16 @@ from workers.checkpointing.findings import Finding
 
 
 def uncovered(
-    edits: Sequence[Edit], considered: Collection[int], *, last_seq: int
+    edits: Sequence[Edit],
+    considered: Collection[int],
+    *,
+    last_seq: int,
+    redacted: Collection[int] = (),
 ) -> Iterator[Finding]:
     """Yield a finding for each entry that is dropped, contradicted, or that does not exist.
 
-    `considered` are the entries that the edits claim to settle, `last_seq` the newest of the log.
+    `considered` are the entries that the edits claim to settle, `last_seq` the newest of the log,
+    `redacted` those that nothing may rest on any more.
     An entry is settled when an edit cites it, or dismisses it with a reason.
     """
     used: dict[int, int] = {}
@@ -26,6 +31,14 @@ def uncovered(
                     entry=seq,
                     message=f"edits[{index}].sources cites entry {seq}; {_log(last_seq)}",
                     fix="cite the entries that it comes from",
+                )
+            if seq in redacted:
+                yield Finding(
+                    code="redacted_source",
+                    edit=index,
+                    entry=seq,
+                    message=f"edits[{index}].sources cites entry {seq}, which was redacted",
+                    fix="leave out what comes from it",
                 )
     for seq in sorted(used.keys() & dismissed.keys()):
         yield Finding(

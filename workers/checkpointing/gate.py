@@ -99,8 +99,8 @@ def judge(
         if verdict.accepted:
             _execute(user, parent, change, sources, verdict, judge_code=judge_code)
     except SandboxError as error:
-        # Without anybody's code to judge, slowness is the machine's.
-        if error.infrastructure or (error.outcome == "timeout" and not judge_code):
+        # Without anybody's code to judge, slowness is the machine's, and whoever kills.
+        if error.infrastructure or (error.outcome in ("timeout", "killed") and not judge_code):
             raise GateUnavailable(str(error)) from error
         verdict.checks.append(Check("execution", [of_request(error)]))
     return verdict

@@ -1,9 +1,11 @@
 """Imports: a foreign project is repaired, executed in a sandbox, translated, and judged.
 
+One that was exported is not executed: its files say what is in it, and it is judged as it is.
+
 All or nothing: a project that cannot be imported leaves no trace but its run, which says why.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +29,7 @@ from memory.project import (
     edit_to_json,
     render,
 )
+from memory.project.files import Whole, read_whole, take_over
 from memory.project.foreign import ForeignError, Layout, layout, read, translate
 from memory.project.legacy import FROZEN, LIVE, is_old_constraint, surroundings
 from workers.checkpointing import gate
@@ -84,38 +87,79 @@ def execute(run: Run) -> None:
     """Import the run's files as the next version, or say why not."""
     report = Report()
     try:
-        files = _repaired(run.input["files"], report)
+        files = run.input["files"]
+        if (whole := _in_our_form(files)) is not None:
+            _import(run, files, report, lambda user: _take_over(user, whole, report))
+            return
+        files = _repaired(files, report)
         found = layout(files)
         report.modules = dict(found.modules)
         allowance = allowance_of(run.user.workspace)
         with runner.open_sandbox(shape=allowance.shape) as sandbox:
             data = _read(sandbox, run, files, found)
-            for attempt in range(1, MAX_REBUILDS + 1):
-                user = users.with_head(MemoryUser.objects.select_related("workspace")).get(
-                    pk=run.user_id
-                )
-                imported = _build(sandbox, run, user, files, found, data, report)
-                # What was computed is said nowhere: only that it came with the project.
-                verdict = gate.judge(
-                    user,
-                    user.head,
-                    imported.change,
-                    judge_code=_has_code(imported.change),
-                    judge_grounding=False,
-                )
-                if not verdict.accepted:
-                    _refuse(run, verdict, report)
-                    return
-                try:
-                    _commit(run, user, files, imported, verdict, report)
-                except HeadMoved:
-                    if attempt == MAX_REBUILDS:
-                        raise
-                else:
-                    return
+            build = lambda user: _build(sandbox, run, user, files, found, data, report)  # noqa: E731
+            _import(run, files, report, build)
     except Refused as refused:
         verdict = Verdict(checks=[Check("import", [refused.finding])])
         _refuse(run, verdict, report)
+
+
+def _import(
+    run: Run, files: Mapping[str, str], report: Report, build: Callable[[MemoryUser], Imported]
+) -> None:
+    """Build the change on the head, put it through the gate, and commit it; Refused, HeadMoved."""
+    for attempt in range(1, MAX_REBUILDS + 1):
+        user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=run.user_id)
+        imported = build(user)
+        # What was computed is said nowhere: only that it came with the project.
+        verdict = gate.judge(
+            user,
+            user.head,
+            imported.change,
+            judge_code=_has_code(imported.change),
+            judge_grounding=False,
+        )
+        if not verdict.accepted:
+            _refuse(run, verdict, report)
+            return
+        try:
+            _commit(run, user, files, imported, verdict, report)
+        except HeadMoved:
+            if attempt == MAX_REBUILDS:
+                raise
+        else:
+            return
+
+
+def _in_our_form(files: Mapping[str, str]) -> Whole | None:
+    """Read a project as it is exported; None for any other, which is executed."""
+    try:
+        return read_whole(files)
+    except (ProjectError, RecursionError):
+        return None
+
+
+def _take_over(user: MemoryUser, whole: Whole, report: Report) -> Imported:
+    """Make a project of ours part of the user's, as it is; Refused."""
+    project = checkpoints.open_project(user.head, user)
+    outline = whole.outline
+    try:
+        edits = take_over(project, whole, (user.last_seq + 1,))
+        imported = Imported(edits, project.change())
+    except EditError as error:
+        raise Refused(error.code, str(error)) from None
+    except ProjectError as error:
+        raise Refused("unreadable", str(error), error.path, error.line) from None
+    records = len(imported.change.added)
+    classes = sum(len(domain.classes) for domain in outline.domains.values())
+    report.modules = {domain.state_path: domain.name for domain in outline.domains.values()}
+    report.counts = {"objects": records, "records": records, "classes": classes}
+    cited = "the entries that it rests on, which are of another log, to the entry of this import"
+    report.notes = [{"kind": "converted", "place": "sources", "message": cited, "count": records}]
+    if outline.legacy:
+        profile = LIVE if any(path.startswith(LIVE) for path in outline.legacy) else FROZEN
+        report.legacy = {"profile": profile.rstrip("/"), "differ": [], "failed": {}}
+    return imported
 
 
 def _repaired(files: Mapping[str, str], report: Report) -> dict[str, str]:

@@ -102,7 +102,9 @@ def _check(path: str, source: str, kind: str) -> list[Finding]:
         found = list(_Policy(kind, tree).check())
         found += _check_text(text, kind)
     except SyntaxError as error:
-        return [Finding(path, error.lineno or 1, "syntax", f"invalid syntax: {error.msg}")]
+        detail = error.msg.removeprefix("invalid syntax").lstrip(". ")
+        why = f"invalid syntax: {detail}" if detail else "invalid syntax"
+        return [Finding(path, error.lineno or 1, "syntax", why)]
     except (RecursionError, MemoryError):
         return [Finding(path, 1, "syntax", "nested too deeply: use names for the parts")]
     except (ValueError, tokenize.TokenError) as error:  # null characters, half surrogate pairs

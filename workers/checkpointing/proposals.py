@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from django.db import transaction
 
-from memory import checkpoints, log, runs, users
+from memory import checkpoints, log, redaction, runs, users
 from memory.checkpoints import Candidate, Decision, HeadMoved
 from memory.models import LogEntry, MemoryUser, Run
 from memory.models.checkpoints import Origin
@@ -45,8 +45,14 @@ def execute(run: Run) -> None:
     for attempt in range(1, MAX_REBUILDS + 1):
         user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=run.user_id)
         coverage = [
-            *uncovered(edits, considered, last_seq=user.last_seq),
+            *uncovered(
+                edits,
+                considered,
+                last_seq=user.last_seq,
+                redacted=redaction.redacted_among(user, [*_sources(edits)]),
+            ),
             *_already_settled(run, user, considered),
+            *_changed_meanwhile(run, user),
         ]
         checks, change = _build(user, edits, Check("coverage", coverage), repairs)
         if change is None:
@@ -66,6 +72,16 @@ def execute(run: Run) -> None:
                 raise
         else:
             return
+
+
+def _changed_meanwhile(run: Run, user: MemoryUser) -> Iterator[Finding]:
+    """Find what is not any more as it was when somebody wrote over it: `expects` in the input has
+    the hashes of files that were seen, empty for those that were not there."""
+    tree = user.head.tree if user.head is not None else {}
+    for path, seen in run.input.get("expects", {}).items():
+        if tree.get(path, "") != seen:
+            said = "was changed since you opened it: open it again, and make your change there"
+            yield Finding(code="changed_meanwhile", path=path, message=said)
 
 
 def _read(run: Run) -> tuple[list[Edit], list[Finding]]:

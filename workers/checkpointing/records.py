@@ -5,22 +5,34 @@ that contradicts the schema, or that makes the gate refuse (found by bisecting),
 with the reason; the others go through.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError
+from django.db import Error
 
-from memory import checkpoints, lanes, leases, users
+from memory import checkpoints, copies, lanes, leases, users
 from memory.checkpoints import Candidate, Decision, HeadMoved
 from memory.hints import send_hint
-from memory.models import Lane, LogEntry, MemoryUser
+from memory.models import Lane, LogEntry, MemoryUser, Merge
 from memory.models.checkpoints import Origin
 from memory.models.log import Outcome
 from memory.models.users import LaneName
-from memory.project import Change, Edit, EditError, RecordEntry, apply, compile_record, edit_to_json
-from memory.project.names import snake
+from memory.project import (
+    Change,
+    Edit,
+    EditError,
+    Project,
+    RecordEntry,
+    RecordId,
+    apply,
+    compile_record,
+    edit_to_json,
+)
+from memory.project.edits import Retire, Update
+from memory.project.names import DEFAULT_DOMAIN, key_of_entry
 from workers.checkpointing import gate
 from workers.checkpointing.findings import Verdict
 
@@ -28,17 +40,18 @@ logger = structlog.get_logger(__name__)
 
 # Whoever loses the race for the head builds again on the new one, this many times in one claim.
 MAX_REBUILDS = 3
-# One claim makes this many checkpoints at most; a user with a long backlog gives way to others.
+# One claim makes this many checkpoints at most, and begins none after so long: a user with a long
+# backlog gives way to others.
 MAX_CHECKPOINTS = 10
+TURN_SECONDS = 5.0
 
 
 def checkpoint_pending(user_pk: int) -> None:
     """Settle the user's pending typed entries, batch by batch, unless another worker is at it."""
-    lane = leases.claim(
-        Lane.objects.filter(user_id=user_pk, name=LaneName.RECORDS, due_at__isnull=False)
-    )
+    lane = leases.claim(lanes.due(LaneName.RECORDS).filter(user_id=user_pk))
     if lane is None:
         return
+    ends = time.monotonic() + TURN_SECONDS
     try:
         with leases.kept(lane):
             for _ in range(MAX_CHECKPOINTS):
@@ -47,6 +60,8 @@ def checkpoint_pending(user_pk: int) -> None:
                     break
                 _settle(lane, entries)
                 lanes.advance(lane, entries[-1].seq)
+                if time.monotonic() > ends:
+                    break
             more = lanes.release(lane)
     except leases.LeaseLost:
         logger.warning("lease_lost", user=user_pk)
@@ -55,7 +70,12 @@ def checkpoint_pending(user_pk: int) -> None:
         leases.fail(lane, f"{type(error).__name__}: {error}")
         raise
     if more:
-        send_hint("workers.tasks.checkpoint_records", [user_pk], user_pk=user_pk)
+        send_hint(
+            "workers.tasks.checkpoint_records",
+            [user_pk],
+            workspace_pk=MemoryUser.objects.values_list("workspace_id", flat=True).get(pk=user_pk),
+            user_pk=user_pk,
+        )
 
 
 def _settle(lane: Lane, entries: Sequence[LogEntry]) -> None:
@@ -151,8 +171,9 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
     """
     rejected: dict[int, str] = {}
     statements = {entry.seq: _record_entry(entry) for entry in entries}
+    merged = {seq: row for seq, (row, _) in copies.origins(user, statements.keys()).items()}
     keys = [
-        statement.key or f"{snake(statement.type)}-{statement.seq}"
+        statement.key or key_of_entry(statement.type, statement.seq)
         for statement in statements.values()
     ]
     while True:
@@ -163,7 +184,8 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
                 continue
             try:
                 compiled = compile_record(project, statements[entry.seq])
-            except DatabaseError:
+                _refuse_collision(project, compiled, merged.get(entry.seq), user)
+            except Error:
                 raise
             except Exception as error:
                 rejected[entry.seq] = _refusal(entry, error)
@@ -171,7 +193,7 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
             try:
                 for edit in compiled:
                     apply(project, edit)
-            except DatabaseError:
+            except Error:
                 raise
             except Exception as error:
                 # Some of its edits are in the project already: start again without the entry.
@@ -182,6 +204,26 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
             change = project.change()
             verdict = gate.judge(user, user.head, change) if change.files else Verdict()
             return _Draft(change, edits, rejected, verdict)
+
+
+def _refuse_collision(
+    project: Project, edits: Sequence[Edit], merge: Merge | None, user: MemoryUser
+) -> None:
+    """Raise EditError where an entry that came with a merge would change a record that the user's
+    own entries tell of: under the same key the two may have meant different things."""
+    if merge is None:
+        return
+    for edit in edits:
+        if isinstance(edit, Retire) or (isinstance(edit, Update) and edit.fields):
+            record_id = RecordId(edit.domain, edit.collection, edit.key)
+            record = project.record(record_id)
+            sources = set(record.sources) if record else set()
+            if sources - copies.came_from(merge, sources).keys():
+                raise EditError(
+                    "merged_key",
+                    f"{'.'.join(record_id)} is {user}'s own: what {merge.merged} had under this key"
+                    " was not put over it; append an entry that says what is right",
+                )
 
 
 def _refusal(entry: LogEntry, error: Exception) -> str:
@@ -200,7 +242,7 @@ def _record_entry(entry: LogEntry) -> RecordEntry:
     statement = entry.data or {}
     return RecordEntry(
         seq=entry.seq,
-        domain=statement.get("domain", "general"),
+        domain=statement.get("domain", DEFAULT_DOMAIN),
         type=statement["type"],
         key=statement.get("key"),
         collection=statement.get("collection"),

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.db import connection as db_connection
 
-from memory import language_models, llm_calls
+from memory import language_models, llm_calls, tracing
 from memory.language_models import Usage
 from memory.llm_calls import Attempt, Ending, TooManyCalls, Work
 from memory.models import LlmCall, Workspace
@@ -110,7 +110,7 @@ class MeteredModel:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise
-            time.sleep(min(left, random.uniform(0.1, 0.5)))  # noqa: S311 - no secret
+            time.sleep(min(left, random.uniform(0.1, 0.5)))  # noqa: S311  # nosec B311 # no secret
 
 
 def _recorded(
@@ -125,7 +125,8 @@ def _recorded(
     outcome, error, answer = LlmOutcome.INTERRUPTED, "The worker was stopped during the call.", None
     failure: CallFailed | None = None
     try:
-        answer = model.complete(messages, tools, tool_choice=tool_choice)
+        with tracing.span("language model", model=call.model, purpose=call.purpose):
+            answer = model.complete(messages, tools, tool_choice=tool_choice)
         problems = [called.problem for called in answer.tool_calls if called.problem]
         outcome = LlmOutcome.INVALID_CALL if problems else LlmOutcome.OK
         error = "\n".join(problems)
@@ -191,7 +192,7 @@ def _wait(failure: CallFailed, attempt: int) -> float | None:
     if failure.retry_after is not None and failure.retry_after > most:
         return None
     longest = min(settings.UAC_LLM_BACKOFF_SECONDS * 2 ** (attempt - 1), most)
-    drawn = random.uniform(longest / 2, longest)  # noqa: S311 - no secret
+    drawn = random.uniform(longest / 2, longest)  # noqa: S311  # nosec B311 # no secret
     return drawn if failure.retry_after is None else failure.retry_after + drawn / 10
 
 

@@ -4,10 +4,8 @@ So the figures are those of the whole server, whichever of its processes have ma
 outlive each of them. No label names a user or a workspace.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-import structlog
-from django.db import Error, connection
 from django.db.models import Sum
 from django.utils import timezone
 from prometheus_client import CollectorRegistry
@@ -17,43 +15,22 @@ from prometheus_client.core import (
     Metric,
     SummaryMetricFamily,
 )
-from prometheus_client.registry import Collector
 
 from memory.models import LlmCall, LlmSpending
 from memory.models.llm import LlmOutcome
-
-logger = structlog.get_logger(__name__)
-
-
-class Calls(Collector):
-    """What the calls of this month (UTC) have come to, and how many are under way.
-
-    At the turn of the month the counters begin anew, as after the restart of a process.
-    """
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing before it is asked for."""
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        """Ask the database, over a connection that is closed again: this is a thread of its own.
-
-        Where it does not answer there are no figures, and those of others are served all the same.
-        """
-        try:
-            yield from list(_metrics())
-        except Error as error:
-            logger.warning("llm_metrics_not_read", error=str(error))
-        finally:
-            connection.close()
+from workers.reading_metrics import Read
 
 
 def register(registry: CollectorRegistry) -> None:
     """Have the figures served with those of this process."""
-    registry.register(Calls())
+    registry.register(Read(_calls))
 
 
-def _metrics() -> Iterator[Metric]:
+def _calls() -> Iterator[Metric]:
+    """What the calls of this month (UTC) have come to, and how many are under way.
+
+    At the turn of the month the counters begin anew, as after the restart of a process.
+    """
     seconds = SummaryMetricFamily(
         "uac_llm_call_seconds",
         "How long calls took, and how many there were, by what came of them.",

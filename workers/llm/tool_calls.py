@@ -5,22 +5,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from jsonschema import Draft202012Validator, validators
-
+from memory.json_schema import misfit
 from workers.llm.interface import Tool, ToolCall
 
 # As JSON has it: after an even number of backslashes.
 NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-# To JSON Schema 1.0 is an integer, too; to Python and the database it is none.
-_Validator = validators.extend(
-    Draft202012Validator,
-    type_checker=Draft202012Validator.TYPE_CHECKER.redefine(
-        "integer", lambda _, value: type(value) is int
-    ),
-)
-# More is no help to a model.
-MAX_PROBLEMS = 5
-MAX_TOLD = 300
 
 
 def read_call(id: str, name: str, sent: str | Mapping[str, Any], tools: Sequence[Tool]) -> ToolCall:
@@ -45,7 +34,7 @@ def read_call(id: str, name: str, sent: str | Mapping[str, Any], tools: Sequence
             " tool again without it."
         )
         return ToolCall(id, name, {}, text, problem)
-    return ToolCall(id, name, arguments, text, _misfit(arguments, tool.parameters))
+    return ToolCall(id, name, arguments, text, misfit(arguments, tool.parameters))
 
 
 def _storable(arguments: Mapping[str, Any]) -> bool:
@@ -56,24 +45,6 @@ def _storable(arguments: Mapping[str, Any]) -> bool:
     except (UnicodeEncodeError, RecursionError):
         return False
     return NUL.search(text) is None
-
-
-def _misfit(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    try:
-        errors = sorted(
-            _Validator(schema).iter_errors(arguments), key=lambda error: error.json_path
-        )
-    except RecursionError:
-        return "The arguments are nested too deeply."
-    if not errors:
-        return ""
-    told = [f"{error.json_path}: {error.message[:MAX_TOLD]}" for error in errors[:MAX_PROBLEMS]]
-    more = len(errors) - len(told)
-    return (
-        "The arguments do not fit the tool's schema: "
-        + "; ".join(told)
-        + (f"; and {more} more." if more else ".")
-    )
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -29,6 +29,7 @@ from workers.sandbox.interface import (
     Dump,
     Evaluation,
     Evidence,
+    EvidenceColumns,
     ForecastRun,
     ForeseenChange,
     ForeseenFinding,
@@ -613,15 +614,26 @@ def _alert(value: dict[str, Any]) -> FoundAlert:
 
 
 def _rests_on(value: dict[str, Any]) -> RestsOn:
-    records = tuple(map(_evidence, _take_objects(value, "records")))
+    records = tuple(map(_columns, _take_objects(value, "records")))
     collections = [
         (_take(one, "domain", str), _take(one, "collection", str), _integer(one, "count"))
         for one in _take_objects(value, "collections")
     ]
     scope, count = _take(value, "scope", str), _integer(value, "count")
-    if scope not in protocol.SCOPES or count < len(records):
+    if scope not in protocol.SCOPES or count < sum(len(one.keys) for one in records):
         raise ProtocolError("no scope, or fewer records than are named")
     return RestsOn(scope=scope, count=count, records=records, collections=tuple(collections))
+
+
+def _columns(value: dict[str, Any]) -> EvidenceColumns:
+    keys, sources = _take(value, "keys", list), _take(value, "sources", list)
+    if len(keys) != len(sources) or not all(type(key) is str for key in keys):
+        raise ProtocolError("keys are no str, or not as many as sources")
+    if not all(map(protocol.are_sources, sources)):
+        raise ProtocolError("sources are no numbers of entries, or too many")
+    class_name, domain = _take(value, "class", str), _take(value, "domain", str)
+    collection = _take(value, "collection", str)
+    return EvidenceColumns(class_name, domain, collection, keys, sources)
 
 
 def _evidence(value: dict[str, Any]) -> Evidence:

@@ -35,6 +35,8 @@ logger = structlog.get_logger(__name__)
 
 LABEL = "uac.sandbox"
 ENGINE_SECONDS = 30
+# An engine that takes longer to say that it is there cannot be worked with.
+PING_SECONDS = 4
 # Long enough for a virgin to wait for its user and for the longest series of requests after that,
 # each of which has a deadline.
 LONGEST_LIFE_SECONDS = 30 * 60
@@ -45,7 +47,7 @@ LONGEST_START_SECONDS = 30
 # its worker was killed; what user code is forked for counts anew, and has less.
 LIFETIME_CPU_SECONDS = 120
 # Where user code may write, if anywhere; the runner empties it after every use.
-SCRATCH = "/tmp"  # noqa: S108
+SCRATCH = "/tmp"  # noqa: S108  # nosec B108 # in the container
 # Few enough files for that to take no time.
 SCRATCH_OPTIONS = "rw,noexec,nosuid,nodev,mode=1777,nr_inodes=1024"
 READ_BYTES = 1024 * 1024
@@ -90,7 +92,8 @@ CRUN_BYTES = 64 * 1024
 PIDS_OF_GVISOR = 224
 # It masks no paths, tells of the processors, lets a process open what any other one of its user has
 # open, and has a /tmp that can be written to: instead of these there is nothing, read-only.
-HIDDEN_UNDER_GVISOR = dict.fromkeys(("/proc", "/sys", "/tmp"), "ro,size=4k")  # noqa: S108
+_HIDDEN = ("/proc", "/sys", "/tmp")  # noqa: S108  # nosec B108 # in the container
+HIDDEN_UNDER_GVISOR = dict.fromkeys(_HIDDEN, "ro,size=4k")
 
 _thread = threading.local()
 # A forked process that went on with its parent's connection would read answers meant for it.
@@ -162,6 +165,19 @@ def unavailable() -> str | None:
     except SandboxError as error:
         return error.message
     return None
+
+
+def problem() -> str:
+    """Say why the engine cannot be worked with at the moment; empty while it answers, soon."""
+    try:
+        with _engine_errors():
+            client = getattr(_thread, "watched", None)
+            if client is None:
+                client = _thread.watched = docker.from_env(timeout=PING_SECONDS)
+            client.ping()
+    except SandboxError as error:
+        return error.message
+    return ""
 
 
 def reap() -> int:

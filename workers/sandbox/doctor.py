@@ -484,7 +484,7 @@ def _scratch() -> str:
 
 
 def _leftovers() -> str:
-    with subprocess.Popen([sys.executable, "-c", ""]) as worker:
+    with subprocess.Popen([sys.executable, "-c", ""]) as worker:  # nosec B603 # a constant
         worker.wait()
     config = docker.container_config(_image_name(), 0, _shape())
     config["Labels"] = {docker.LABEL: docker.owner(worker.pid)}

@@ -159,15 +159,36 @@ class Evidence(NamedTuple):
         }
 
 
+class EvidenceColumns(NamedTuple):
+    """Records of one class and collection that an answer rests on: keys, and sources of each."""
+
+    class_name: str
+    domain: str
+    collection: str
+    keys: list[str]
+    sources: list[list[int]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return them as they are stored and shown."""
+        class_name, domain, collection, keys, sources = self
+        return {
+            "class": class_name,
+            "domain": domain,
+            "collection": collection,
+            "keys": keys,
+            "sources": sources,
+        }
+
+
 @dataclass(frozen=True, kw_only=True)
 class RestsOn:
     """What an answer rests on: the records in the "value", those that a comprehension "selected",
-    or all that the code "read", of which the first are named; and the collections it reads, as
-    domain, name and number of records."""
+    or all that the code "read", of which the first are named, by columns, because there may be
+    hundreds; and the collections it reads, as domain, name and number of records."""
 
     scope: str
     count: int
-    records: tuple[Evidence, ...]
+    records: tuple[EvidenceColumns, ...]
     collections: tuple[tuple[str, str, int], ...]
 
     def to_json(self) -> dict[str, Any]:

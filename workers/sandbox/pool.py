@@ -87,6 +87,7 @@ class Lease:
     born: float
     tree: Mapping[str, str] = field(default_factory=dict)
     until: float = 0.0
+    user: Hashable = None
 
     @property
     def reusable(self) -> bool:
@@ -126,6 +127,8 @@ class Pool:
         self._stocks: OrderedDict[Kind, Stock] = OrderedDict()  # last asked for, last
         self._leases: OrderedDict[Hashable, Lease] = OrderedDict()
         self._doomed: deque[Lease] = deque()
+        self._held = Counter[Hashable]()  # sandboxes of a user that are not destroyed yet
+        self._forgotten: set[Hashable] = set()
         self._changed = threading.Condition()
         self._starting = 0  # for those who wait
         self._closed = False
@@ -160,7 +163,7 @@ class Pool:
         kind = Kind(0, shape or self.shape)
         with metrics.CLAIM_SECONDS.time():
             kept = None if fresh and not single_use else self._resident(user, kind, single_use)
-            lease = kept or self._claim(kind)
+            lease = kept or self._give(user, self._claim(kind))
         try:
             yield lease
         except SandboxError:
@@ -170,6 +173,20 @@ class Pool:
             self._destroy(lease, "error")
             raise
         self._give_back(user, lease, single_use)
+
+    def forget(self, user: Hashable) -> bool:
+        """Have nothing of a user from now on; return whether nothing is left.
+
+        What is kept is destroyed, what is in use when it is given back, and no more is given out.
+        """
+        with self._changed:
+            self._forgotten.add(user)
+            if (lease := self._leases.pop(user, None)) is not None:
+                self._doom(lease, "forgotten")
+                self._changed.notify_all()
+        self._relieve()
+        with self._changed:
+            return user not in self._held
 
     def warm(self) -> None:
         """Begin to keep virgins, as the first claim does."""
@@ -248,6 +265,16 @@ class Pool:
             self.counts.resident += 1
         return lease
 
+    def _give(self, user: Hashable, lease: Lease) -> Lease:
+        """Make a virgin the user's."""
+        with self._changed:
+            if user not in self._forgotten:
+                lease.user = user
+                self._held[user] += 1
+                return lease
+        self._destroy(lease, "forgotten")
+        raise SandboxError("killed", "nothing of this user is kept any more", infrastructure=True)
+
     def _claim(self, kind: Kind) -> Lease:
         digest = self._runner.image_digest()
         with self._changed:
@@ -304,8 +331,8 @@ class Pool:
         if now >= lease.until:
             return self._destroy(lease, "recycled")
         with self._changed:
-            if self._closed:
-                self._doom(lease, "closed")
+            if self._closed or user in self._forgotten:
+                self._doom(lease, "closed" if self._closed else "forgotten")
             else:
                 # Another thread may have given one back meanwhile.
                 if (other := self._leases.pop(user, None)) is not None:
@@ -352,6 +379,11 @@ class Pool:
             lease.sandbox.close()
         except Exception:
             logger.exception("sandbox_not_closed")
+        if lease.user is not None:
+            with self._changed:
+                self._held[lease.user] -= 1
+                if not self._held[lease.user]:
+                    del self._held[lease.user]
         return True
 
     # -- The threads, which run only where there is something to keep -----------------------------

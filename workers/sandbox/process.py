@@ -82,7 +82,7 @@ class ProcessChannel:
         # No preexec_fn, which is not safe beside threads, and no death signal from here, which
         # would come when the thread ends that happened to open the sandbox: confine.py does both
         # jobs from within.
-        self._process = subprocess.Popen(  # noqa: S603
+        self._process = subprocess.Popen(  # noqa: S603  # nosec B603 # our own runner
             [
                 sys.executable,
                 *("-s", "-S", "-P", "-B"),  # -I would also ignore the seed

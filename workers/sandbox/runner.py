@@ -51,6 +51,12 @@ def lease(
     )
 
 
+def forget(user_pk: int) -> bool:
+    """Keep nothing of a user from now on, in this process; return whether nothing is left."""
+    nothing_left = [pool.forget(user_pk) for pool in pools()]
+    return all(nothing_left)
+
+
 def open_pool() -> None:
     """Keep sandboxes ready from now on, before anybody asks."""
     _pool().warm()
@@ -71,6 +77,13 @@ def report() -> dict[str, Any]:
         image = ""
     pool = _pool()
     return {"runner": runner_name(), "image": image, **pool.size, **asdict(pool.counts)}
+
+
+def problem() -> str:
+    """Say why no sandbox can be had at the moment; empty where nothing is known against it."""
+    if runner_name() != "docker":
+        return ""
+    return str(import_module(RUNNERS["docker"]).problem())
 
 
 def pools() -> list[Pool]:

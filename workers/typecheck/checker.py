@@ -136,7 +136,7 @@ def _prepared() -> "tempfile.TemporaryDirectory[str]":
 
 
 def _run(*arguments: str, stdin: bytes = b"") -> bytes:
-    finished = subprocess.run(  # noqa: S603
+    finished = subprocess.run(  # noqa: S603  # nosec B603 # our own program
         [sys.executable, "-s", "-B", "-m", MODULE, *arguments],
         input=stdin,
         capture_output=True,

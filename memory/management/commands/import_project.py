@@ -20,7 +20,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Take the folder, the user, and how long to wait."""
-        parser.add_argument("folder", type=Path, metavar="DIR", help="folder, or one .py file")
+        parser.add_argument("folder", type=Path, metavar="DIR", help="folder, zip, or one .py file")
         parser.add_argument("user", metavar="USER", help="user_id of an existing user")
         parser.add_argument("--workspace", help="its workspace, if several have such a user")
         parser.add_argument("--wait", type=float, default=120, help="seconds to wait; default 120")

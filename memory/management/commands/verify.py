@@ -1,45 +1,112 @@
-"""`manage.py verify`: proof that nothing was lost or changed."""
+"""`manage.py verify`: proof that nothing was lost, changed or left half done."""
 
+import json
+import sys
+import time
 from argparse import ArgumentParser
+from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connection, transaction
+from django.db import Error
 
-from memory.models import MemoryUser
-from memory.verification import problems
+from memory.models import MemoryUser, Workspace
+from memory.snapshots import snapshot
+from memory.verification import Problem, problems, workspace_problems
+
+# As exit statuses: what was looked at has problems; it could not be looked at.
+PROBLEMS, NOT_VERIFIED = 1, 2
+# So often, in seconds, it is said how far it is, where somebody sees it.
+PROGRESS_SECONDS = 5.0
 
 
 class Command(BaseCommand):
-    """Checks logs, projects and outcomes against each other and against their hashes."""
+    """Checks logs, projects, queues and feeds against each other and against their hashes."""
 
-    help = "Verify hash chains, numbering, file hashes, heads and outcomes; exit 1 on a problem."
+    help = (
+        "Verify hash chains, numbering, files, versions, queues, alerts and their feeds."
+        " Exit status: 0 no problem, 1 problems, 2 it could not be verified."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Take the users to verify; all by default."""
-        parser.add_argument("--workspace", help="only users of this workspace")
-        parser.add_argument("--user", help="only users with this user_id")
+        """Take what to verify, all by default, and how to report."""
+        parser.add_argument("--workspace", help="only this workspace")
+        parser.add_argument("--user", help="only users with this user_id, and no feeds")
+        parser.add_argument(
+            "--json", action="store_true", help="a JSON object a line: the problems, then the sums"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print each problem and a last line that counts users, entries and problems."""
-        users = MemoryUser.objects.order_by("pk").select_related("workspace", "head")
+        try:
+            found = self._verify(options)
+        except Error as error:
+            told = f"it could not be verified: {error}"
+            raise CommandError(told, returncode=NOT_VERIFIED) from error
+        if found:
+            raise CommandError(f"{found} problems found", returncode=PROBLEMS)
+
+    def _verify(self, options: dict[str, Any]) -> int:
+        workspaces = Workspace.objects.order_by("pk")
+        users = MemoryUser.everybody.order_by("pk").select_related("workspace")
         if options["workspace"]:
+            workspaces = workspaces.filter(name=options["workspace"])
             users = users.filter(workspace__name=options["workspace"])
         if options["user"]:
+            workspaces = workspaces.none()
             users = users.filter(user_id=options["user"])
         verified = entries = found = 0
+        tell = self._as_json if options["json"] else self._as_text
+        progress = _Progress(self.stderr.write, users.count())
+        for workspace in workspaces:
+            with snapshot():
+                for problem in workspace_problems(workspace):
+                    found += 1
+                    tell(workspace, None, problem)
         for user in users.iterator(chunk_size=500):
-            verified += 1
-            with transaction.atomic():
-                # One snapshot, so that a server that goes on writing is not accused.
-                with connection.cursor() as cursor:
-                    cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            with snapshot():
                 for problem in problems(user):
                     found += 1
-                    self.stdout.write(f"{user.workspace.name} / {user.user_id}: {problem}")
+                    tell(user.workspace, user, problem)
+            verified += 1
             entries += user.last_seq
-        self.stdout.write(f"verified {verified} users, {entries} entries: {found} problems")
-        if found:
-            raise CommandError(f"{found} problems found")
+            progress.tell(verified, entries, found)
+        if options["json"]:
+            self._line({"users": verified, "entries": entries, "problems": found})
+        else:
+            self.stdout.write(f"verified {verified} users, {entries} entries: {found} problems")
         if not verified and (options["user"] or options["workspace"]):
-            raise CommandError("no user matches")
+            raise CommandError("no user matches", returncode=NOT_VERIFIED)
+        return found
+
+    def _as_text(self, workspace: Workspace, user: MemoryUser | None, problem: Problem) -> None:
+        whose = f"{workspace.name} / {user.user_id}" if user else workspace.name
+        self.stdout.write(f"{whose}: {problem}")
+
+    def _as_json(self, workspace: Workspace, user: MemoryUser | None, problem: Problem) -> None:
+        self._line(
+            {
+                "workspace": workspace.name,
+                "user": user.user_id if user else None,
+                "code": problem.code,
+                "problem": problem.message,
+            }
+        )
+
+    def _line(self, value: dict[str, Any]) -> None:
+        self.stdout.write(json.dumps(value))
+
+
+class _Progress:
+    """Says now and then how far it is, to somebody who watches."""
+
+    def __init__(self, write: Callable[[str], object], users: int) -> None:
+        self._write, self._users = write, users
+        self._told = time.monotonic()
+
+    def tell(self, verified: int, entries: int, found: int) -> None:
+        """Say so, unless nobody watches or it was said a moment ago."""
+        if sys.stderr.isatty() and time.monotonic() > self._told + PROGRESS_SECONDS:
+            self._told = time.monotonic()
+            told = f"{verified} of {self._users} users, {entries} entries: {found} problems"
+            self._write(told)

@@ -4,10 +4,11 @@ import datetime
 import html
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import pytest
+import time_machine
 from django.contrib.auth.models import Permission, User
 from django.db.models import Model
 from django.test import Client
@@ -21,6 +22,7 @@ from memory.language_models import Usage
 from memory.llm_calls import Attempt, Ending, Work
 from memory.log import Draft
 from memory.models import (
+    Alarm,
     Alert,
     AlertEvent,
     AlertFeedback,
@@ -31,11 +33,13 @@ from memory.models import (
     Blob,
     Bytecode,
     Checkpoint,
+    CopiedEntries,
     Delivery,
     DeliveryAttempt,
     EntryOutcome,
     EventCounter,
     Forecast,
+    Heartbeat,
     IdempotencyKey,
     Lane,
     LlmCall,
@@ -43,24 +47,32 @@ from memory.models import (
     LogEntry,
     MailCursor,
     MemoryUser,
+    Merge,
+    Pause,
     PausedConstraint,
     RecordLocation,
+    Redaction,
     Run,
     SandboxHost,
     SearchBlock,
     SearchIndex,
     SearchSegment,
+    StaffAccess,
+    StaffAudit,
     StaffSubscription,
+    UserErasure,
     WebhookEndpoint,
     Workspace,
     WorkspaceConstraint,
     WorkspaceConstraintVersion,
+    WorkspaceUse,
 )
 from memory.models.alerts import Judge, Severity, Verdict
 from memory.models.checkpoints import Origin
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.log import EntryKind, Outcome
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.models.staff import AuditKind
 from memory.models.users import LaneName
 from memory.models.workspace_constraints import VersionState
 from memory.users import create_user
@@ -73,6 +85,7 @@ CONSTRAINT = "constraints/allergy.py"
 
 # The models of which nobody changes a row by hand.
 IMMUTABLE: list[type[Model]] = [
+    Alarm,
     Alert,
     AlertEvent,
     AlertFeedback,
@@ -82,10 +95,12 @@ IMMUTABLE: list[type[Model]] = [
     Blob,
     Bytecode,
     Checkpoint,
+    CopiedEntries,
     Delivery,
     DeliveryAttempt,
     EntryOutcome,
     EventCounter,
+    Heartbeat,
     IdempotencyKey,
     Forecast,
     Lane,
@@ -93,14 +108,21 @@ IMMUTABLE: list[type[Model]] = [
     LlmSpending,
     LogEntry,
     MailCursor,
+    Merge,
+    Pause,
     PausedConstraint,
     RecordLocation,
+    Redaction,
     Run,
     SandboxHost,
     SearchBlock,
     SearchIndex,
     SearchSegment,
+    StaffAccess,
+    StaffAudit,
+    UserErasure,
     WorkspaceConstraintVersion,
+    WorkspaceUse,
 ]
 MODELS: list[type[Model]] = [
     *IMMUTABLE,
@@ -144,7 +166,8 @@ def text_of(response: Any) -> str:
 
 def shown(response: Any) -> str:
     """Return the page's text as a reader sees it, without markup."""
-    page = re.sub(r"<[^>]+>", " ", text_of(response))
+    page = re.sub(r'<span class="[a-z]">(.*?)</span>|</?mark>', r"\1", text_of(response))
+    page = re.sub(r"<[^>]+>", " ", page)
     return " ".join(html.unescape(page).split())
 
 
@@ -152,6 +175,13 @@ def shown(response: Any) -> str:
 def admin_user(db: None) -> User:
     """Who may do everything; logged in without a password, whose hashing takes its time."""
     return User.objects.create(username="admin", is_staff=True, is_superuser=True)
+
+
+@pytest.fixture
+def stopped() -> Iterator[None]:
+    """A clock that stands still: no minute, hour or day ends while a test is at work."""
+    with time_machine.travel(timezone.now(), tick=False):
+        yield
 
 
 @pytest.fixture
@@ -168,10 +198,15 @@ def rows(populate: Populate) -> Rows:
 
 @pytest.fixture
 def staff() -> Callable[..., Client]:
-    """Log in as a member of the staff with these permissions, such as `view_alert`."""
+    """Log in as a member of the staff with these permissions, such as `view_alert`.
 
-    def log_in(*permissions: str) -> Client:
+    With `workspaces` she sees these, and else all.
+    """
+
+    def log_in(*permissions: str, workspaces: Iterable[Workspace] | None = None) -> Client:
         user = User.objects.create(username="eve", is_staff=True)
+        access = StaffAccess.objects.create(user=user, all_workspaces=workspaces is None)
+        access.workspaces.set(workspaces or [])
         chosen = Permission.objects.filter(
             content_type__app_label="memory", codename__in=permissions
         )
@@ -235,6 +270,14 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         paused_at=timezone.now(),
         paused_by="constraints",
     )
+    pause = Pause.objects.create(
+        workspace=workspace,
+        user=user,
+        reason=text,
+        paused_at=timezone.now(),
+        paused_by=text[:200],
+        resumed_at=timezone.now(),
+    )
     subscription = _subscription(workspace, user_id)
     MemoryUser.objects.filter(pk=user.pk).update(head=checkpoint, constraints_due_at=timezone.now())
     Lane.objects.filter(user=user, name=LaneName.RECORDS).update(
@@ -257,7 +300,9 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         report={"runner": "docker", "image": text, "virgins": 3, "leases": 1},
     )
     constraint = _workspace_constraint(workspace, text, user_id)
+    use, _ = WorkspaceUse.objects.get_or_create(workspace=workspace)
     return {
+        WorkspaceUse: use,
         WorkspaceConstraint: constraint,
         WorkspaceConstraintVersion: constraint.versions.get(),
         Workspace: workspace,
@@ -278,7 +323,19 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         SandboxHost: SandboxHost.objects.get(name=f"host of {user_id}"),
         Alert: alert,
         AlertFeedback: judged,
+        Pause: pause,
         PausedConstraint: paused,
+        StaffAccess: _access(subscription.staff, workspace),
+        StaffAudit: StaffAudit.objects.create(
+            staff_id=subscription.staff.pk,
+            staff_name=subscription.staff.username,
+            kind=AuditKind.VIEW,
+            what="page",
+            model="alert",
+            row=str(alert.pk),
+            person=user.public_id,
+            workspace=workspace,
+        ),
         StaffSubscription: subscription,
         MailCursor: subscription.cursors.get(),
         AlertEvent: alert.events.get(),
@@ -286,6 +343,31 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         **_webhook(workspace, alert, text, user_id),
         **_backtest(user, constraint, text),
         **_search_index(user, text),
+        Alarm: Alarm.objects.create(name=f"about {user_id}", detail=text, last_error=text),
+        Heartbeat: Heartbeat.objects.create(name=f"of {user_id}", at=timezone.now()),
+        UserErasure: UserErasure.objects.create(
+            user=user,
+            by=f"staff:{text}"[:200],
+            reason=text,
+            created_at=timezone.now(),
+            due_at=timezone.now(),
+            counts={text: 1},
+            hosts=[text[:100]],
+            last_error=text,
+        ),
+        **_merge(user, text),
+        Redaction: Redaction.objects.create(
+            user=user,
+            seq=3,
+            asked=[1],
+            entries=[1, 2],
+            by="staff:eve",
+            reason=text,
+            created_at=timezone.now(),
+            due_at=timezone.now(),
+            problem=text,
+            last_error=text,
+        ),
     }
 
 
@@ -298,6 +380,24 @@ def _search_index(user: MemoryUser, text: str) -> Rows:
         SearchSegment: segment,
         SearchBlock: SearchBlock.objects.create(segment=segment, number=0, data=text.encode()),
     }
+
+
+def _merge(user: MemoryUser, text: str) -> Rows:
+    # Into itself: it is a row to be shown.
+    merge = Merge.objects.create(
+        user=user,
+        merged=user,
+        by="key:x",
+        created_at=timezone.now(),
+        last_seq=2,
+        copied=1,
+        left_behind=[text[:300]],
+        alerts={text: {"alert": text, "state": "open", "until": None}},
+        due_at=timezone.now(),
+        last_error=text,
+    )
+    copied = CopiedEntries.objects.create(merge=merge, from_seq=1, seq=2, number=1)
+    return {Merge: merge, CopiedEntries: copied}
 
 
 def _forecast(user: MemoryUser, checkpoint: Checkpoint, text: str) -> Forecast:
@@ -321,6 +421,7 @@ def _forecast(user: MemoryUser, checkpoint: Checkpoint, text: str) -> Forecast:
         start=now,
         horizon_days=365,
         known_until=now + datetime.timedelta(days=365),
+        results={text: {"error": {"type": text, "message": text}, "until": None}},
         timeline=[event],
         next_change=later,
         wakes_at=later,
@@ -379,6 +480,12 @@ def _subscription(workspace: Workspace, name: str) -> StaffSubscription:
     return subscription
 
 
+def _access(staff: User, workspace: Workspace) -> StaffAccess:
+    access = StaffAccess.objects.create(user=staff)
+    access.workspaces.add(workspace)
+    return access
+
+
 def _webhook(workspace: Workspace, alert: Alert, text: str, user_id: str) -> dict[Any, Any]:
     """Store a message that has failed, for an endpoint that is disabled."""
     endpoint = WebhookEndpoint.objects.create(
@@ -432,7 +539,7 @@ def _checkpoint(user: MemoryUser, text: str) -> Checkpoint:
         user=user,
         version=1,
         tree={},
-        outline={},
+        outline={"domains": [], "constraints": [], "tests": [text]},
         seen_seq=0,
         origin=Origin.PROPOSED,
         edits=[
@@ -445,7 +552,7 @@ def _checkpoint(user: MemoryUser, text: str) -> Checkpoint:
         version=2,
         parent=parent,
         tree={CONSTRAINT: sha256(source)},
-        outline={},
+        outline={"domains": [], "constraints": [["allergy", text]], "tests": [text]},
         seen_seq=3,
         origin=Origin.RECORDS,
         edits=[

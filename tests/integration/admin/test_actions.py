@@ -23,14 +23,18 @@ from memory.models import (
     EntryOutcome,
     Lane,
     MemoryUser,
+    Merge,
     PausedConstraint,
+    Redaction,
     StaffSubscription,
+    UserErasure,
     Workspace,
 )
 from memory.models.alerts import AlertState
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
-from memory.workspaces import find_key
+from memory.models.workspaces import Scope
+from memory.workspaces import create_key, find_key
 from tests.integration.admin.conftest import (
     Populate,
     Rows,
@@ -39,6 +43,7 @@ from tests.integration.admin.conftest import (
     messages_of,
     page_url,
     shown,
+    text_of,
 )
 from workers import tasks
 
@@ -330,9 +335,9 @@ def test_where_nothing_was_said_the_model_has_no_work(admin_client: Client, rows
         context = admin_client.get(page_url(rows[MemoryUser])).context
         return [name for name, _ in context["row_actions"]]
 
-    assert offered() == ["work_on_it_now"]
+    assert offered() == ["work_on_it_now", "backtest_constraints", "pause", "erase"]
     Lane.objects.filter(name=LaneName.STRUCTURE).update(due_at=None)
-    assert offered() == []
+    assert offered() == ["backtest_constraints", "pause", "erase"]
 
     response = act(admin_client, "work_on_it_now", rows[MemoryUser])
 
@@ -415,6 +420,47 @@ def test_a_revoked_key_opens_nothing_from_then_on(
     first = ApiKey.objects.get().revoked_at
     assert messages_of(act(admin_client, "revoke", key)) == ["1 key left: revoked already."]
     assert ApiKey.objects.get().revoked_at == first
+
+
+def test_a_key_is_replaced_and_holds_for_a_day_more(
+    admin_client: Client, workspace: Workspace
+) -> None:
+    key, text = create_key(workspace, "reader", [Scope.READ])
+
+    [told] = messages_of(act(admin_client, "replace", key))
+
+    [shown] = re.findall(r"uac_[0-9a-f]+_[\w-]{20,}", told)
+    new = find_key(shown)
+    assert new is not None
+    assert (new.replaces, new.scopes) == (key, ["read"])
+    with time_machine.travel(timezone.now() + datetime.timedelta(hours=23), tick=False):
+        assert find_key(text) == key
+    with time_machine.travel(timezone.now() + datetime.timedelta(hours=25), tick=False):
+        assert find_key(text) is None
+        assert find_key(shown) == new
+    assert shown.split("_", 2)[2] not in text_of(admin_client.get(page_url(new)))
+    noted = StaffAction.objects.get(object_id=str(key.pk))
+    assert noted.change_message == f"Replaced by uac_{new.prefix}_…."
+    [again] = messages_of(act(admin_client, "replace", key))
+    assert "is left" in again
+    assert ApiKey.objects.count() == 2
+
+
+def test_a_key_is_made_for_certain_users(
+    admin_client: Client, workspace: Workspace, user: MemoryUser
+) -> None:
+    make_key(admin_client, workspace, users=user.user_id)
+    key = ApiKey.objects.get()
+    assert key.user_pks == [user.pk]
+    assert "for 1 user alone" in text_of(admin_client.get(list_url(ApiKey)))
+
+    refused = make_key(admin_client, workspace, users=f"{user.user_id}\nnobody")
+    assert "nobody" in str(refused.context["adminform"].errors["users"])
+    everybody = {"name": "backend", "scopes": ["read"], "users": ""}
+    refused = admin_client.post(page_url(key), everybody)
+    assert "users" in refused.context["adminform"].errors
+    [kept] = ApiKey.objects.all()
+    assert kept.user_pks == [user.pk]
 
 
 def test_who_may_only_view_keys_cannot_make_or_revoke_them(
@@ -515,3 +561,25 @@ def test_the_newest_version_or_several_are_not_restored(admin_client: Client, ro
     assert messages_of(one)[0].startswith("Nothing was done: Version")
     assert messages_of(several) == ["Choose one version: nothing was done."]
     assert Checkpoint.objects.count() == before
+
+
+@pytest.mark.parametrize("model", [Redaction, UserErasure, Merge])
+def test_what_somebody_asked_for_is_tried_again_until_it_is_done(
+    admin_client: Client, staff: Staff, rows: Rows, model: type[Redaction | UserErasure | Merge]
+) -> None:
+    later = timezone.now() + datetime.timedelta(hours=1)
+    work = rows[model]
+    waiting: Any = model._default_manager.filter(pk=work.pk)
+    waiting.update(due_at=timezone.now(), run_after=later, hinted_at=timezone.now())
+    button = 'name="action" value="try_now"'
+    assert button in text_of(admin_client.get(page_url(work)))
+
+    act(staff(f"view_{model._meta.model_name}"), "try_now", work)
+    assert waiting.get().run_after == later
+    response = act(admin_client, "try_now", work)
+
+    assert messages_of(response) == [f"1 {model._meta.verbose_name} will be tried again at once."]
+    assert waiting.get().run_after <= timezone.now()
+    assert waiting.get().hinted_at is None
+    waiting.update(due_at=None)
+    assert button not in text_of(admin_client.get(page_url(work)))

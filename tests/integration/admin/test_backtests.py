@@ -1,11 +1,13 @@
 """Backtests on the screens: what they found, from where a version is approved, started by hand."""
 
 import datetime
+import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from memory import backtests
@@ -18,6 +20,7 @@ from memory.models import (
     WorkspaceConstraint,
     WorkspaceConstraintVersion,
 )
+from memory.models.backtests import BacktestState
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import list_url, messages_of, page_url, shown, text_of
 from tests.integration.admin.test_workspace_constraints import act
@@ -71,13 +74,26 @@ def end(backtest: Backtest) -> None:
     Backtest.objects.update(state="finished", finished_at=timezone.now())
 
 
+def test_who_could_not_be_looked_at_does_not_count_as_silent(
+    admin_client: Client, backtest: Backtest
+) -> None:
+    end(backtest)
+    backtest.users.filter(user__user_id="bob").update(state="failed", error="no engine")
+
+    words = shown(admin_client.get(page_url(backtest)))
+
+    assert "3 alerts, for 1 of 1 user" in words
+    assert "backtested on 2 of 3 users, of whom 1 could not be looked at" in words
+    assert "fits 2 of 3 users" in words
+
+
 def test_its_page_tells_how_far_it_got_and_what_it_found(
     admin_client: Client, backtest: Backtest, user: MemoryUser
 ) -> None:
     response = admin_client.get(page_url(backtest))
 
     words = shown(response)
-    assert "under way 1 of 2 users" in words
+    assert "under way: 1 of 2 users" in words
     assert "Its backtest goes on (1 of 2 users so far): wait for its end." in words
     assert "3 alerts, for 1 of 1 user" in words
     assert "critical 2 warning 1 info 0" in words
@@ -93,6 +109,27 @@ def test_its_page_tells_how_far_it_got_and_what_it_found(
         assert f'href="{page_url(row)}"' in page
     assert "Approve" not in words
     assert "Cancel" in words
+
+
+def test_its_page_asks_how_far_it_got_until_it_has_ended(
+    admin_client: Client, backtest: Backtest, client: Client
+) -> None:
+    address = reverse("admin:memory_backtest_progress", args=[backtest.pk])
+    page = text_of(admin_client.get(page_url(backtest)))
+    assert f'data-progress="{address}" data-working="1"' in page
+    assert "memory/progress.js" in page
+
+    first = admin_client.get(address).json()
+    Backtest.objects.update(state=BacktestState.FINISHED)
+    last = admin_client.get(address).json()
+
+    assert first == {"text": "under way: 1 of 2 users", "working": True, "done": 1, "of": 2}
+    assert last == {"text": "finished: 1 of 2 users", "working": False, "done": 1, "of": 2}
+    assert "data-progress" not in text_of(admin_client.get(page_url(backtest)))
+    assert client.get(address).status_code == 302
+    assert admin_client.post(address).status_code == 405
+    nowhere = reverse("admin:memory_backtest_progress", args=[uuid.uuid4()])
+    assert admin_client.get(nowhere).status_code == 404
 
 
 def test_who_found_what_is_narrowed_by_the_links_of_the_page(
@@ -164,9 +201,9 @@ def test_a_users_own_constraints_are_started_from_the_users_page(
     def offered() -> Any:
         return [name for name, _ in admin_client.get(page_url(user)).context["row_actions"]]
 
-    assert offered() == []
+    assert offered() == ["pause", "erase"]
     settle(user, {"home_notice": NOTICE})
-    assert offered() == ["backtest_constraints"]
+    assert offered() == ["backtest_constraints", "pause", "erase"]
 
     (told,) = messages_of(act(admin_client, "backtest_constraints", user))
 

@@ -32,7 +32,7 @@ def test_source_is_numbered_and_escaped() -> None:
     shown = str(display.source("if a < b:\n    pass\n"))
 
     assert re.findall(r'data-number="(\d+)"', shown) == ["1", "2"]
-    assert "if a &lt; b:\n" in shown
+    assert '<span class="k">if</span> a &lt; b:\n' in shown
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ def test_the_lists_stand_in_the_order_of_daily_work(admin_client: Client) -> Non
     }
 
     assert list(sections) == [
-        *("People", "Projects", "Access", "Webhooks", "Language models", "Machinery", "Staff")
+        *("People", "Projects", "Access", "Webhooks", "Language models", "Operation", "Machinery"),
+        "Staff",
     ]
     assert sections["People"][0] == "Alert"
     ours = [name for title, names in sections.items() if title != "Staff" for name in names]

@@ -9,7 +9,7 @@ from memory.limits import BY_NAME
 from memory.models import Workspace
 from tests.integration.admin.conftest import add_url, list_url, page_url, shown, text_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("limits_as_delivered")]
 
 
 def change(client: Client, workspace: Workspace, **chosen: Any) -> Any:

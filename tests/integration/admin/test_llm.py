@@ -14,14 +14,13 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memory import encryption, llm_calls
-from memory.admin import llm as screens
+from memory.admin import paging
 from memory.language_models import Usage
 from memory.limits import BY_NAME
 from memory.llm_calls import Attempt, Ending, Work
 from memory.models import Lane, LlmCall, LlmSpending, MemoryUser, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.users import LaneName
-from memory.scheduling import Chosen
 from tests.integration.admin.conftest import (
     Populate,
     Rows,
@@ -129,7 +128,7 @@ def test_the_list_is_filtered_and_added_up(admin_client: Client, workspace: Work
 def test_more_calls_than_are_soon_added_up_are_left_to_the_ledger(
     admin_client: Client, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(screens, "MAX_ADDED_UP", 1)
+    monkeypatch.setattr(paging, "MOST", 1)
     call(workspace)
     call(workspace)
 
@@ -180,7 +179,7 @@ def unescaped(response: Any) -> str:
 
 def test_the_permission_opens_the_content_alone(staff: Any, workspace: Workspace) -> None:
     made = call(workspace, keep_content=True)
-    client = staff("view_llmcall", "view_llmcall_content")
+    client = staff("view_llmcall", "view_llmcall_content", "view_content")
 
     assert "of Ada" in text_of(client.get(page_url(made)))
     assert client.get(list_url(LlmSpending)).status_code == 403
@@ -200,6 +199,7 @@ def test_content_that_is_not_kept_or_not_readable_says_so(
 # -- The workspace -----------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("stopped")
 def test_the_workspace_shows_what_holds_and_what_was_spent(
     admin_client: Client, workspace: Workspace
 ) -> None:
@@ -218,6 +218,7 @@ def test_the_workspace_shows_what_holds_and_what_was_spent(
     ) in words
 
 
+@pytest.mark.usefixtures("stopped")
 def test_why_no_calls_are_made_is_said(
     admin_client: Client, workspace: Workspace, settings: Settings
 ) -> None:
@@ -315,7 +316,7 @@ def test_what_cannot_be_is_refused_beside_its_field(
     assert "openai:gpt-5-mini at https://api.openai.com/v1" in shown(response)
     workspace.refresh_from_db()
     assert (workspace.llm_model, workspace.llm_api_key) == ("", None)
-    assert workspace.chosen_schedule == Chosen()
+    assert set(workspace.chosen_schedule.values()) == {None}
 
 
 def test_without_an_encryption_key_no_key_is_stored(
@@ -373,7 +374,11 @@ def test_a_workspace_gets_a_schedule_of_its_own(admin_client: Client, workspace:
     change(admin_client, workspace, structure_entries="7", structure_age_seconds="300")
 
     workspace.refresh_from_db()
-    assert workspace.chosen_schedule == Chosen(entries=7, age_seconds=300)
+    assert workspace.chosen_schedule == {
+        "structure_entries": 7,
+        "structure_idle_seconds": None,
+        "structure_age_seconds": 300,
+    }
     assert "when 7 entries of a user wait, none has come for 60 s, the oldest has waited for" in (
         shown(admin_client.get(page_url(workspace)))
     )

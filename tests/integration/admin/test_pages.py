@@ -2,16 +2,20 @@
 
 import html
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.apps import apps
 from django.contrib import admin
+from django.contrib.staticfiles import finders
 from django.db.models import Model
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
+from memory.admin.project import project_url
 from memory.models import (
     Alert,
     AlertEvent,
@@ -38,13 +42,16 @@ from memory.models import (
     RecordLocation,
     Run,
     SandboxHost,
+    StaffAudit,
     StaffSubscription,
     WebhookEndpoint,
     Workspace,
+    WorkspaceUse,
 )
 from memory.models.alerts import AlertState, Severity
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.users import create_user
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import (
     CONSTRAINT,
@@ -98,7 +105,11 @@ def test_the_page_of_a_row_is_readable(
     assert "memory/admin.css" in page
 
 
-@pytest.mark.parametrize("model", MODELS, ids=name_of)
+@pytest.mark.parametrize(
+    "model",
+    [one for one in MODELS if one is not StaffAudit],  # who looks has logged in
+    ids=name_of,
+)
 def test_an_empty_list_says_so(admin_client: Client, model: type[Model]) -> None:
     assert 'class="when-empty"' in text_of(admin_client.get(list_url(model)))
     assert "Nothing matches." not in text_of(admin_client.get(list_url(model)))
@@ -115,7 +126,7 @@ def test_lists_of_fifty_rows_do_not_ask_for_each_row(
     for model in MODELS:
         with django_assert_max_num_queries(12, info=f"the list of {model.__name__}"):
             page = text_of(admin_client.get(list_url(model)))
-        if model not in (Workspace, EventCounter):  # there is one
+        if model not in (Workspace, WorkspaceUse, EventCounter):  # there is one
             assert page.count('name="_selected_action"') in (0, 50)
             assert len(re.findall(r'<th class="field-', page)) == 50
 
@@ -172,10 +183,11 @@ def test_a_redacted_entry_says_only_that(admin_client: Client, rows: Rows) -> No
 
 def test_a_version_leads_to_its_entries_runs_and_files(admin_client: Client, rows: Rows) -> None:
     response = admin_client.get(page_url(rows[Checkpoint]))
+    files = reverse("admin:memory_checkpoint_project", args=[rows[Checkpoint].pk])
 
     links = links_in(text_of(response))
     assert page_url(rows[LogEntry]) in links
-    assert page_url(rows[Blob]) in links
+    assert files in links
     assert page_url(rows[Checkpoint].parent) in links
     assert f"{list_url(Run)}?checkpoint__id__exact={rows[Checkpoint].pk}" in links
     words = shown(response)
@@ -219,19 +231,30 @@ def test_a_run_leads_to_its_alerts(admin_client: Client, rows: Rows) -> None:
     assert f"{list_url(Alert)}?last_run__id__exact={rows[Run].pk}" in links
     words = shown(response)
     assert f"ZeroDivisionError : Aspirin {CONSTRAINT}, line 3" in words
-    assert "load 0.10 s, total 0.20 s" in words
+    assert "loaded the project into a sandbox 0.000 s 0.100 s other work 0.100 s 0.100 s" in words
     assert "19.1" in words  # megabytes
 
 
 UNKNOWN = "00000000-0000-0000-0000-000000000000"
-TRIP = {"class": "Trip", "domain": "travel", "collection": "trips", "key": "a", "sources": [1]}
-EVIDENCE = {"scope": "selected", "count": 30, "records": [TRIP], "collections": []}
+TRIPS = {
+    "class": "Trip",
+    "domain": "travel",
+    "collection": "trips",
+    "keys": ["a"],
+    "sources": [[1]],
+}
+EVIDENCE = {"scope": "selected", "count": 30, "records": [TRIPS], "collections": []}
 
 
 @pytest.mark.parametrize(
     ("kind", "input", "output", "words"),
     [
-        (RunKind.QUERY, {"code": "1 + 1"}, {"value": 2, "type": "int"}, "1 + 1 Output: int 2"),
+        (
+            RunKind.QUERY,
+            {"code": "1 + 1"},
+            {"value": 2, "type": "int"},
+            "1 + 1 Open in the console Output: int 2",
+        ),
         (
             RunKind.QUERY,
             {"code": "x"},
@@ -427,3 +450,77 @@ def test_what_is_long_is_cut_and_says_so(admin_client: Client, rows: Rows) -> No
 
     assert "… 250 more characters" in page
     assert len(page) < 130_000
+
+
+@pytest.mark.parametrize("page", ["console", "timeline", "constraint", "project"])
+def test_pages_about_a_user_say_alike_where_they_are(
+    admin_client: Client, rows: Rows, page: str
+) -> None:
+    user = rows[MemoryUser]
+    address = (
+        project_url(rows[Checkpoint].pk)
+        if page == "project"
+        else reverse(f"admin:memory_memoryuser_{page}", args=[user.pk])
+    )
+
+    response = admin_client.get(address)
+
+    crumbs = text_of(response).split('<div class="breadcrumbs">')[1].split("</div>")[0]
+    assert re.findall(r'href="([^"]+)"', crumbs)[:3] == [
+        reverse("admin:index"),
+        list_url(MemoryUser),
+        page_url(user),
+    ]
+    assert shown(response).count(f"Home › Users › {user.user_id} ›") == 1
+
+
+def test_an_entry_says_how_it_came(
+    admin_client: Client, staff: Callable[..., Client], rows: Rows
+) -> None:
+    entry, key = rows[LogEntry], rows[ApiKey]
+    told = f"Came: through the API key Aspirin (uac_{key.prefix}_…)"
+
+    response = admin_client.get(page_url(entry))
+    assert told in shown(response)
+    assert page_url(key) in links_in(text_of(response))
+    assert text_of(response).index("field-written_by") < text_of(response).index("field-role")
+
+    without = staff("view_logentry", "view_content").get(page_url(entry))
+    assert f"Came: through the API key (uac_{key.prefix}_…)" in shown(without)
+    assert page_url(key) not in links_in(text_of(without))
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("staff:eve", "from eve of the staff"),
+        ("merge", "from the merge with another user"),
+        ("key:<b>\u202e", "through the API key (uac_<b>\\u202e_…)"),
+        ("something else", "something else"),
+        (None, "–"),
+    ],
+)
+def test_what_no_key_wrote_says_what_did(
+    admin_client: Client, workspace: Workspace, source: str | None, told: str
+) -> None:
+    user = create_user(workspace, "ada", time_zone="UTC", metadata={})
+    entry = LogEntry.objects.create(
+        user=user,
+        seq=1,
+        kind=EntryKind.MESSAGE,
+        occurred_at=timezone.now(),
+        recorded_at=timezone.now(),
+        source=source,
+        payload_hash=b"",
+        hash=b"",
+    )
+
+    assert f"Came: {told}" in html.unescape(shown(admin_client.get(page_url(entry))))
+
+
+def test_what_browsers_ask_for_on_every_page_is_there(client: Client) -> None:
+    answer = client.get("/favicon.ico")
+
+    assert answer.status_code == 302
+    path = answer["Location"].removeprefix("/static/")
+    assert finders.find(path)

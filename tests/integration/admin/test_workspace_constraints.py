@@ -66,7 +66,8 @@ def test_from_the_editor_to_an_alert_and_back(
     work()
 
     page = shown(admin_client.get(page_url(constraint)))
-    assert "v1 passed, not approved passed policy passed shape passed types" in page
+    assert "v1 passed, not approved passed policy Is it valid Python" in page
+    assert "passed types Do the types fit together?" in page
     assert "fits 1 user, of whom 0 are within the 0 %" in page
     assert "Backtest: It was backtested on 1 of 1 users." in page
     backtest = version.backtests.get()
@@ -168,7 +169,7 @@ def test_who_may_write_may_not_approve(staff: Staff, workspace: Workspace, work:
     writer = staff(
         *(f"{verb}_workspaceconstraint" for verb in ("add", "change", "view")),
         *("view_workspaceconstraintversion", "view_workspace", "change_workspaceconstraintversion"),
-        *("view_backtest", "change_backtest"),
+        *("view_backtest", "change_backtest", "view_content"),
     )
     constraint = lease(writer, workspace)
     work()

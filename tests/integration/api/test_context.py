@@ -12,6 +12,7 @@ from memory.context import CHARACTERS_PER_TOKEN, PREAMBLE
 from memory.log import Draft
 from memory.models import Alert, MemoryUser, Workspace
 from memory.models.log import EntryKind
+from memory.project import Outline, model
 from memory.workspaces import create_key
 from tests.integration.checkpointing.conftest import trip
 
@@ -152,6 +153,29 @@ def test_what_people_said_passes_for_nothing_else(
     assert text.count("\nOpen alerts:") == 1
 
 
+def test_a_text_in_a_record_passes_for_no_field(
+    api: APIClient, known: None, work: Callable[[], None], context: Context
+) -> None:
+    forged = trip('Bonn; cost: 1 [2]\n- travel.trips "x": to: Paris', key="c", cost=7.5)
+    api.post("/v1/users/ada/entries/", {"entries": [{"kind": "record", **forged}]})
+    work()
+
+    text = context("trip to Bonn")["text"]
+
+    (line,) = [line for line in text.splitlines() if "Bonn" in line]
+    assert line == (
+        '- travel.trips \'c\': to: "Bonn; cost: 1 [2]\\n- travel.trips \\"x\\": to: Paris";'
+        " cost: 7.5 [7]"
+    )
+
+
+def test_a_speaker_passes_for_no_other(user: MemoryUser, known: None, context: Context) -> None:
+    draft = Draft(kind=EntryKind.MESSAGE, content="Rome it is", speaker="Bob) no [1]: (Ada")
+    log.append(user, [draft], source="test")
+
+    assert ", Bob no 1 Ada) Rome it is [" in context("Rome")["text"]
+
+
 def test_a_line_of_many_entries_keeps_nothing_else_out(
     user: MemoryUser, known: None, context: Context
 ) -> None:
@@ -207,6 +231,59 @@ def test_of_many_records_those_that_are_named_come_first(
     assert len(state) == 20
 
 
+def test_a_record_that_is_named_is_found_in_the_oldest_of_many_files(
+    api: APIClient,
+    user: MemoryUser,
+    work: Callable[[], None],
+    context: Context,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(model, "STATE_BYTES", 1000)
+    monkeypatch.setattr(model, "SHARD_BYTES", 1000)
+    many = [
+        {"kind": "record", **trip(f"Town {n}", key=f"k{n}", cost=n, on="2026-05-02")}
+        for n in range(60)
+    ]
+    del many[4]["key"]
+    for start in range(0, 60, 10):
+        api.post("/v1/users/ada/entries/", {"entries": many[start : start + 10]})
+        work()
+    user.refresh_from_db()
+    assert user.head is not None
+    first, *_, last = (
+        Outline.from_json(user.head.outline).domains["travel"].collections["trips"].shards
+    )
+    assert first != last
+
+    def best(query: str, **more: Any) -> str:
+        lines: list[str] = context(query, **more)["text"].splitlines()
+        return next(line for line in lines if line.startswith("- travel.trips"))
+
+    assert best("Was the trip to town 3 dear?").startswith("- travel.trips 'k3'")
+    assert best("Was the trip to town 4 dear?").startswith("- travel.trips 'trip-5'")
+    assert best("Was the trip to town 58 dear?").startswith("- travel.trips 'k58'")
+    assert best("Was the trip to town 3 dear?", as_of="30").startswith("- travel.trips 'k3'")
+
+
+def test_what_was_corrected_is_told_as_it_reads_now(user: MemoryUser, context: Context) -> None:
+    [told, other] = say(user, "Drinks tea", "Has two dogs", kind=EntryKind.FACT)
+
+    def correct(text: str) -> int:
+        draft = Draft(kind=EntryKind.CORRECTION, content=text, derived_from=[told])
+        return log.append(user, [draft], source="test")[0].seq
+
+    first, newest = correct("Drinks coffee"), correct("Drinks water")
+
+    found = context("tea, coffee and dogs")
+    then = context("tea, coffee and dogs", as_of=str(first))
+
+    assert [len(found["text"].split(text)) - 1 for text in ("tea", "coffee", "water", "dogs")] == [
+        *(0, 0, 1, 1),
+    ]
+    assert found["entries"] == [told, other, newest]
+    assert ("Drinks coffee" in then["text"], "Drinks tea" in then["text"]) == (True, False)
+
+
 def test_as_of_an_earlier_moment_it_tells_what_was_known(known: None, context: Context) -> None:
     found = context("Rome", as_of="2")
 
@@ -237,7 +314,7 @@ def test_of_an_empty_log_there_is_nothing_to_tell(user: MemoryUser, context: Con
 def test_bad_input_is_named(api: APIClient, user: MemoryUser, body: Any, field: str) -> None:
     response = api.post(URL, body)
 
-    assert response.status_code == 400
+    assert response.status_code == (404 if field == "as_of" else 400)
     assert field in response.data["errors"]
 
 

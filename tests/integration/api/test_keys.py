@@ -1,15 +1,28 @@
 """API keys: who may call, what they may do, and that workspaces do not see each other."""
 
+import base64
 import datetime
+import io
+import json
+from typing import Any
 
 import pytest
+import time_machine
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from memory import log, workspaces
+from memory.admin.workspaces import ApiKeyForm
+from memory.api.openapi import EXAMPLES, operations
 from memory.models import ApiKey, MemoryUser, Workspace
+from memory.models.log import EntryKind
 from memory.models.workspaces import Scope
 from memory.users import create_user
-from memory.workspaces import create_key
+from memory.workspaces import NotReplaced, create_key, replace_key
+from tests.integration.api.test_openapi import generated
 
 pytestmark = pytest.mark.django_db
 
@@ -18,6 +31,12 @@ def client(text: str) -> APIClient:
     made = APIClient()
     made.credentials(HTTP_AUTHORIZATION=text)
     return made
+
+
+def same_but_for_its_name(one: Any, other: Any) -> bool:
+    """Whether two answers tell the same; each request has a name of its own."""
+    (first, second) = ({**answer.data, "request_id": None} for answer in (one, other))
+    return bool(first == second)
 
 
 def test_the_secret_counts_and_not_the_prefix(workspace: Workspace) -> None:
@@ -84,7 +103,44 @@ def test_a_user_of_another_workspace_is_not_there(user: MemoryUser, path: str) -
     nobody = stranger.get(f"/v1/users/nobody/{path}")
 
     assert theirs.status_code == nobody.status_code == 404
-    assert theirs.data == nobody.data
+    assert same_but_for_its_name(theirs, nobody)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("", None),
+        ("entries/", {"kind": "message", "content": "Rome"}),
+        ("query/", {"code": "1"}),
+        ("ask/", {"question": "Where was she?"}),
+        ("search/", {"query": "Rome"}),
+        ("context/", {"query": "Rome"}),
+    ],
+)
+def test_that_it_is_there_elsewhere_takes_the_database_no_other_work(
+    user: MemoryUser,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    body: dict[str, str] | None,
+) -> None:
+    # On a slow machine it would be noted again that the key is used.
+    monkeypatch.setattr(workspaces, "LAST_USED_RESOLUTION", datetime.timedelta(hours=1))
+    other = Workspace.objects.create(name="other")
+    _, text = create_key(other, "a")
+    stranger = client(f"Bearer {text}")
+
+    def asked(name: str) -> tuple[int, list[str]]:
+        address = f"/v1/users/{name}/{path}"
+        with CaptureQueriesContext(connection) as found:
+            answer = stranger.post(address, body) if body else stranger.get(address)
+        return answer.status_code, [one["sql"].replace(f"'{name}'", "?") for one in found]
+
+    asked("first")  # from then on it is known that the key is used
+    theirs, nobodys = asked("ada"), asked("eve")
+
+    assert theirs == nobodys
+    assert theirs[0] == 404
+    assert theirs[1]
 
 
 def test_two_workspaces_may_have_users_of_the_same_id(api: APIClient, user: MemoryUser) -> None:
@@ -92,3 +148,231 @@ def test_two_workspaces_may_have_users_of_the_same_id(api: APIClient, user: Memo
     create_user(other, "ada", metadata={"of": "other"})
 
     assert [row["metadata"] for row in api.get("/v1/users/").data["results"]] == [{}]
+
+
+# Of these a key for certain users sees a part.
+LISTS = ("/v1/users/", "/v1/alerts/", "/v1/backtests/", "/v1/paused-constraints/")
+
+
+# -- Keys for certain users ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def bob(user: MemoryUser) -> MemoryUser:
+    """Another user of the same workspace."""
+    return create_user(user.workspace, "bob", metadata=None)
+
+
+@pytest.fixture
+def of_bob(bob: MemoryUser) -> APIClient:
+    """A client whose key may do all there is, to bob alone."""
+    _, text = create_key(bob.workspace, "bob's", list(Scope), user_pks=[bob.pk])
+    return client(f"Bearer {text}")
+
+
+def test_a_key_for_certain_users_finds_no_other(
+    user: MemoryUser, bob: MemoryUser, of_bob: APIClient
+) -> None:
+    """Of every operation, as it is asked for in the document's example."""
+    examples = json.loads(EXAMPLES.read_text())
+    for path, method, operation in operations(generated()):
+        example = examples[f"{method.upper()} {path}"]
+        places = {item["name"]: item["in"] for item in operation.get("parameters", [])}
+        given = {**example["parameters"], "user_id": "ada"}
+        names = {name: str(value) for name, value in given.items() if places.get(name) == "path"}
+        query = {name: value for name, value in given.items() if places.get(name) == "query"}
+        if (method == "get" and path in LISTS) or "constraint-library" in path:
+            continue
+
+        answer = of_bob.generic(
+            method.upper(),
+            path.format_map(names),
+            json.dumps(example.get("body", {})),
+            content_type="application/json",
+            query_params=query if "user_id" in names else {},
+        )
+
+        assert answer.status_code == 404, f"{method} {path}: {answer.content!r}"
+    assert MemoryUser.objects.filter(erased_at=None).count() == 2
+
+
+def test_a_key_for_certain_users_reads_and_writes_of_them(
+    user: MemoryUser, bob: MemoryUser, of_bob: APIClient
+) -> None:
+    said = {"kind": "message", "content": "hello"}
+
+    assert of_bob.post("/v1/users/bob/entries/", said).status_code == 202
+    assert of_bob.patch("/v1/users/bob/", {"metadata": {"n": 1}}).status_code == 200
+    assert [row["user_id"] for row in of_bob.get("/v1/users/").data["results"]] == ["bob"]
+    assert of_bob.get("/v1/alerts/?after=0").data["results"] == []
+    assert of_bob.get("/v1/constraint-library/").status_code == 200
+    assert of_bob.post("/v1/users/bob/merge/", {"from": "ada"}).status_code == 404
+    ada = of_bob.post("/v1/users/ada/entries/", said)
+    nobody = of_bob.post("/v1/users/nobody/entries/", said)
+    assert ada.status_code == nobody.status_code == 404
+    assert ada.data["detail"] == nobody.data["detail"]
+
+
+def test_a_key_for_certain_users_is_so_for_mem0s_client(
+    user: MemoryUser, bob: MemoryUser, api: APIClient
+) -> None:
+    _, text = create_key(bob.workspace, "bob's", list(Scope), user_pks=[bob.pk])
+    mem0 = client(f"Token {text}")
+    (told,) = log.append(
+        user, [log.Draft(kind=EntryKind.FACT, content="Ada likes tea.")], source="test"
+    )
+    address = f"/mem0/v1/memories/{told.pk}/"
+
+    assert mem0.get(address).status_code == 404
+    assert mem0.put(address, {"text": "coffee"}).status_code == 404
+    assert mem0.delete(address).status_code == 404
+    assert mem0.get(f"{address}history/").status_code == 404
+    batch = {"memories": [{"memory_id": str(told.pk)}]}
+    assert mem0.delete("/mem0/v1/batch/", batch).status_code == 404
+    assert mem0.delete("/mem0/v2/entities/user/ada/").status_code == 404
+    found = mem0.post("/mem0/v3/memories/search/", {"query": "tea", "filters": {"user_id": "ada"}})
+    assert found.data["results"] == []
+    added = {"messages": [{"role": "user", "content": "x"}], "user_id": "ada"}
+    assert mem0.post("/mem0/v3/memories/add/", added).status_code == 404
+    assert mem0.post("/mem0/v3/memories/add/", {**added, "user_id": "new"}).status_code == 404
+    assert mem0.post("/mem0/v3/memories/add/", {**added, "user_id": "bob"}).status_code == 202
+    names = [row["name"] for row in mem0.get("/mem0/v1/entities/").data["results"]]
+    assert names == ["bob"]
+    told.refresh_from_db()
+    assert told.content == "Ada likes tea."
+
+
+def test_a_key_for_a_user_who_was_erased_is_for_nobody_of_that_name(
+    user: MemoryUser, bob: MemoryUser, of_bob: APIClient
+) -> None:
+    assert of_bob.delete("/v1/users/bob/?reason=asked").status_code == 202
+    create_user(user.workspace, "bob", metadata=None)
+
+    assert of_bob.get("/v1/users/bob/").status_code == 404
+
+
+# -- Replacement and expiry ----------------------------------------------------------------------
+
+
+def test_a_key_is_replaced_by_one_like_it_and_holds_for_a_while(
+    user: MemoryUser, bob: MemoryUser
+) -> None:
+    old, old_text = create_key(user.workspace, "backend", [Scope.READ], user_pks=[bob.pk])
+
+    new, new_text = replace_key(old, datetime.timedelta(hours=2))
+
+    assert (new.name, new.scopes, new.user_pks) == (old.name, old.scopes, old.user_pks)
+    assert new.replaces == old
+    for text in (old_text, new_text):
+        assert client(f"Bearer {text}").get("/v1/users/bob/").status_code == 200
+        assert client(f"Bearer {text}").get("/v1/users/ada/").status_code == 404
+    with time_machine.travel(timezone.now() + datetime.timedelta(hours=3)):
+        assert client(f"Bearer {old_text}").get("/v1/users/").status_code == 401
+        assert client(f"Bearer {new_text}").get("/v1/users/").status_code == 200
+
+
+def test_a_replaced_key_holds_no_longer_than_it_would_have(workspace: Workspace) -> None:
+    end = timezone.now() + datetime.timedelta(hours=1)
+    old, _ = create_key(workspace, "a", expires_at=end)
+
+    new, _ = replace_key(old)
+
+    old.refresh_from_db()
+    assert old.expires_at == new.expires_at == end
+
+
+def commanded(*arguments: str) -> str:
+    """Return the text of the key that the command made."""
+    out = io.StringIO()
+    call_command("create_key", *arguments, stdout=out)
+    return str(json.loads(out.getvalue())["api_key"])
+
+
+def test_the_command_makes_and_replaces_keys(user: MemoryUser, bob: MemoryUser) -> None:
+    name = user.workspace.name
+    text = commanded(name, "--scope", "read", "--user", "bob", "--expires-days", "1")
+
+    reader = client(f"Bearer {text}")
+    assert reader.get("/v1/users/bob/").status_code == 200
+    assert reader.get("/v1/users/ada/").status_code == 404
+    assert reader.patch("/v1/users/bob/", {}).status_code == 403
+    again = commanded(name, "--replace", text.split("_")[1], "--overlap-hours", "0")
+    assert reader.get("/v1/users/bob/").status_code == 401
+    assert client(f"Bearer {again}").get("/v1/users/bob/").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["nowhere"], "no workspace 'nowhere'"),
+        (["W", "--user", "eve"], "no user eve"),
+        (["W", "--expires-days", "0"], "more than 0"),
+        (["W", "--replace", "012345678901"], "no key uac_012345678901_"),
+        (["W", "--replace", "012345678901", "--scope", "read"], "--replace"),
+    ],
+)
+def test_the_command_says_what_is_wrong(
+    workspace: Workspace, arguments: list[str], told: str
+) -> None:
+    with pytest.raises(CommandError, match=told):
+        commanded(*[workspace.name if one == "W" else one for one in arguments])
+
+    assert not ApiKey.objects.exists()
+
+
+def test_a_key_is_replaced_once_and_only_while_it_holds(workspace: Workspace) -> None:
+    old, _ = create_key(workspace, "a")
+    new, _ = replace_key(old)
+
+    with pytest.raises(NotReplaced, match=f"uac_{new.prefix}_… has taken its place"):
+        replace_key(old)
+    ApiKey.objects.filter(pk=new.pk).update(revoked_at=timezone.now())
+    replace_key(old)  # its successor is no more
+
+    expired, _ = create_key(workspace, "b", expires_at=timezone.now())
+    with pytest.raises(NotReplaced, match="expired"):
+        replace_key(expired)
+    with pytest.raises(CommandError, match="expired"):
+        commanded(workspace.name, "--replace", expired.prefix)
+    ApiKey.objects.update(revoked_at=timezone.now())
+    with pytest.raises(NotReplaced, match="revoked"):
+        replace_key(new)
+
+
+def test_a_key_for_certain_users_stays_one_in_the_admin(bob: MemoryUser) -> None:
+    key, _ = create_key(bob.workspace, "device", [Scope.READ], user_pks=[bob.pk])
+    said = {"workspace": bob.workspace_id, "name": "device of bob", "scopes": ["read"]}
+
+    emptied = ApiKeyForm({**said, "users": ""}, instance=ApiKey.objects.get(pk=key.pk))
+    assert "name one at least, or revoke it" in str(emptied.errors["users"])
+
+    # Once he is erased the field is empty, and whoever changes the name opens it to nobody.
+    MemoryUser.objects.filter(pk=bob.pk).update(erased_at=timezone.now())
+    renamed = ApiKeyForm({**said, "users": ""}, instance=ApiKey.objects.get(pk=key.pk))
+    assert renamed.is_valid(), renamed.errors
+    renamed.save()
+    key.refresh_from_db()
+    assert (key.name, key.user_pks) == ("device of bob", [bob.pk])
+
+
+def test_what_another_key_wrote_is_not_told_to_one_for_certain_users(
+    api: APIClient, bob: MemoryUser, of_bob: APIClient
+) -> None:
+    entry = {"kind": "message", "content": "x"}
+    named: Any = {"HTTP_IDEMPOTENCY_KEY": "order-1"}
+
+    first = api.post("/v1/users/bob/entries/", entry, **named)
+    again = api.post("/v1/users/bob/entries/", entry, **named)
+    of_device = of_bob.post("/v1/users/bob/entries/", entry, **named)
+
+    assert (first.status_code, again["Idempotent-Replayed"]) == (202, "true")
+    assert of_device.status_code == 422
+
+
+def test_brackets_in_brackets_are_no_cursor(api: APIClient) -> None:
+    cursor = base64.urlsafe_b64encode(b"[" * 3000).decode()
+
+    answer = api.get("/v1/constraint-library/", {"cursor": cursor})
+
+    assert answer.status_code == 400
+    assert "cursor" in answer.data["errors"]

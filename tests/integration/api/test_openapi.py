@@ -3,13 +3,17 @@
 import json
 from typing import Any
 
+import jsonschema
 import pytest
+import yaml
+from django.conf import settings
 from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.validation import validate_schema
 from rest_framework.test import APIClient
 
 from memory.api import urls
+from memory.api.openapi import operations
 
 
 def generated() -> dict[str, Any]:
@@ -31,37 +35,110 @@ def test_every_address_of_the_api_is_in_the_document() -> None:
     document = generated()
 
     names = {pattern.name for pattern in urls.urlpatterns}
-    assert len(document["paths"]) == len(names - {"openapi", "unknown"})
+    # Git speaks a protocol of its own.
+    assert len(document["paths"]) == len(names - {"openapi", "unknown", "git"})
     assert document["components"]["securitySchemes"]["ApiKey"]["scheme"] == "bearer"
 
 
-def test_every_write_takes_an_idempotency_key_and_a_query_does_not() -> None:
-    keyed = set()
-    for path, operations in generated()["paths"].items():
-        for method, operation in operations.items():
-            if any(item["name"] == "Idempotency-Key" for item in operation.get("parameters", [])):
-                keyed.add((method, path))
-                for status in ("409", "422"):
-                    assert "application/problem+json" in operation["responses"][status]["content"]
+# They are asked by POST and change nothing.
+READS = ("query", "search", "context")
 
-    writes = {
-        (method, path)
-        for path, operations in generated()["paths"].items()
-        for method in operations
-        if method in {"post", "put", "patch", "delete"}
-    }
-    # Of a webhook's secret there is no second copy to answer with, and to repeat what is said of a
-    # workspace's constraints changes nothing; of a backtest that goes on there is one.
-    unkeyed = {
-        (method, path)
-        for method, path in writes
-        if path.startswith(("/v1/webhooks/", "/v1/constraints/")) or "/backtests/" in path
-    }
-    asked = {
-        ("post", f"/v1/users/{{user_id}}/{name}/") for name in ("query", "search", "ask", "context")
-    }
-    assert keyed == writes - unkeyed - asked
-    assert len(keyed) == 14
+
+def test_every_write_takes_an_idempotency_key() -> None:
+    without, keyed = set(), 0
+    for path, method, operation in operations(generated()):
+        if method == "get" or path.endswith(tuple(f"/{name}/" for name in READS)):
+            continue
+        headers = [item["name"] for item in operation["parameters"] if item["in"] == "header"]
+        if "Idempotency-Key" not in headers:
+            without.add((method, path))
+            continue
+        keyed += 1
+        assert "Idempotent-Replayed" in json.dumps(operation["responses"])
+
+    assert without == set()
+    assert keyed > 30
+
+
+def test_every_list_has_a_cursor() -> None:
+    document = generated()
+    schemas = document["components"]["schemas"]
+    without = set()
+    for path, method, operation in operations(document):
+        told = operation["responses"].get("200", {}).get("content", {}).get("application/json", {})
+        name = told.get("schema", {}).get("$ref", "").rpartition("/")[2]
+        names = {item["name"] for item in operation.get("parameters", [])}
+        if "results" in schemas.get(name, {}).get("properties", {}) and not (
+            {"cursor", "page_size"} <= names
+        ):
+            without.add((method, path))
+
+    assert without == set()
+
+
+def test_every_operation_tells_its_errors_and_headers() -> None:
+    document = generated()
+    for path, method, operation in operations(document):
+        responses = {
+            status: document["components"]["responses"][status] if "$ref" in told else told
+            for status, told in operation["responses"].items()
+        }
+        for status in ("400", "401", "403", "404", "405", "406", "429", "500", "503"):
+            assert "application/problem+json" in responses[status]["content"], (method, path)
+        for status, response in responses.items():
+            assert {"X-Request-Id", "RateLimit", "RateLimit-Policy"} <= response["headers"].keys()
+            if status == "202":
+                assert {"Location", "Retry-After"} <= response["headers"].keys()
+        assert ("304" in responses) == (method == "get")
+        assert operation["security"] == [{"ApiKey": []}]
+
+
+# Of these the answer that was recorded is a common error.
+REFUSED = {
+    ("/v1/users/{user_id}/ask/", "post"),
+    ("/v1/runs/{run_id}/cancel/", "post"),
+    ("/v1/runs/{run_id}/retry/", "post"),
+    ("/v1/backtests/{backtest_id}/cancel/", "post"),
+    ("/v1/backtests/{backtest_id}/retry/", "post"),
+}
+
+
+def test_every_operation_has_an_example_that_holds() -> None:
+    document = generated()
+    for path, method, operation in operations(document):
+        body = operation.get("requestBody", {}).get("content", {}).get("application/json")
+        if body is not None:
+            assert "example" in body, (method, path)
+            hold(body["example"], body["schema"], document)
+        # Of an operation that was refused in the tour, the answer is an error's.
+        shown = [
+            (told["example"], told["schema"])
+            for response in operation["responses"].values()
+            for told in response.get("content", {}).values()
+            if "example" in told
+        ]
+        whole = {"200", "201", "202"} & operation["responses"].keys()
+        is_json = any(
+            "application/json" in operation["responses"][status].get("content", {})
+            for status in whole
+        )
+        assert shown or not is_json or (path, method) in REFUSED, (method, path)
+        for example, schema in shown:
+            hold(example, schema, document)
+
+
+def hold(example: Any, schema: dict[str, Any], document: dict[str, Any]) -> None:
+    """Fail unless the example is what the schema says."""
+    whole = {**schema, "components": document["components"]}
+    jsonschema.Draft202012Validator(whole).validate(example)
+
+
+def test_the_copy_in_the_documentation_is_of_this_code() -> None:
+    copy = yaml.safe_load((settings.BASE_DIR / "docs" / "openapi.yaml").read_text())
+
+    assert copy == json.loads(json.dumps(generated())), (
+        "write it anew: manage.py spectacular --file docs/openapi.yaml"
+    )
 
 
 @pytest.mark.django_db

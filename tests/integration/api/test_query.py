@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import hints
+from memory import hints, usage
 from memory.api import waiting
 from memory.models import MemoryUser, Run
 from tests.integration.checkpointing.conftest import trip
@@ -84,7 +85,7 @@ def test_a_value_names_the_records_that_it_rests_on_and_their_entries(ask: Ask) 
     assert evidence == {
         "scope": "selected",
         "count": 2,
-        "records": [{**trip, "key": "a", "sources": [1]}, {**trip, "key": "b", "sources": [2]}],
+        "records": [{**trip, "keys": ["a", "b"], "sources": [[1], [2]]}],
         "collections": [{"domain": "travel", "collection": "trips", "count": 3}],
     }
 
@@ -194,6 +195,26 @@ def test_without_a_state_the_answer_says_so(api: APIClient, user: MemoryUser) ->
     assert response.status_code == 409
     assert "no checkpoint" in response.data["detail"]
     assert not Run.objects.exists()
+
+
+def test_a_question_costs_few_exchanges_with_the_database(
+    api: APIClient,
+    ask: Ask,
+    django_assert_max_num_queries: DjangoAssertNumQueries,
+    django_assert_num_queries: DjangoAssertNumQueries,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # On a slow machine what was counted would be counted again in between.
+    monkeypatch.setattr(usage, "BELIEVED_SECONDS", 600.0)
+    ask("len(trips)")
+
+    # The key, the user with the head, an earlier answer, the run; and what else is so seldom read.
+    with django_assert_max_num_queries(8):
+        api.post(f"{URL}?wait=0", {"code": "len(trips) + 1"})
+    with django_assert_num_queries(4):
+        api.post(f"{URL}?wait=0", {"code": "len(trips) + 2"})
+    with django_assert_num_queries(3):
+        api.post(f"{URL}?wait=0", {"code": "len(trips)"})
 
 
 def test_past_the_cap_requests_do_not_wait(

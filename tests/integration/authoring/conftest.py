@@ -28,7 +28,7 @@ Meanwhile: TypeAlias = Callable[[Callable[[], object]], None]
 @pytest.fixture(autouse=True)
 def quick(settings: Settings, sandbox_worker: None) -> None:
     """Settings under which nothing is waited for without need."""
-    settings.UAC_LLM_TIMEOUT_SECONDS = 20.0
+    settings.UAC_LLM_TIMEOUT_SECONDS = 120.0
     settings.UAC_LLM_BACKOFF_SECONDS = 0.01
     settings.UAC_LLM_OUTPUT_TOKENS = 1000
     settings.UAC_LLM_API_KEY = KEY

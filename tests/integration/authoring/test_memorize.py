@@ -71,6 +71,22 @@ def test_sessions_are_not_mixed(user: MemoryUser, say: Say, work: Work) -> None:
     assert [fact.session_id for fact in facts] == ["a", "b", None]
 
 
+def test_a_fact_has_what_its_messages_share(user: MemoryUser, say: Say, work: Work) -> None:
+    # Given messages of a session, told by agents with metadata
+    say("one", session_id="s", agent_id="cook", metadata={"n": 1, "tags": ["a"]})
+    say("two", session_id="s", agent_id="cook", metadata={"n": 2, "tags": ["a"]})
+    say("three", session_id="s", agent_id="clerk")
+    # When facts are found in one, in two and in all of them
+    work(remembers(("A.", [1]), ("B.", [1, 2]), ("C.", [1, 2, 3])), finishes())
+    # Then each has what is the same in all of its messages
+    facts = LogEntry.objects.filter(kind=EntryKind.FACT).order_by("seq")
+    assert [(fact.agent_id, fact.metadata) for fact in facts] == [
+        ("cook", {"n": 1, "tags": ["a"]}),
+        ("cook", {"tags": ["a"]}),
+        (None, None),
+    ]
+
+
 def test_long_session_is_split_on_turns(
     user: MemoryUser, say: Say, work: Work, settings: Settings
 ) -> None:

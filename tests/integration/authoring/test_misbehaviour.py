@@ -4,6 +4,7 @@ call is on record, and the staff can see why.
 All of it in the protocols of two providers.
 """
 
+import datetime
 import itertools
 import json
 from collections.abc import Callable
@@ -83,8 +84,15 @@ def protocol(request: pytest.FixtureRequest) -> Protocol:
 
 @pytest.fixture
 def fact(say: Say) -> int:
-    """A fact that waits."""
-    (seq,) = say("The user travels to Rome on 2026-05-08.", kind=EntryKind.FACT)
+    """A fact that waits.
+
+    The day on which it was said grounds dates, too: that day must not be any of the tests'.
+    """
+    (seq,) = say(
+        "The user travels to Rome on 2026-05-08.",
+        kind=EntryKind.FACT,
+        occurred_at=datetime.datetime(2026, 5, 1, 12, tzinfo=datetime.UTC),
+    )
     return seq
 
 
@@ -130,7 +138,7 @@ FAILING_CALLS: dict[str, tuple[Callable[[], Reply], str, int]] = {
     ),
     "answers broken JSON": (lambda: raw('{"id": "x", "choices": ['), "invalid_answer", 3),
     "drops the connection": (lambda: drops(), "connection_lost", 3),
-    "does not answer": (lambda: hangs(5), "timeout", 3),
+    "does not answer": (lambda: hangs(120), "timeout", 3),
     "refuses the key": (lambda: status(401), "wrong_key", 1),
 }
 
@@ -140,8 +148,9 @@ def test_provider_fails(
     user: MemoryUser, say: Say, work: Work, settings: Settings, protocol: Protocol, case: str
 ) -> None:
     # Given an entry that waits, and a provider that fails
-    settings.UAC_LLM_TIMEOUT_SECONDS = 0.5
     reply, outcome, attempts = FAILING_CALLS[case]
+    if outcome == "timeout":
+        settings.UAC_LLM_TIMEOUT_SECONDS = 2.0
     say("I am going to Rome.", kind=EntryKind.FACT)
     # When the model is to work on it
     server = work(script=lambda request: reply(), protocol=protocol)
@@ -200,7 +209,8 @@ FORBIDDEN: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(
-    ("case", "protocol"), zip(FORBIDDEN, itertools.cycle(["openai", "anthropic"]), strict=False)
+    ("case", "protocol"),
+    list(zip(FORBIDDEN, itertools.cycle(["openai", "anthropic"]), strict=False)),
 )
 def test_forbidden_code_is_refused_when_it_is_written(
     user: MemoryUser, fact: int, work: Work, case: str, protocol: Protocol
@@ -240,7 +250,8 @@ UNACCEPTABLE: dict[str, tuple[list[dict[str, Any]], str]] = {
 
 
 @pytest.mark.parametrize(
-    ("case", "protocol"), zip(UNACCEPTABLE, itertools.cycle(["openai", "anthropic"]), strict=False)
+    ("case", "protocol"),
+    list(zip(UNACCEPTABLE, itertools.cycle(["openai", "anthropic"]), strict=False)),
 )
 def test_edits_are_unacceptable(
     user: MemoryUser,

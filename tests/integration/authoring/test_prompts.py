@@ -134,3 +134,18 @@ def test_nothing_that_is_much_makes_a_prompt_long(
     assert question.count("  info: Number ") == 19
     assert f"characters more: read_entry(seq={long}, start=4000)" in question
     assert question.count("Ada likes tea of sort") == 39
+
+
+def test_a_correction_says_what_it_corrects(say: Say, work: Work) -> None:
+    say("Ada likes tea.", kind=EntryKind.FACT)
+    say("Ada likes coffee.", kind=EntryKind.CORRECTION, derived_from=[1])
+
+    server = work(
+        edits({"op": "dismiss", "reason": "known", "sources": [1]}),
+        edits({"op": "dismiss", "reason": "known", "sources": [2]}),
+        finishes(),
+    )
+
+    question = server.requests[0].text
+    assert "[2] (correction of [1], " in question
+    assert "[1] (fact, " in question

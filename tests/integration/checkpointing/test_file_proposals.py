@@ -176,7 +176,6 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a file that is a number": ({"files": {STATE: 1}}, "files"),
     "a file that is too large": ({"files": {STATE: "#" * 1_000_001}}, "files"),
     "too many files": ({"files": {f"constraints/c{n}.py": "" for n in range(1001)}}, "files"),
-    "a version that does not exist": ({"files": {STATE: ""}, "version": 99}, "version"),
     "a version without files": ({"edits": [{"op": "dismiss"}], "version": 1}, ""),
     "a version that is text": ({"files": {STATE: ""}, "version": "head"}, "version"),
 }
@@ -190,3 +189,11 @@ def test_bad_proposals_name_the_field(api: APIClient, user: MemoryUser, case: st
     assert field in response.json()["errors"] or not field
     assert not Run.objects.exists()
     assert not Checkpoint.objects.exists()
+
+
+def test_a_version_that_there_is_not_is_not_found(api: APIClient, user: MemoryUser) -> None:
+    body = {"files": {STATE: ""}, "version": 99}
+    response = api.post(f"/v1/users/{user.user_id}/checkpoints/", body, format="json")
+    assert response.status_code == 404, response.content
+    assert "version" in response.json()["errors"]
+    assert not Run.objects.exists()

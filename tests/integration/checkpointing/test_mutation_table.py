@@ -438,6 +438,7 @@ def failed_checks(run: Run) -> list[str]:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_fault_is_found(
+    request: pytest.FixtureRequest,
     user: MemoryUser,
     head: Checkpoint,
     propose: Propose,
@@ -445,6 +446,8 @@ def test_each_fault_is_found(
     name: str,
 ) -> None:
     fault = FAULTS[name]
+    if fault.code == "timeout":
+        request.getfixturevalue("limits_as_delivered")
     if fault.before:
         assert propose(*fault.before).outcome == "ok"
     before = user.head

@@ -180,6 +180,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("edit", "check", "word"), REFUSED.values(), ids=REFUSED.keys())
 def test_the_gate_refuses_and_the_head_stays(
+    request: pytest.FixtureRequest,
     user: MemoryUser,
     checkpoint: Append,
     propose: Propose,
@@ -187,6 +188,8 @@ def test_the_gate_refuses_and_the_head_stays(
     check: str,
     word: str,
 ) -> None:
+    if word == "timeout":
+        request.getfixturevalue("limits_as_delivered")
     checkpoint(trip(key="a", cost=1500), trip("Oslo", key="b", cost=10))
     head = user.head
 

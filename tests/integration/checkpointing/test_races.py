@@ -15,6 +15,7 @@ from memory.verification import problems
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.integration.checkpointing.conftest import Append, Records, trip
 from workers import tasks
+from workers.checkpointing import records
 
 pytestmark = pytest.mark.django_db
 
@@ -128,7 +129,10 @@ def test_entries_that_arrive_while_a_checkpoint_is_made_are_settled_too(
     append: Append,
     fields_of: Records,
     before_each_commit: Callable[[list[Note]], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # On a slow machine the turn would be over after the first checkpoint.
+    monkeypatch.setattr(records, "TURN_SECONDS", 600.0)
     append(trip(key="a"))
 
     def somebody_else() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from memory import lanes, log
@@ -17,6 +18,7 @@ from workers import tasks
 from workers.checkpointing import gate, records
 from workers.checkpointing.findings import Check, Finding, Verdict
 from workers.sandbox import process
+from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.interface import SandboxError
 
 pytestmark = pytest.mark.django_db
@@ -218,6 +220,8 @@ def test_large_entries_go_in_smaller_batches(
     user: MemoryUser, checkpoint: Append, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lanes, "BATCH_BYTES", 5000)
+    # On a slow machine the turn would be over after the first checkpoint.
+    monkeypatch.setattr(records, "TURN_SECONDS", 600.0)
 
     checkpoint(*(trip("x" * 2000, key=f"t{number}") for number in range(6)))
 
@@ -312,6 +316,51 @@ def test_a_sandbox_that_cannot_be_had_rejects_nothing_and_is_tried_again(
     assert verdicts()[1][0] == "covered"
     lane.refresh_from_db()
     assert (lane.attempts, lane.last_error, lane.due_at) == (0, "", None)
+
+
+@pytest.mark.parametrize(
+    "error", [OperationalError("gone"), InterfaceError("the connection is closed")]
+)
+def test_a_database_that_goes_away_rejects_nothing(
+    user: MemoryUser,
+    append: Append,
+    verdicts: Verdicts,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+) -> None:
+    append(trip())
+
+    def gone(*arguments: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "compile_record", gone)
+        with pytest.raises(type(error)):
+            tasks.checkpoint_records(user.pk)
+
+    assert verdicts() == {}
+    assert Lane.objects.get(user=user, name=LaneName.RECORDS).last_error
+
+
+@pytest.mark.parametrize("outcome", ["timeout", "killed"])
+def test_data_alone_is_not_rejected_because_its_sandbox_was_ended(
+    user: MemoryUser,
+    append: Append,
+    verdicts: Verdicts,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: str,
+) -> None:
+    append(trip())
+
+    def ended(*arguments: object, **options: object) -> None:
+        raise SandboxError(outcome, "ended by SIGKILL")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ChannelSandbox, "dump", ended)
+        with pytest.raises(gate.GateUnavailable):
+            tasks.checkpoint_records(user.pk)
+
+    assert verdicts() == {}
 
 
 def test_bytecode_that_is_damaged_rejects_nothing_and_is_compiled_anew(

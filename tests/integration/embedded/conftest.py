@@ -22,7 +22,7 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 AS_ROOT = os.geteuid() == 0
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 30) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
     """Poll until the condition holds; False if it does not within the bound."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -54,6 +54,15 @@ class TestStart:
         ]
         assert supervisor.sql("SELECT upper('straße mäßig')") == [("STRAßE MÄßIG",)]
 
+    def test_the_log_of_the_database_quotes_nobody(self, supervisor: Supervisor) -> None:
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            supervisor.sql("SELECT 1 / 0 AS wolframite")
+
+        log = Path(supervisor.facts["data_folder"], "logs", "postgres.log").read_text()
+        assert "division by zero" in log
+        assert "wolframite" not in log
+        assert supervisor.sql("SHOW log_error_verbosity") == [("terse",)]
+
     def test_redis_forgets_nothing_by_itself(self, supervisor: Supervisor) -> None:
         assert supervisor.redis().config_get("appendonly", "maxmemory-policy") == {
             "appendonly": "yes",
@@ -173,7 +182,7 @@ class TestOneSupervisorPerFolder:
         first = supervisors.start(folder)
         second = supervisors.launch(folder)
 
-        output, errors = second.communicate(timeout=60)
+        output, errors = second.communicate(timeout=240)
 
         assert second.returncode == 1
         assert output == ""

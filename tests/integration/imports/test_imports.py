@@ -1,7 +1,7 @@
 """Foreign projects: what they hold becomes records, with equal values, whatever their layout."""
 
-import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -334,7 +334,7 @@ def test_names_of_python_are_renamed_and_that_is_said(
 
 
 def test_the_clock_of_foreign_code_stands_at_the_run(
-    import_files: Import, fields_of: Records
+    user: MemoryUser, import_files: Import, fields_of: Records
 ) -> None:
     run = import_files(
         "import time, uuid\nfrom dataclasses import dataclass\n"
@@ -344,8 +344,8 @@ def test_the_clock_of_foreign_code_stands_at_the_run(
     )
     assert run.outcome == "ok", run.error
     (n,) = fields_of("memory.n").values()
-    day = run.instant.astimezone(datetime.UTC) + datetime.timedelta(hours=2)
-    assert n["day"]["$date"][:4] == str(day.year)
+    day = run.instant.astimezone(ZoneInfo(user.time_zone)).date()
+    assert n["day"]["$date"] == day.isoformat()
 
 
 def test_a_project_of_ours_is_imported_with_its_keys_and_constraints(

@@ -1,10 +1,12 @@
 """A workspace whose language model is a scripted server."""
 
+import datetime
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import pytest
+import time_machine
 from cryptography.fernet import Fernet
 from pytest_django.fixtures import Settings
 
@@ -33,6 +35,18 @@ REMEMBER = Tool(
 QUESTION: list[Message] = [System("You remember."), User("My dog is called Rex.")]
 
 Connect: TypeAlias = Callable[..., MeteredModel]
+
+NOON = datetime.datetime(2026, 3, 30, 12, tzinfo=datetime.UTC)
+
+
+@pytest.fixture(autouse=True)
+def noon(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What is spent is counted by the day, which is not to end during a test."""
+    if "caller" in request.fixturenames:  # whose processes go by the machine's clock
+        yield
+        return
+    with time_machine.travel(NOON, tick=True):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from memory.models import MemoryUser, Workspace
 from memory.models.llm import LlmPurpose
 from tests.integration.llm.conftest import QUESTION, Connect
 from tests.llm_server import llm_server, said, status
-from workers.llm.metrics import Calls
+from workers.llm import metrics
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
 
@@ -25,7 +25,7 @@ OF_THE_MODEL = {"model": "openai:the-model", "purpose": "memorize"}
 
 def served() -> str:
     registry = CollectorRegistry()
-    registry.register(Calls())
+    metrics.register(registry)
     return generate_latest(registry).decode()
 
 

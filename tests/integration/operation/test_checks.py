@@ -1,5 +1,6 @@
 """An unsafe production is refused before it starts."""
 
+import datetime
 import os
 import subprocess
 import sys
@@ -9,15 +10,19 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import redis
+import time_machine
 from django.contrib.auth.models import User
 from django.core.checks import run_checks
-from django.core.management.base import SystemCheckError
 from django.db import connection
+from django.db.backends.base import base
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from memory.hints import redis_client
 from memory.models import StaffSubscription
-from tests.services import SERVICES
-from uac_site import checks
+from tests.services import SERVICES, own_redis_server
+from uac_site import checks, service_checks
 
 SAFE: dict[str, Any] = {
     "UAC_ENVIRONMENT": "production",
@@ -76,6 +81,13 @@ def test_a_safe_production_is_accepted(settings: Settings) -> None:
         ({"UAC_ESCALATE_CRITICAL_MINUTES": -1}, "uac.E009"),
         ({"UAC_DAILY_RUN_HOUR": 24}, "uac.E014"),
         ({"UAC_INSTANT_MINUTES": 0}, "uac.E014"),
+        ({"UAC_ALARM_STUCK": 0}, "uac.E019"),
+        ({"UAC_ALARM_SILENT_SECONDS": 1}, "uac.E019"),
+        ({"UAC_STUCK_ATTEMPTS": 0}, "uac.E019"),
+        ({"UAC_WEB_LOCK_SECONDS": -1}, "uac.E019"),
+        ({"UAC_WORKER_STATEMENT_SECONDS": float("nan")}, "uac.E019"),
+        ({"DATABASE_POOLER": "session"}, "uac.E019"),
+        ({"DATABASE_POOL": -1}, "uac.E019"),
         ({"DEBUG": True}, "uac.E010"),
         ({"SECRET_KEY": "short"}, "uac.E011"),
         ({"SECRET_KEY": "x" * 60}, "uac.E011"),
@@ -119,35 +131,169 @@ def test_development_may_do_what_production_may_not(settings: Settings) -> None:
     assert found(settings, **changes, UAC_SANDBOX_RUNNER="process", ALLOWED_HOSTS=[]) == []
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["celery", "-A", "uac_site", "worker", "-P", "solo", "-Q", "nothing"],
-        ["celery", "-A", "uac_site", "beat", "--schedule", "{folder}/schedule"],
-        ["granian", "--interface", "wsgi", "--port", "0", "uac_site.wsgi:application"],
-    ],
-    ids=["worker", "beat", "web"],
-)
-def test_no_process_starts_in_an_unsafe_production(command: list[str], tmp_path: Path) -> None:
-    environment = {
-        **os.environ,
-        "UAC_ENVIRONMENT": "production",
-        "UAC_SANDBOX_RUNNER": "process",
-        "DATABASE_URL": SERVICES.postgres.runtime_url,
-    }
+COMMANDS = {
+    "worker": ["celery", "-A", "uac_site", "worker", "-P", "solo", "-Q", "nothing"],
+    "beat": ["celery", "-A", "uac_site", "beat", "--schedule", "{folder}/schedule"],
+    "web": ["granian", "--interface", "wsgi", "--port", "0", "uac_site.wsgi:application"],
+}
 
-    ended = subprocess.run(
-        [sys.executable, "-m", *(part.format(folder=tmp_path) for part in command)],
-        env=environment,
+
+def ended(process: str, folder: Path, **variables: str) -> str:
+    """Start a process, which has to end by itself with an error; return what it said."""
+    done = subprocess.run(
+        [sys.executable, "-m", *(part.format(folder=folder) for part in COMMANDS[process])],
+        env={**os.environ, "DATABASE_URL": SERVICES.postgres.runtime_url, **variables},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=240,
         check=False,
     )
+    said = done.stderr + done.stdout
+    assert done.returncode != 0, said
+    assert " ready." not in said
+    return said
 
-    assert ended.returncode != 0
-    assert "uac.E013" in ended.stderr + ended.stdout
-    assert " ready." not in ended.stderr + ended.stdout
+
+@pytest.mark.parametrize("process", COMMANDS)
+def test_no_process_starts_in_an_unsafe_production(process: str, tmp_path: Path) -> None:
+    said = ended(process, tmp_path, UAC_ENVIRONMENT="production", UAC_SANDBOX_RUNNER="process")
+
+    assert "uac.E013" in said
+    assert "Traceback" not in said
+
+
+def with_password(url: str, password: str) -> str:
+    parts = urlsplit(url)
+    login = f"{parts.username or ''}:{password}"
+    return parts._replace(netloc=f"{login}@{parts.hostname}:{parts.port}").geturl()
+
+
+WRONG: dict[str, tuple[str, list[str]]] = {
+    "DATABASE_URL=postgres://uac:uac@nowhere.invalid:5432/uac": (
+        "uac.E020",
+        ["nowhere.invalid", "The host's name is wrong"],
+    ),
+    "DATABASE_URL=postgres://uac:uac@127.0.0.1:1/uac": ("uac.E020", ["Nothing listens there"]),
+    "DATABASE_URL=password": ("uac.E020", ["The name or the password is wrong."]),
+    "DATABASE_URL=mysql://uac:uac@127.0.0.1/uac": ("uac.E002", ["postgres://uac:"]),
+    "DATABASE_URL=postgres://uac:uac@127.0.0.1:port/uac": (
+        "uac.E002",
+        ["is not set, or no URL of its kind"],
+    ),
+    "DATABASE_URL=nonsense": ("uac.E002", ["is not set, or no URL of its kind", "postgres://uac:"]),
+    "REDIS_URL=http://127.0.0.1:6379/0": ("uac.E027", ["cannot be read"]),
+    "REDIS_URL=redis://127.0.0.1:1/0": ("uac.E028", ["does not answer"]),
+    "REDIS_URL=password": ("uac.E027", ["does not let us in"]),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_address_is_named_with_what_to_do(wrong: str, tmp_path: Path) -> None:
+    name, _, value = wrong.partition("=")
+    if value == "password":
+        urls = {"DATABASE_URL": SERVICES.postgres.runtime_url, "REDIS_URL": SERVICES.redis.url}
+        value = with_password(urls[name], "wrong")
+
+    said = ended("beat", tmp_path, **{name: value})
+
+    check, words = WRONG[wrong]
+    assert check in said
+    assert name in said
+    assert all(word in said for word in words)
+    assert "Traceback" not in said
+
+
+def test_the_web_process_starts_without_redis_and_a_worker_does_not(settings: Settings) -> None:
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+
+    def told(kind: Any) -> list[str]:
+        redis_client.cache_clear()
+        service_checks.starting = kind
+        return [str(one.id) for one in service_checks.of_redis()]
+
+    try:
+        assert (told("web"), told("worker")) == (["uac.W027"], ["uac.E028"])
+    finally:
+        redis_client.cache_clear()
+        service_checks.starting = None
+
+
+@pytest.fixture
+def own_redis(settings: Settings) -> Iterator[redis.Redis]:
+    """A Redis of the test's own, which it may misconfigure."""
+    with own_redis_server() as found:
+        settings.REDIS_URL = found.url
+        redis_client.cache_clear()
+        with redis.Redis.from_url(found.url) as client:
+            yield client
+    redis_client.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("configuration", "development", "check"),
+    [
+        ({}, False, []),
+        ({"maxmemory-policy": "allkeys-lru"}, False, ["uac.E027"]),
+        ({"maxmemory-policy": "allkeys-lru"}, True, ["uac.W028"]),
+        ({"maxmemory-policy": "volatile-lru"}, False, ["uac.W028"]),
+        ({"maxmemory": "1"}, False, ["uac.W029"]),
+    ],
+)
+def test_a_redis_that_forgets_or_is_full_is_named(
+    own_redis: redis.Redis,
+    settings: Settings,
+    configuration: dict[str, str],
+    development: bool,
+    check: list[str],
+) -> None:
+    settings.DEVELOPMENT = development
+    for name, value in configuration.items():
+        own_redis.config_set(name, value)
+
+    assert [one.id for one in service_checks.of_redis()] == check
+
+
+def test_a_redis_that_is_a_replica_is_named(own_redis: redis.Redis) -> None:
+    own_redis.replicaof("127.0.0.1", "1")
+
+    [found] = service_checks.of_redis()
+
+    assert (found.id, found.hint) == ("uac.E027", "Name the primary.")
+
+
+def test_a_database_without_all_migrations_is_named(live_database: str, as_role: Any) -> None:
+    as_role(SERVICES.postgres.owner_url)
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'memory' AND name > '0017_z'")
+    as_role(SERVICES.postgres.runtime_url)
+
+    [found] = service_checks.of_database()
+
+    assert found.id == "uac.E025"
+    assert "memory.0018_entry_statements" in str(found.msg)
+    assert "manage.py migrate" in str(found.hint)
+
+
+def test_a_clock_that_is_far_off_is_named(live_database: str, settings: Settings) -> None:
+    settings.UAC_CLOCK_SECONDS = 30
+    with time_machine.travel(timezone.now() + datetime.timedelta(minutes=2), tick=False):
+        [found] = service_checks.of_database()
+        assert found.id == "uac.E026"
+        assert "ahead of" in str(found.msg)
+
+        settings.UAC_CLOCK_SECONDS = 0
+        assert list(service_checks.of_database()) == []
+
+
+def test_an_old_database_is_named(live_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection.features, "minimum_database_version", (99,))
+    monkeypatch.setattr(base, "RAN_DB_VERSION_CHECK", set())
+    connection.close()
+
+    [found] = service_checks.of_database()
+
+    assert (found.id, "PostgreSQL 99 or later" in str(found.msg)) == ("uac.E024", True)
+    connection.close()
 
 
 @pytest.fixture
@@ -166,12 +312,12 @@ def as_role(live_database: str) -> Iterator[Any]:
 
 
 def test_the_server_starts_as_the_role_that_owns_nothing(live_database: str) -> None:
-    checks.refuse_unsafe_start()
+    checks.refuse_unsafe_start("web")
 
 
 @pytest.mark.parametrize("role", ["owner_url", "superuser_url"])
 def test_the_server_does_not_start_with_power_over_the_triggers(as_role: Any, role: str) -> None:
     as_role(getattr(SERVICES.postgres, role))
 
-    with pytest.raises(SystemCheckError, match=r"uac\.E021"):
-        checks.refuse_unsafe_start()
+    with pytest.raises(SystemExit, match=r"uac\.E021"):
+        checks.refuse_unsafe_start("web")

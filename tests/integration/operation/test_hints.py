@@ -8,11 +8,12 @@ from collections.abc import Iterator
 import pytest
 import redis
 from celery import current_app
-from django.http import HttpRequest
+from django.test import RequestFactory
 from kombu.exceptions import OperationalError
 from pytest_django.fixtures import Settings
 
-from memory import hints
+from memory import hints, rates, refusals
+from memory.hints import PATIENCE_SECONDS, QUICK_SECONDS
 from uac_site import health
 from uac_site.embedded.process import free_port
 
@@ -21,6 +22,17 @@ from uac_site.embedded.process import free_port
 def no_redis(settings: Settings) -> Iterator[None]:
     """Point the server at a port where nobody listens."""
     settings.REDIS_URL = f"redis://127.0.0.1:{free_port()}/0"
+    hints.redis_client.cache_clear()
+    yield
+    hints.redis_client.cache_clear()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Redis is waited for as long as a server does, and not as long as tests do."""
+    monkeypatch.setattr(hints, "PATIENCE_SECONDS", PATIENCE_SECONDS)
+    for module in (hints, rates, refusals):
+        monkeypatch.setattr(module, "QUICK_SECONDS", QUICK_SECONDS)
     hints.redis_client.cache_clear()
     yield
     hints.redis_client.cache_clear()
@@ -39,20 +51,20 @@ def test_a_signal_wakes_who_waits_even_if_it_comes_first() -> None:
 
 def test_one_signal_wakes_all_who_wait() -> None:
     run = uuid.uuid4()
-    waiting = [threading.Thread(target=hints.wait_done, args=(run, 30)) for _ in range(3)]
+    waiting = [threading.Thread(target=hints.wait_done, args=(run, 120)) for _ in range(3)]
     for one in waiting:
         one.start()
 
     hints.signal_done(run)
 
     for one in waiting:
-        one.join(20)
+        one.join(60)
         assert not one.is_alive()
 
 
-def test_a_wait_lasts_longer_than_the_clients_default_patience() -> None:
+def test_a_wait_lasts_longer_than_the_clients_default_patience(impatient: None) -> None:
     run = uuid.uuid4()
-    late = threading.Timer(6, hints.signal_done, [run])
+    late = threading.Timer(hints.PATIENCE_SECONDS + 1, hints.signal_done, [run])
     late.start()
 
     hints.wait_done(run, 30)
@@ -77,13 +89,12 @@ def test_without_redis_signals_and_waits_end_at_once(no_redis: None) -> None:
 
 
 @pytest.fixture
-def hanging_redis(settings: Settings) -> Iterator[None]:
+def hanging_redis(settings: Settings, impatient: None) -> Iterator[None]:
     """Point the server at a Redis that takes connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         settings.REDIS_URL = f"redis://127.0.0.1:{server.getsockname()[1]}/0"
         hints.redis_client.cache_clear()
         yield
-    hints.redis_client.cache_clear()
 
 
 @pytest.mark.timeout(60)
@@ -130,7 +141,7 @@ def test_a_broker_that_does_not_answer_is_no_error(
 
 @pytest.mark.django_db
 def test_the_server_is_ready_without_redis_and_says_so(no_redis: None) -> None:
-    response = health.ready(HttpRequest())
+    response = health.ready(RequestFactory().get("/readyz"))
 
     assert response.status_code == 200
     assert b'"redis": "does not answer"' in response.content

@@ -8,6 +8,7 @@ import pytest
 from celery import current_app
 from django.db import InterfaceError
 from django.utils import timezone
+from prometheus_client import REGISTRY
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
@@ -16,7 +17,9 @@ from memory.models import MemoryUser, Run, SandboxHost
 from memory.models.runs import RunKind, RunTrigger
 from memory.runs import queue
 from tests.factories import make_checkpoint
+from tests.integration.sandbox.engine import engine_at
 from workers.hosting import Host, take_over
+from workers.sandbox import docker, runner
 
 
 @pytest.fixture(autouse=True)
@@ -70,8 +73,9 @@ def test_a_host_that_left_gets_nothing() -> None:
 
 @pytest.mark.django_db
 def test_many_hints_ask_the_database_once(
-    django_assert_num_queries: DjangoAssertNumQueries,
+    django_assert_num_queries: DjangoAssertNumQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(hosts, "BELIEVED_SECONDS", 60.0)
     there("one", "two")
 
     with django_assert_num_queries(1):
@@ -193,3 +197,37 @@ def test_a_host_is_named_by_the_setting_or_its_node(
 
     assert host.name == name
     assert host.queue == f"sandbox.{name}"
+
+
+@pytest.mark.django_db
+def test_a_host_that_takes_no_work_gets_none_and_its_users_go_to_another() -> None:
+    there("one", "two")
+    hosts.beat("two", started_at=timezone.now(), threads=2, report={hosts.PROBLEM: "no engine"})
+    assert {hosts.route(user) for user in range(50)} == {"sandbox"}
+
+    there("two")
+    hosts._believed_until = 0.0
+    assert {hosts.route(user) for user in range(50)} == {"sandbox.one", "sandbox.two"}
+
+
+@pytest.mark.django_db
+def test_a_host_says_that_its_engine_does_not_answer_until_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = Host("worker")
+    with engine_at("unix:///nowhere.sock"), monkeypatch.context() as patch:
+        patch.setattr(runner, "problem", docker.problem)
+        host._beat(threads=2)
+
+    told = SandboxHost.objects.get(name="worker").report[hosts.PROBLEM]
+    assert "the Docker engine does not answer" in told
+    assert usable(host) == (False, 0)
+
+    host._beat(threads=2)  # the process runner, of which nothing is known that could fail
+    assert hosts.PROBLEM not in SandboxHost.objects.get(name="worker").report
+    assert usable(host) == (True, 1)
+
+
+def usable(host: Host) -> tuple[bool, float | None]:
+    """Whether the host takes work, and what Prometheus is told of that."""
+    return host.usable, REGISTRY.get_sample_value("uac_sandbox_usable")

@@ -1,7 +1,6 @@
 """Sandboxes of every runner, and a small project to run in them."""
 
 import datetime
-import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from importlib import import_module
@@ -9,7 +8,8 @@ from typing import Protocol, cast
 
 import pytest
 
-from tests.integration.sandbox.engine import Runtime, missing, running_engine
+from tests.docker_engine import missing, skip_or_fail
+from tests.integration.sandbox.engine import NEEDED, Runtime, running_engine
 from workers.sandbox.build import ensure_image
 from workers.sandbox.interface import Sandbox
 from workers.sandbox.runner import RUNNERS
@@ -121,8 +121,7 @@ def docker_image() -> str:
 @pytest.fixture(scope="session")
 def other_engine(docker_image: str) -> Iterator[str]:
     """The DOCKER_HOST of an engine of the tests' own, which has crun and gVisor."""
-    if reason := missing():
-        (pytest.fail if os.environ.get("REQUIRE_DOCKER") else pytest.skip)(reason)
+    skip_or_fail(missing(*NEEDED))
     with running_engine(docker_image) as host:
         yield host
 

@@ -1,6 +1,5 @@
 """Running constraints and tests: each for itself, whatever the others do."""
 
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -125,7 +124,7 @@ def test_the_parameters_are_the_users_moment(
         ("import sys\ndef check(today): sys.exit()", "killed", None, "sys.exit"),
         ("import os\ndef check(today): os._exit(0)", "killed", None, "status 0"),
         ("import os\ndef check(): os.kill(os.getpid(), 40)", "killed", None, "signal 40"),
-        ("def check(today):\n    while True: pass", "timeout", None, "longer than 0.5 s"),
+        ("def check(today):\n    while True: pass", "timeout", None, "longer than 3 s"),
         ("def check(today): return 'x' * 10 ** 9", "out_of_memory", None, "memory"),
         ("def check(today):\n    while True: print('x' * 999)", "output_limit", None, "printed"),
         (
@@ -145,7 +144,8 @@ def test_the_parameters_are_the_users_moment(
 def test_the_error_of_one_is_its_own(
     sandbox: Sandbox, source: str, kind: str, line: int | None, message: str
 ) -> None:
-    limits = Limits(wall_seconds=0.5)
+    # Enough for the other one on a busy machine; only what has no end takes all of it.
+    limits = Limits(wall_seconds=3 if kind == "timeout" else 20)
     results = run(sandbox, {"a": source, "z": "def check(): return []"}, limits=limits)
     error = results["a"].error
     assert error is not None
@@ -189,12 +189,13 @@ def test_results_that_are_too_large_together_lose_the_last(sandbox: Sandbox) -> 
 def test_a_flood_is_stopped_early_and_quoted(sandbox: Sandbox, body: str) -> None:
     quiet = "def check():\n    yield critical('x', key='k')\n"
     flood = f"def check():\n    {body}\n"
-    limits = Limits(alerts=50, wall_seconds=4, result_bytes=20_000)
+    # What is not stopped by its number would be by the time: another error.
+    limits = Limits(
+        alerts=50, wall_seconds=60, total_seconds=90, cpu_seconds=30, result_bytes=20_000
+    )
 
-    started = time.monotonic()
     results = run(sandbox, {"a": flood, "z": quiet}, limits=limits)
 
-    assert time.monotonic() - started < 2
     error = results["a"].error
     assert error is not None
     assert (error.type, error.path) == ("alert_limit", "constraints/a.py")

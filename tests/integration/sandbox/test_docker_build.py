@@ -208,7 +208,7 @@ def test_the_command_prints_the_name_alone(
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert ran.returncode == status

@@ -21,8 +21,9 @@ def rests_on(sandbox: Sandbox, code: str) -> RestsOn:
 
 
 def keys(found: RestsOn) -> list[str]:
-    assert found.count == len(found.records)
-    return sorted(record.key for record in found.records)
+    named = [key for columns in found.records for key in columns.keys]
+    assert found.count == len(named)
+    return sorted(named)
 
 
 @pytest.mark.parametrize(
@@ -129,8 +130,15 @@ def test_of_all_other_code_it_is_what_it_reads(
 
 
 def test_a_record_has_its_class_its_place_and_its_entries(loaded: Sandbox) -> None:
-    (record,) = rests_on(loaded, "sum(1 for t in trips if t.on)").records
-    assert record == ("Trip", "travel", "trips", "t-1", (2, 3))
+    (trips,) = rests_on(loaded, "sum(1 for t in trips if t.on)").records
+    assert trips == ("Trip", "travel", "trips", ["t-1"], [[2, 3]])
+
+
+def test_records_are_named_by_class_and_collection(loaded: Sandbox) -> None:
+    passport, trips = rests_on(loaded, "[passport, *trips]").records
+    assert passport[:4] == ("Passport", "travel", "passport", ["p-1"])
+    assert trips[:4] == ("Trip", "travel", "trips", ["t-1", "t-2", "t-3"])
+    assert [len(one.keys) for one in (passport, trips)] == [len(passport[4]), len(trips[4])]
 
 
 def test_code_without_state_is_left_as_it_is() -> None:
@@ -156,7 +164,7 @@ def test_what_is_gone_through_is_what_it_was(loaded: Sandbox) -> None:
 def test_what_a_query_makes_is_no_evidence(loaded: Sandbox) -> None:
     made = "made = [Trip(key='x', name='made up')]\n"
     found = rests_on(loaded, made + "sum(1 for t in made + trips if t.name == 'made up')")
-    assert "x" not in {record.key for record in found.records}
+    assert "x" not in {key for columns in found.records for key in columns.keys}
     assert rests_on(loaded, made + "made").records == ()
 
 
@@ -166,8 +174,8 @@ def test_of_many_records_the_first_are_named(sandbox: Sandbox) -> None:
     sandbox.load({**PROJECT, "domains/travel/state.py": state})
     selected = rests_on(sandbox, "sum(1 for t in trips if t.name == 'x')")
     read = rests_on(sandbox, "len(trips)")
-    assert (selected.count, len(selected.records)) == (1500, MOST_EVIDENCE)
-    assert (read.count, len(read.records)) == (1500, MOST_READ)
+    assert (selected.count, len(selected.records[0].keys)) == (1500, MOST_EVIDENCE)
+    assert (read.count, len(read.records[0].keys)) == (1500, MOST_READ)
 
 
 @pytest.mark.parametrize(

@@ -109,13 +109,13 @@ def test_one_that_takes_long_is_known_until_some_day(sandbox: Sandbox) -> None:
         + """\
 def check(today: datetime.date) -> Iterator[Alert]:
     number = 0
-    while number < 1_000_000:
+    while number < 5_000_000:
         number += 1
     if str(today) and number < 0:
         yield info("never", key="never")
 """
     )
-    limits = Limits(wall_seconds=1, cpu_seconds=1)
+    limits = Limits(wall_seconds=10, cpu_seconds=10)  # of which it looks for one half
     found = look_ahead(sandbox, {"slow": slow}, limits=limits)["slow"]
     assert found.error is None
     assert found.until is not None

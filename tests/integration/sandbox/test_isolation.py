@@ -196,7 +196,7 @@ def test_daemons_orphans_and_the_deaf_are_swept() -> None:
     # What cannot fork leaves nothing to sweep, so the sweep is tried by itself.
     code = SWEEP.format(root=str(Path(workers.__file__).parent.parent))
     swept = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True
     )
     assert swept.stdout == "done\n"
 
@@ -225,7 +225,7 @@ def test_without_namespaces_it_still_is_no_root_and_cleans_up() -> None:
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert ran.stderr == ""

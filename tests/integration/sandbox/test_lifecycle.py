@@ -21,7 +21,7 @@ from django.test import override_settings
 import workers
 from sandbox_image.uac import protocol
 from tests.integration.sandbox.conftest import NOW, PROJECT, WITHOUT_NAMESPACES
-from tests.integration.sandbox.processes import Process, eventually, gone, me
+from tests.processes import Process, eventually, gone, me, mine
 from workers.sandbox import process
 from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.interface import Limits, Sandbox, SandboxError
@@ -34,9 +34,9 @@ ROOT = Path(workers.__file__).parent.parent
 @contextmanager
 def watched() -> Iterator[tuple[Sandbox, Process, Process]]:
     """A sandbox with the watcher and the runner; the third process is the child that waits."""
-    before = me().descendants()
+    before = mine()
     with process.open_sandbox() as sandbox:
-        watcher = next(one for one in me().descendants() if one not in before)
+        watcher = next(one for one in mine() if one not in before)
         assert eventually(lambda: len(watcher.descendants()) == 2)
         (runner,) = (one for one in watcher.descendants() if one.descendants())
         yield sandbox, watcher, runner
@@ -70,15 +70,15 @@ def test_a_closed_sandbox_leaves_no_process_and_answers_nobody() -> None:
 
 
 def test_leaving_the_context_by_an_exception_closes_too() -> None:
-    before = me().descendants()
+    before = mine()
     with pytest.raises(ZeroDivisionError), process.open_sandbox():
         raise ZeroDivisionError
-    assert me().descendants() == before
+    assert mine() == before
 
 
 def test_nothing_leaks_over_many_evaluations() -> None:
     def held() -> tuple[int, int, int]:
-        return me().descriptors(), threading.active_count(), len(me().descendants())
+        return me().descriptors(), threading.active_count(), len(mine())
 
     with watched() as (sandbox, _, runner):
         sandbox.load(PROJECT)
@@ -99,11 +99,11 @@ def test_nothing_leaks_over_many_evaluations() -> None:
 def test_opening_many_leaks_nothing() -> None:
     with process.open_sandbox():
         pass
-    before = me().descriptors(), threading.active_count(), me().descendants()
+    before = me().descriptors(), threading.active_count(), mine()
     for _ in range(5):
         with process.open_sandbox():
             pass
-    assert (me().descriptors(), threading.active_count(), me().descendants()) == before
+    assert (me().descriptors(), threading.active_count(), mine()) == before
 
 
 def test_threads_of_a_pool_use_sandboxes_side_by_side() -> None:
@@ -300,15 +300,20 @@ def test_a_killed_worker_leaves_no_process(forked: bool, first: str) -> None:
     )
     sibling = None
     try:
-        mine = Process.of(worker.pid)
-        # Three watchers, three runners, a child that evaluates and one that waits.
-        expected = 8 + forked
-        assert eventually(lambda: len(mine.descendants()) >= expected)
         if forked:
             assert worker.stdout is not None
             sibling = int(worker.stdout.readline())
-        processes = [one for one in mine.descendants() if one.pid != sibling]
-        assert len(processes) == 8
+        processes: list[Process] = []
+
+        def are_settled() -> bool:
+            """Each runner has a child that waits at first, of which that of the load ends."""
+            nonlocal processes
+            before = processes
+            processes = [one for one in Process.of(worker.pid).descendants() if one.pid != sibling]
+            return len(processes) == 8 and processes == before
+
+        # Three watchers, three runners, a child that evaluates and one that waits.
+        assert eventually(are_settled)
 
         worker.send_signal(signal.SIGKILL)
         worker.wait()

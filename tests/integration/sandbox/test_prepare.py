@@ -114,7 +114,8 @@ def test_a_constraint_that_is_stopped_silences_no_other(
     first: str, error: str, sandbox: Sandbox
 ) -> None:
     sandbox.prepare(speaking(a="pass", b=first, c="pass"))
-    ran = run(sandbox, Limits(wall_seconds=1))
+    # Only what has no end takes all of it; the others are to come to theirs on a busy machine.
+    ran = run(sandbox, Limits(wall_seconds=3 if error == "timeout" else 20))
     assert [result.error and result.error.type for result in ran.results] == [None, error, None]
     assert said(ran) == ["3 trips, Rome"] * 2
     assert value(sandbox, "len(trips)") == 3
@@ -201,9 +202,9 @@ def test_what_a_constraint_adds_is_no_evidence_the_first_time_either(sandbox: Sa
 
 
 def test_the_first_question_has_as_much_time_as_the_next(sandbox: Sandbox) -> None:
-    busy = "from sandbox_image.evaluation import time\nuntil = time.monotonic() + 1.2\n"
+    busy = "from sandbox_image.evaluation import time\nuntil = time.monotonic() + 8\n"
     busy += "while time.monotonic() < until: pass\n"
-    limits = Limits(wall_seconds=2, total_seconds=2, cpu_seconds=2)
+    limits = Limits(wall_seconds=15, total_seconds=15, cpu_seconds=15)
     sandbox.prepare({"domains/busy/state.py": f"{busy}x: list[int] = [7]"})
     for _ in range(2):
         found = sandbox.evaluate(f"{busy}x", now=NOW, time_zone="UTC", limits=limits)

@@ -86,7 +86,17 @@ def test_an_earlier_moment(api: APIClient, say: Say) -> None:
 
     assert [hit["text"] for hit in answer["hits"]] == ["puppy one"]
     assert answer["as_of"]["seq"] == 1
-    assert "as_of" in found(api, {"query": "puppy", "as_of": "17"}, 400)["errors"]
+    assert answer["searched"] == {"facts": 0, "archive": 1}
+    say("puppy")  # which is the better answer
+    now, then = (
+        found(api, {"query": "puppy", "explain": True, **moment}) for moment in ({}, {"as_of": "2"})
+    )
+    ranks = [
+        [(hit["seq"], hit["explanation"]["rank"], hit["explanation"]["of"]) for hit in one["hits"]]
+        for one in (now, then)
+    ]
+    assert ranks == [[(3, 1, 3), (2, 2, 3), (1, 3, 3)], [(2, 1, 2), (1, 2, 2)]]
+    assert "as_of" in found(api, {"query": "puppy", "as_of": "17"}, 404)["errors"]
 
 
 def test_an_empty_log(api: APIClient, user: MemoryUser) -> None:

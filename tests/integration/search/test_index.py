@@ -55,7 +55,7 @@ def test_what_no_hint_announced_is_dispatched(
     user: MemoryUser, say_all: SayAll, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[tuple[str, list[object]]] = []
-    monkeypatch.setattr(dispatching, "send_hint", lambda task, args: sent.append((task, args)))
+    monkeypatch.setattr(dispatching, "send_hint", lambda task, args, **_: sent.append((task, args)))
     say_all(["a puppy"] * announcing.TAIL)
 
     assert dispatching.dispatch()["indexes"] == 1

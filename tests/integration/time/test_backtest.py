@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import time_machine
 from django.utils import timezone
+from rest_framework.test import APIClient
 
 from memory import backtests, leases, log, runs, workspace_constraints
 from memory.log import Draft
@@ -21,16 +22,19 @@ from memory.models import (
     Bytecode,
     Checkpoint,
     EntryOutcome,
-    LogEntry,
+    Lane,
     MemoryUser,
     Workspace,
     WorkspaceConstraintVersion,
 )
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunTrigger
+from memory.models.workspaces import Scope
 from memory.project import Outline
 from memory.users import create_user
 from memory.workspace_constraints import NotApprovable
+from memory.workspaces import create_key
+from tests.factories import redacted
 from tests.integration.time.test_forecast import NOTICE as OWN_NOTICE
 from tests.integration.time.test_forecast import settle
 from tests.integration.work.test_workspace_constraints import SOURCE, TESTS
@@ -305,6 +309,53 @@ def test_a_history_that_is_too_long_is_told_to_be_unknown_from_there_on(
     assert told(backtest) == []
 
 
+def test_moments_that_are_too_many_are_unknown_from_there_on(
+    workspace: Workspace, user: MemoryUser, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that says something else every day, in a version that lasts a month."""
+    say(user, work, {0: [rental("main", "2027-03-20")]})
+    version = passed(
+        workspace,
+        SOURCE.replace(ENDED, '        yield warning(f"it is {today}", key=str(today))\n'),
+    )
+    run = backtesting._History._run
+
+    def slow(history: Any, *arguments: Any) -> Any:
+        history.columns["runs"] = history.columns.get("runs", 0) + 1
+        if history.columns["runs"] == 3:
+            history.columns.pop("runs")
+            history._deadline = 0.0
+        return run(history, *arguments)
+
+    monkeypatch.setattr(backtesting._History, "_run", slow)
+
+    backtest = backtested(version, work)
+
+    (row,) = backtest.users.all()
+    assert row.known_until == datetime.datetime(2027, 3, 4, 5, tzinfo=datetime.UTC)
+    assert [one["kind"] for one in row.problems] == ["unknown"]
+    assert [day for day, *_ in told(backtest)] == ["2027-03-01", "2027-03-02", "2027-03-03"]
+
+
+def test_versions_of_workers_whose_clocks_differ_follow_each_other(
+    workspace: Workspace, user: MemoryUser, work: Work
+) -> None:
+    # Given a second version by a clock that is two days ahead, and a third by one that is right
+    say(user, work, {0: [rental("main", "2027-03-16")]})
+    say(user, work, {6: [rental("main", "2027-03-17")]})
+    Lane.objects.update(run_after=user.created_at)  # when work is given back is by that clock, too
+    say(user, work, {4: [rental("main", "2027-12-01")]})
+
+    backtest = backtested(passed(workspace), work)
+
+    # Then the alert is not resolved before it opened
+    (found,) = backtests.findings_of(backtest)
+    assert found.resolved_at is not None
+    assert found.resolved_at > found.opened_at
+    (row,) = backtest.users.all()
+    assert (row.versions, row.looks) == (2, 2)
+
+
 def test_a_flood_is_told_and_not_listed(workspace: Workspace, user: MemoryUser, work: Work) -> None:
     workspace.alerts_per_constraint = 3
     workspace.save()
@@ -466,8 +517,7 @@ def test_versions_that_rest_on_what_was_redacted_are_told_and_not_read(
     workspace: Workspace, user: MemoryUser, work: Work
 ) -> None:
     say(user, work, {0: [rental("main", "2027-03-20")], 5: [rental("side", "2027-03-20")]})
-    emptied = {"data": None, "source": None, "idempotency_key": None, "salt": None}
-    LogEntry.objects.filter(user=user, seq=2).update(redacted_at=START + 8 * DAY, **emptied)
+    redacted(user, 2, START + 8 * DAY)
 
     backtest = backtested(passed(workspace), work)
 
@@ -476,6 +526,97 @@ def test_versions_that_rest_on_what_was_redacted_are_told_and_not_read(
     assert (problem["kind"], problem["version"]) == ("redacted", 2)
     assert "entry 2" in problem["message"]
     assert told(backtest) == []
+
+
+class TestForgetting:
+    """Backtests are kept for three months, those that an approval rests on for longer."""
+
+    LATER = START + backtests.KEPT + DAY
+
+    @pytest.fixture
+    def version(self, workspace: Workspace) -> WorkspaceConstraintVersion:
+        return passed(workspace)
+
+    def ended(
+        self, version: WorkspaceConstraintVersion, user: MemoryUser, *, days: int = 0
+    ) -> Backtest:
+        """One that finished so long after the start, with ten findings."""
+        with time_machine.travel(START + days * DAY, tick=False):
+            backtest = backtests.start(version, by="test")
+            Backtest.objects.filter(pk=backtest.pk).update(
+                state="finished", picked=True, finished_at=timezone.now()
+            )
+            row = BacktestUser.objects.create(backtest=backtest, user=user, state="done")
+            BacktestFinding.objects.bulk_create(
+                BacktestFinding(
+                    result=row,
+                    fingerprint=str(number),
+                    severity="warning",
+                    message="m",
+                    opened_at=START,
+                    day=START.date(),
+                    version=1,
+                )
+                for number in range(10)
+            )
+        backtest.refresh_from_db()
+        return backtest
+
+    def purged(self) -> list[int]:
+        """How much went with each tick, until nothing did."""
+        with time_machine.travel(self.LATER, tick=False):
+            gone = []
+            while number := backtests.purge(4):
+                gone.append(number)
+        return gone
+
+    def test_old_ones_go_piece_by_piece_and_say_so_meanwhile(
+        self, version: WorkspaceConstraintVersion, user: MemoryUser
+    ) -> None:
+        old, newer = (self.ended(version, user, days=days) for days in (0, 2))
+        assert backtests.conclusion(old).startswith("It was backtested on 1 ")
+
+        with time_machine.travel(self.LATER, tick=False):
+            assert backtests.purge(4) == 4
+        old.refresh_from_db()
+        assert "cancelled (forgotten after 90 days)" in backtests.conclusion(old)
+        assert self.purged() == [4, 2, 2]
+        assert [*Backtest.objects.all()] == [newer]
+        assert backtests.findings_of(newer).count() == 10
+
+    @pytest.mark.parametrize("live", [True, False])
+    def test_that_of_the_newest_and_of_the_live_version_stay(
+        self, version: WorkspaceConstraintVersion, user: MemoryUser, live: bool
+    ) -> None:
+        constraint, kept = version.constraint, []
+        numbers = []
+        for number in (1, 2, 3):
+            if number > 1:
+                version = workspace_constraints.propose(
+                    constraint, source=NOTICE + "#" * number, tests=TESTS, by="x"
+                )
+                constraint.versions.update(state="passed")
+            kept.append(self.ended(version, user))
+            numbers.append(version)
+        if live:
+            workspace_constraints.approve(numbers[0], by="boss")
+
+        assert self.purged()
+        assert {*Backtest.objects.all()} == {kept[2], *kept[: 1 if live else 0]}
+        assert backtests.tested(numbers[2]).enough
+        assert backtests.tested(numbers[1]).backtest is None
+
+    def test_cancelled_ones_and_those_of_users_own_go_and_those_under_way_stay(
+        self, version: WorkspaceConstraintVersion, user: MemoryUser
+    ) -> None:
+        given = {"workspace": user.workspace, "days": 1, "most_users": 1, "until": START}
+        ended = {"finished_at": START, "state": "finished"}
+        Backtest.objects.create(**given, **ended, user=user, constraint="constraints/x.py")
+        Backtest.objects.create(**given, finished_at=START, state="cancelled", version=version)
+        under_way = Backtest.objects.create(**given, state="running", version=version)
+
+        assert self.purged() == [1, 1]
+        assert [*Backtest.objects.all()] == [under_way]
 
 
 class TestWhom:
@@ -548,18 +689,55 @@ class TestWhom:
         assert not backtests.summary(backtest)["sampled"]
 
     def test_who_is_killed_between_goes_on_there(
-        self, workspace: Workspace, crowd: list[MemoryUser]
+        self, workspace: Workspace, crowd: list[MemoryUser], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         backtest = backtests.start(passed(workspace), by="test", most_users=2000)
         dead = leases.claim(backtests.waiting())
         assert dead is not None
-        backtests.pick(dead)
+        write = leases.write
+
+        def killed(row: Any, **columns: Any) -> None:
+            if columns["looked_at"] == 1000:
+                raise KeyboardInterrupt
+            write(row, **columns)
+
+        monkeypatch.setattr(leases, "write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            backtests.pick(dead)
+        monkeypatch.undo()
+        assert 200 < backtest.users.count() < 300
         Backtest.objects.update(lease_expires_at=None)
 
         assert self.picked(backtest) == {user.pk for user in crowd[1::2]}
+        assert backtest.looked_at == 2000
         with pytest.raises(leases.LeaseLost):
             backtests.pick(dead)
         assert backtest.users.count() == 1000
+
+    def test_tries_to_pick_count_against_no_user(
+        self, workspace: Workspace, user: MemoryUser, work: Work, broken: set[int], settings: Any
+    ) -> None:
+        say(user, work, {0: [rental("main", "2027-03-20")]})
+        broken.add(user.pk)
+        with time_machine.travel(END, tick=False):
+            backtest = backtests.start(passed(workspace), by="test")
+            Backtest.objects.update(attempts=settings.UAC_MAX_ATTEMPTS - 1)
+            with pytest.raises(SandboxError):
+                tasks.backtest(str(backtest.pk))
+            broken.clear()
+            Backtest.objects.update(run_after=END)
+            tasks.backtest(str(backtest.pk))
+        assert backtest.users.get().state == "done"
+
+    def test_one_that_kills_every_worker_before_it_is_picked_fails(
+        self, workspace: Workspace, user: MemoryUser, settings: Any
+    ) -> None:
+        version = passed(workspace)
+        backtest = backtests.start(version, by="test")
+        Backtest.objects.update(attempts=settings.UAC_MAX_ATTEMPTS)
+        tasks.backtest(str(backtest.pk))
+        backtest.refresh_from_db()
+        assert (backtest.state, backtest.reason) == ("failed", backtesting.KILLED)
 
 
 class TestApproving:
@@ -633,9 +811,10 @@ class TestApproving:
 
         def hinted(seconds: int) -> int:
             """Whether it is hinted so long after it was the last time."""
-            past = timezone.now() - datetime.timedelta(seconds=seconds)
-            Backtest.objects.update(hinted_at=past)
-            return dispatching.hint_backtests()
+            with time_machine.travel(timezone.now(), tick=False):
+                past = timezone.now() - datetime.timedelta(seconds=seconds)
+                Backtest.objects.update(hinted_at=past)
+                return dispatching.hint_backtests()
 
         assert [hinted(seconds) for seconds in (5, 15, 31)] == [0, 1, 1]
         runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.API, checkpoint=user.head)
@@ -675,4 +854,72 @@ class TestOwn:
         for path in ("constraints/other.py", "home_notice", "../x", "workspace/constraints/x.py"):
             with pytest.raises(backtests.BadBacktest, match=r"has constraints/home_notice\.py"):
                 backtests.start_own(user, path, by="test")
+        assert not Backtest.objects.exists()
+
+    @pytest.fixture
+    def manager(self, workspace: Workspace) -> APIClient:
+        """A client that may start backtests."""
+        _, text = create_key(workspace, "boss", [*Scope])
+        return APIClient(headers={"Authorization": f"Bearer {text}"})
+
+    @pytest.mark.usefixtures("grown")
+    def test_a_text_is_tried_before_it_is_proposed(
+        self, user: MemoryUser, work: Work, manager: APIClient
+    ) -> None:
+        sooner = OWN_NOTICE.format(domain="home").replace("<= 30", "<= 5")
+        with time_machine.travel(START + 40 * DAY, tick=False):
+            for path in ("constraints/home_notice.py", "constraints/home_late.py"):
+                asked = {"constraint": path, "source": sooner}
+                answer = manager.post("/v1/users/ada/backtests/", asked, format="json")
+                assert answer.status_code == 201, answer.data
+            user.refresh_from_db()
+            before = user.head_id
+            work()
+
+        for backtest in Backtest.objects.all():
+            assert backtest.state == "finished", backtest.reason
+            assert told(backtest) == [("2027-03-27", "critical", "2027-04-02", "5 days are left")]
+        user.refresh_from_db()
+        assert user.head_id == before
+        assert not Alert.objects.filter(constraint="constraints/home_late.py").exists()
+
+    @pytest.mark.parametrize(
+        ("source", "reason"),
+        [
+            ("import os\n", "import os"),
+            ("def check(:\n", "line 1: invalid syntax"),
+            ("import datetime\n\nx = datetime.date.today()\n", "line 3"),
+        ],
+    )
+    @pytest.mark.usefixtures("grown")
+    def test_a_text_that_the_policy_refuses_does_not_run(
+        self, user: MemoryUser, work: Work, source: str, reason: str
+    ) -> None:
+        with time_machine.travel(START + 40 * DAY, tick=False):
+            backtest = backtests.start_own(user, "constraints/x.py", by="test", source=source)
+            work()
+
+        backtest.refresh_from_db()
+        assert backtest.state == "failed"
+        assert reason in backtest.reason
+        assert not Bytecode.objects.filter(source_hash=backtest.source_hash).exists()
+
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            {"constraint": "../x.py", "source": "1"},
+            {"constraint": "domains/home/state.py", "source": "1"},
+            {"constraint": "constraints/X.py", "source": "1"},
+            {"constraint": "constraints/x.py", "source": ""},
+            {"constraint": "constraints/x.py", "source": "#" * 65537},
+            {"constraint": "constraints/x.py", "source": 5},
+        ],
+    )
+    @pytest.mark.usefixtures("grown")
+    def test_what_can_be_no_text_of_a_constraint(
+        self, manager: APIClient, asked: dict[str, Any]
+    ) -> None:
+        answer = manager.post("/v1/users/ada/backtests/", asked, format="json")
+        assert answer.status_code == 400
+        assert set(answer.data["errors"]) <= {"constraint", "source"}
         assert not Backtest.objects.exists()

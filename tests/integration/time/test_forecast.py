@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -306,6 +307,46 @@ def test_only_what_reads_a_changed_record_is_looked_at_again(
     assert opens == ["2027-05-02"] * 9 + ["2027-06-01"]
 
 
+@pytest.mark.parametrize(
+    "spelling",
+    ["domains . {domain} . state", "domains.\\\n    {domain}.state", "\uff44omains.{domain}.state"],
+)
+def test_what_reads_a_changed_record_is_looked_at_again_however_it_names_it(
+    user: MemoryUser, settled: Callable[[], None], spelling: str
+) -> None:
+    rules = {"home_notice": NOTICE.replace("domains.{domain}.state", spelling)}
+    with time_machine.travel(START, tick=False):
+        settle(user, rules)
+        settled()
+        assert told(user)[0] == ("2027-05-02", "opens", "warning")
+        settle(user, rules, {"home": "2027-04-02"})
+        settled()
+    assert told(user)[0] == ("2027-03-03", "opens", "warning")
+    assert due(user) == datetime.datetime(2027, 3, 3, 5, tzinfo=datetime.UTC)
+
+
+def test_what_was_foreseen_and_has_happened_is_told_no_more(
+    user: MemoryUser, settled: Callable[[], None]
+) -> None:
+    # Given a lease of which everything is foreseen
+    rules = {"home_notice": NOTICE, "garden_notice": NOTICE}
+    with time_machine.travel(START, tick=False):
+        settle(user, rules, {"home": "2027-04-10", "garden": "2027-06-01"})
+        settled()
+    assert len(told(user)) == 6
+    # When it has ended, and another record changes
+    with time_machine.travel(START + 50 * DAY, tick=False):
+        settle(user, rules, {"home": "2027-04-10", "garden": "2027-06-02"})
+        settled()
+    # Then the forecast tells what is to come, though the lease was not looked at again
+    assert forecast_of(user).timings["used_again"] == 1
+    assert told(user) == [
+        ("2027-05-03", "opens", "warning"),
+        ("2027-05-26", "changes", "critical"),
+        ("2027-06-03", "resolves", "critical"),
+    ]
+
+
 def test_a_newer_version_takes_the_place_of_a_forecast_that_is_under_way(
     user: MemoryUser, work: Work, settled: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,6 +402,50 @@ def test_a_clock_that_is_set_back_opens_nothing_early_and_misses_nothing(
     assert Alert.objects.get().severity == "warning"
 
 
+def test_a_clock_that_was_a_year_ahead_is_forgotten(
+    user: MemoryUser, settled: Callable[[], None]
+) -> None:
+    # Given constraints that ran by a clock that was a year ahead, and alerts of that day
+    with time_machine.travel(START, tick=False):
+        settle(user, {"home_notice": NOTICE}, {"home": "2027-03-20"})
+        settled()
+    assert Alert.objects.get().state == "open"
+    with time_machine.travel(START + 365 * DAY, tick=False):
+        dispatching.queue_runs_by_the_clock()
+        settled()
+    assert Alert.objects.get().state == "resolved"
+    # When the clock is right again
+    with time_machine.travel(START + DAY, tick=False):
+        assert dispatching.wake_oversleepers() == 1
+        assert dispatching.wake_oversleepers() == 0
+    tomorrow = datetime.datetime(2027, 3, 3, 5, tzinfo=datetime.UTC)
+    assert due(user) == tomorrow
+    with time_machine.travel(tomorrow, tick=False):
+        assert dispatching.queue_runs_by_the_clock() == 1
+        settled()
+    # Then the days go on from there
+    assert [*Run.objects.order_by("instant").values_list("outcome", flat=True)] == ["ok"] * 3
+    assert Alert.objects.filter(state="open").count() == 1
+    assert told(user)[0] == ("2027-03-13", "changes", "critical")
+    assert due(user) == datetime.datetime(2027, 3, 13, 5, tzinfo=datetime.UTC)
+
+
+def test_who_sleeps_is_run_daily_where_forecasts_are_switched_off(
+    user: MemoryUser, settled: Callable[[], None], settings: Settings
+) -> None:
+    with time_machine.travel(START, tick=False):
+        settle(user, {"home_notice": NOTICE})
+        settled()
+        asleep = due(user)
+        assert asleep == datetime.datetime(2027, 5, 2, 4, tzinfo=datetime.UTC)
+        dispatching.dispatch()
+        assert due(user) == asleep
+
+        settings.UAC_FORECAST_DAYS = 0
+        assert dispatching.dispatch()["overslept"] == 1
+        assert due(user) == datetime.datetime(2027, 3, 2, 5, tzinfo=datetime.UTC)
+
+
 def test_forecasts_come_after_all_runs(user: MemoryUser, work: Work) -> None:
     with time_machine.travel(START, tick=False):
         settle(user, {"home_notice": NOTICE})
@@ -369,6 +454,30 @@ def test_forecasts_come_after_all_runs(user: MemoryUser, work: Work) -> None:
         assert dispatching.hint_forecasts() == 0
         work()
         assert dispatching.hint_forecasts() == 1
+
+
+def test_runs_that_wait_all_the_time_keep_forecasts_back_for_a_while_and_few_go_on_beside(
+    workspace: Workspace, work: Work
+) -> None:
+    people = [create_user(workspace, name, metadata=None) for name in ("bob", "eve", "kim")]
+    with time_machine.travel(START, tick=False):
+        for one in people:
+            settle(one, {"home_notice": NOTICE})
+        work()
+    runs.queue(people[0], RunKind.CONSTRAINTS, RunTrigger.API, checkpoint=people[0].head)
+
+    def hinted(seconds: float) -> int:
+        """How many are hinted so long after the last run asked for them."""
+        with time_machine.travel(START + datetime.timedelta(seconds=seconds), tick=False):
+            return dispatching.hint_forecasts()
+
+    assert hinted(29) == 0
+    assert hinted(31) == 2
+    assert hinted(45) == 1  # whose hint nobody has had yet
+    with time_machine.travel(START + datetime.timedelta(seconds=70), tick=False):
+        for one in people[:2]:
+            assert leases.claim(Forecast.objects.filter(user=one)) is not None
+        assert dispatching.hint_forecasts() == 0
 
 
 class TestTroubles:
@@ -450,6 +559,48 @@ class TestTroubles:
             tasks.forecast(user.pk)
         assert (forecast_of(user).due_at, forecast_of(user).lease_owner) == (None, "")
         assert due(user) == datetime.datetime(2027, 5, 2, 4, tzinfo=datetime.UTC)
+
+    def test_one_that_kills_every_worker_is_given_up(
+        self,
+        user: MemoryUser,
+        work: Work,
+        monkeypatch: pytest.MonkeyPatch,
+        settings: Settings,
+    ) -> None:
+        settings.UAC_MAX_ATTEMPTS = 2
+        killed = 0
+
+        def kill(*arguments: object) -> Any:
+            nonlocal killed
+            killed += 1
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(forecasting, "_look_ahead", kill)
+        with time_machine.travel(START, tick=False):
+            settle(user, {"home_notice": NOTICE})
+            work()
+        for hour in range(1, 4):
+            later = time_machine.travel(START + hour * DAY / 24, tick=False)
+            with later, suppress(KeyboardInterrupt):
+                tasks.forecast(user.pk)
+        assert killed == 2
+        assert forecast_of(user).due_at is None
+        assert "killed" in forecast_of(user).last_error
+        assert due(user) == datetime.datetime(2027, 3, 2, 5, tzinfo=datetime.UTC)
+
+    def test_what_is_known_for_a_minute_alone_is_run_no_more_often_than_without(
+        self, user: MemoryUser, settled: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def slow(*arguments: Any) -> list[ConstraintForecast]:
+            until = (arguments[4] + datetime.timedelta(minutes=1)).isoformat()
+            return [ConstraintForecast(path=path, error=None, until=until) for path in arguments[3]]
+
+        monkeypatch.setattr(forecasting, "_look_ahead", slow)
+        with time_machine.travel(START, tick=False):
+            settle(user, {"home_soon": SOON})
+            settled()
+        assert forecast_of(user).known_until == START + datetime.timedelta(minutes=1)
+        assert due(user) == START + datetime.timedelta(minutes=5)
 
     def test_a_time_zone_that_changes_while_one_is_made_is_looked_ahead_in(
         self,
@@ -562,8 +713,9 @@ def check(today: datetime.date) -> Iterator[Alert]:
 """
         )
         tomorrow = datetime.datetime(2027, 3, 2, 5, tzinfo=datetime.UTC)
-        user.workspace.wall_seconds = 1
-        user.workspace.cpu_seconds = 1
+        # To look ahead it has half of that, in which the other one has to come to its end.
+        user.workspace.wall_seconds = 10
+        user.workspace.cpu_seconds = 10
         user.workspace.save()
         with time_machine.travel(START, tick=False):
             MemoryUser.objects.filter(pk=user.pk).update(constraints_due_at=tomorrow)

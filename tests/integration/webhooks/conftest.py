@@ -16,7 +16,7 @@ from workers import delivering
 def allowed_here(settings: Settings) -> None:
     settings.UAC_WEBHOOK_ALLOW_HTTP = True
     settings.UAC_WEBHOOK_ALLOWED_NETWORKS = ["127.0.0.0/8"]
-    settings.UAC_WEBHOOK_TIMEOUT_SECONDS = 1.0
+    settings.UAC_WEBHOOK_TIMEOUT_SECONDS = 60.0  # but where a receiver hangs
     settings.UAC_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
 
 

@@ -13,10 +13,10 @@ from memory import destinations
 from memory.destinations import Address
 from tests.webhook_receiver import (
     Behaviour,
+    Call,
     answers,
     certificate,
     drips,
-    floods,
     hangs,
     receiver,
     says,
@@ -29,12 +29,13 @@ HERE: Address = ipaddress.ip_address("127.0.0.1")
 
 
 @pytest.fixture(autouse=True)
-def here_is_allowed(settings: Settings) -> None:
+def here_is_allowed(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outgoing, "BODY_SECONDS", 60.0)  # but where a body drips
     settings.UAC_WEBHOOK_ALLOW_HTTP = True
     settings.UAC_WEBHOOK_ALLOWED_NETWORKS = ["127.0.0.0/8"]
 
 
-def post(url: str, seconds: float = 5, body: bytes = b'{"a":1}') -> Answer:
+def post(url: str, seconds: float = 60, body: bytes = b'{"a":1}') -> Answer:
     return outgoing.post(url, body, {"Content-Type": "application/json"}, seconds=seconds)
 
 
@@ -100,27 +101,28 @@ def test_retry_after_and_the_beginning_of_the_answer_are_kept() -> None:
 
 @pytest.mark.parametrize(
     "behaviour",
-    [hangs, drips(b"HTTP/1.1 200 OK\r\nx: " + b"y" * 100, 0.2)],
+    [hangs, drips(b"HTTP/1.1 200 OK\r\nx: " + b"y" * 1000, 0.2)],
     ids=["hangs", "drips"],
 )
 def test_an_answer_that_does_not_come_in_time_is_a_failure(behaviour: Behaviour) -> None:
     began = time.monotonic()
     with receiver(behaviour) as server:
-        answer = post(server.url, seconds=1)
-        took = time.monotonic() - began
-
-    assert (answer.status, answer.error) == (None, "There was no answer in time (1 s).")
-    assert took < 2
-
-
-def test_a_body_that_drips_does_not_take_back_the_status() -> None:
-    began = time.monotonic()
-    with receiver(drips(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 100, 0.02)) as server:
         answer = post(server.url, seconds=5)
         took = time.monotonic() - began
 
+    assert (answer.status, answer.error) == (None, "There was no answer in time (5 s).")
+    assert took < 40  # a fifth of the header would have come
+
+
+def test_a_body_that_drips_does_not_take_back_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outgoing, "BODY_SECONDS", 1.0)
+    began = time.monotonic()
+    with receiver(drips(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1000, 0.05)) as server:
+        answer = post(server.url)
+        took = time.monotonic() - began
+
     assert (answer.status, answer.error) == (200, "")
-    assert took < 4
+    assert took < 40
 
 
 def test_200_and_a_body_that_ends_early_is_success() -> None:
@@ -131,12 +133,19 @@ def test_200_and_a_body_that_ends_early_is_success() -> None:
 
 
 def test_of_a_gigabyte_the_beginning_is_read() -> None:
-    began = time.monotonic()
+    written: list[int] = []
+
+    def floods(call: Call) -> None:
+        call.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % 2**30)
+        for _ in range(2**30 // 65536):
+            call.write(b"x" * 65536)
+            written.append(65536)
+
     with receiver(floods) as server:
         answer = post(server.url)
 
     assert (answer.status, answer.error, len(answer.excerpt)) == (200, "", 1024)
-    assert time.monotonic() - began < 2
+    assert sum(written) < 2**30 / 16  # the rest was left, but what the system's buffers took
 
 
 def test_a_receiver_that_does_not_read_ends_in_time_too() -> None:
@@ -145,11 +154,11 @@ def test_a_receiver_that_does_not_read_ends_in_time_too() -> None:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()
         answer = post(
-            f"http://127.0.0.1:{deaf.getsockname()[1]}/", seconds=1, body=b"x" * 30_000_000
+            f"http://127.0.0.1:{deaf.getsockname()[1]}/", seconds=5, body=b"x" * 30_000_000
         )
 
     assert "no answer in time" in answer.error
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 30
 
 
 def test_nobody_there_is_a_failure() -> None:
@@ -267,4 +276,4 @@ def test_a_handshake_that_hangs_ends_in_time(trusted: Path) -> None:
         answer = post(f"https://hooks.example:{deaf.getsockname()[1]}/", seconds=1)
 
     assert "in time" in answer.error
-    assert time.monotonic() - began < 2.5
+    assert time.monotonic() - began < 30

@@ -8,15 +8,18 @@ from zoneinfo import ZoneInfo
 
 import pytest
 import time_machine
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import constraint_library, log, workspace_constraints
+from memory import alerts, constraint_library, log, runs, workspace_constraints
 from memory.log import Draft
 from memory.models import Alert, MemoryUser, Run, Workspace
 from memory.models.log import EntryKind
-from memory.models.runs import RunTrigger
+from memory.models.runs import RunKind, RunTrigger
+from memory.project import Outline
 from memory.users import change_user, create_user, next_daily_run
+from tests.factories import make_checkpoint
 from workers import dispatching, tasks
 
 pytestmark = pytest.mark.django_db
@@ -279,3 +282,83 @@ class TestDefaultZone:
         workspace.save()
         user.refresh_from_db()
         assert user.time_zone == "UTC"
+
+
+class TestOneForWhomNothingCanBeQueued:
+    """A version that cannot be read, as if by an older release, keeps nobody else asleep."""
+
+    @pytest.fixture
+    def users(self, workspace: Workspace) -> list[MemoryUser]:
+        """Three users with a constraint; of the second one the version cannot be read."""
+        outline = Outline().with_constraint("always", "").to_json()
+        found = []
+        for number in range(3):
+            user = create_user(workspace, f"u{number}", time_zone="UTC", metadata=None)
+            user.head = make_checkpoint(user, outline=outline if number != 1 else {"odd": True})
+            user.constraints_due_at = user.constraints_changed_at = MORNING + minutes(number)
+            user.save()
+            found.append(user)
+        return found
+
+    def test_the_others_are_woken_and_it_is_tried_again(self, users: list[MemoryUser]) -> None:
+        now = MORNING + minutes(60)
+        with time_machine.travel(now, tick=False):
+            assert dispatching.queue_runs_by_the_clock() == 3
+            assert dispatching.queue_runs_by_the_clock() == 0
+
+        assert {*Run.objects.values_list("user__user_id", flat=True)} == {"u0", "u2"}
+        assert due(users[1]) == now + minutes(60)
+
+    def test_changed_constraints_reach_the_others(
+        self, users: list[MemoryUser], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(workspace_constraints, "concern", lambda user, outline: True)
+        with time_machine.travel(MORNING + minutes(60), tick=False):
+            assert dispatching.queue_runs_of_changed_constraints() == 3
+            assert dispatching.queue_runs_of_changed_constraints() == 0
+
+        assert {*Run.objects.values_list("user__user_id", flat=True)} == {"u0", "u2"}
+
+    def test_a_step_that_fails_keeps_none_from_being_taken(
+        self, users: list[MemoryUser], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = runs.queue(users[0], RunKind.CONSTRAINTS, RunTrigger.API, checkpoint=users[0].head)
+        Run.objects.update(hinted_at=None)
+
+        def broken(most: int) -> int:
+            raise ValueError("no such alert")
+
+        monkeypatch.setattr(alerts, "wake", broken)
+        with pytest.raises(ValueError, match="no such alert"):
+            dispatching.dispatch()
+        run.refresh_from_db()
+        assert run.hinted_at is not None
+
+
+def test_a_run_that_changed_constraints_want_is_tried_again_where_it_failed(
+    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = timezone.now()
+    other = create_user(user.workspace, "bob", metadata=None)
+    for one in (user, other):
+        MemoryUser.objects.filter(pk=one.pk).update(
+            head=make_checkpoint(one), constraints_changed_at=now
+        )
+    done: list[int] = []
+
+    def fails(one: MemoryUser) -> None:
+        if one.pk == user.pk and not done:
+            done.append(0)
+            raise RuntimeError("boom")
+        done.append(one.pk)
+
+    monkeypatch.setattr(dispatching, "_run_if_concerned", fails)
+    dispatching.queue_runs_of_changed_constraints()
+    dispatching.queue_runs_of_changed_constraints()
+    assert done == [0, other.pk]  # nobody is kept by one that fails
+
+    with time_machine.travel(now + datetime.timedelta(hours=2)):
+        dispatching.queue_runs_of_changed_constraints()
+
+    assert done == [0, other.pk, user.pk]
+    assert not MemoryUser.objects.filter(constraints_changed_at__isnull=False).exists()

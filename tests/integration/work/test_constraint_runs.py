@@ -1,6 +1,5 @@
 """A run of the constraints that the machine fails is tried again; it resolves nothing."""
 
-import time
 from typing import Any
 
 import pytest
@@ -128,14 +127,14 @@ def test_a_constraint_without_end_is_paused_at_once_and_the_others_speak(
     tree = {path: sha256(text) for path, text in sources.items()}
     version = make_checkpoint(user, outline=outline, tree=tree)
     user.workspace.alerts_per_constraint = 7
+    user.workspace.wall_seconds = user.workspace.cpu_seconds = user.workspace.total_seconds = 60
     user.workspace.save()
     run = make_run(version)
 
-    began = time.monotonic()
     attempt(run)
 
-    assert time.monotonic() - began < 3
     run.refresh_from_db()
+    # By the number, not by the time.
     assert (run.status, run.outcome) == (RunStatus.DONE, RunOutcome.ALERT_LIMIT)
     told = {alert.kind: alert for alert in Alert.objects.filter(user=user)}
     assert sorted(told) == [AlertKind.CONSTRAINT_PAUSED, AlertKind.FINDING]

@@ -2,11 +2,12 @@
 
 import datetime
 import socket
+import threading
 from collections.abc import Callable
 
 import pytest
 import time_machine
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
@@ -98,6 +99,15 @@ def test_a_run_is_claimed_with_what_its_execution_needs_in_two_statements(
         assert run.user.time_zone == user.time_zone
 
 
+def test_a_run_whose_user_is_erased_while_it_is_claimed_is_nobodys(
+    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = make_run(make_checkpoint(user))
+    monkeypatch.setattr(runs._TO_EXECUTE, "first", lambda **values: None)
+
+    assert runs.claim(str(waiting.pk)) is None
+
+
 def test_a_failure_is_kept_and_tried_again_later_and_later(user: MemoryUser) -> None:
     append_record(user)
     waits = []
@@ -152,6 +162,39 @@ def test_a_released_lane_is_due_again_only_if_entries_wait(user: MemoryUser) -> 
     assert not lanes.release(again)
     assert Lane.objects.get(pk=lane.pk).due_at is None
     assert Lane.objects.get(pk=lane.pk).attempts == 0
+
+
+def test_a_lane_that_is_given_back_is_not_renewed_by_who_was_about_to(user: MemoryUser) -> None:
+    """It would be held by nobody, so that nobody could claim it."""
+    append_record(user)
+    lane = leases.claim(DUE)
+    assert lane is not None
+    assert lanes.release(lane)
+
+    leases._renew(lane)
+
+    assert Lane.objects.get(pk=lane.pk).lease_expires_at is None
+    assert leases.claim(DUE) is not None
+
+
+def test_a_lane_that_could_not_be_given_back_is_kept_with_the_error_until_it_is_tried_again(
+    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_record(user)
+    lane = leases.claim(DUE)
+    assert lane is not None
+
+    def fails(lane: Lane) -> None:
+        raise OperationalError("gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lanes, "undecided", fails)
+        with pytest.raises(OperationalError):
+            lanes.release(lane)
+    leases.fail(lane, "gone")
+
+    kept = Lane.objects.get(pk=lane.pk)
+    assert (kept.last_error, kept.lease_expires_at) == ("gone", None)
 
 
 def test_the_cursor_only_shortens_the_search(user: MemoryUser) -> None:
@@ -212,17 +255,26 @@ def test_the_dispatcher_finds_work_whose_hint_was_lost(user: MemoryUser) -> None
     append_record(user)
     make_run(make_checkpoint(user))
 
-    assert dispatching.dispatch() == {
+    found = dispatching.dispatch()
+
+    assert found == {
         "daily": 0,
+        "overslept": 0,
+        "leapt": 0,
         "changed": 0,
         "woken": 0,
         "escalated": 0,
         "abandoned": 0,
+        "merged": 0,
         "forecasts": 0,
         "backtests": 0,
         "runs": 1,
         "questions": 0,
         "lanes": 1,
+        "merges": 0,
+        "redactions": 0,
+        "erasures": 0,
+        "outlived": 0,
         "indexes": 0,
         "structure": 0,
         "mails": 0,
@@ -230,18 +282,39 @@ def test_the_dispatcher_finds_work_whose_hint_was_lost(user: MemoryUser) -> None
         "judged": 0,
         "interrupted": 0,
         "forgotten": 0,
+        "counted": found["counted"],  # not at every tick
     }
 
 
 def test_the_dispatcher_does_not_repeat_a_hint_at_once_and_repeats_it_later(
-    user: MemoryUser,
+    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(dispatching, "HINT_AGAIN", datetime.timedelta(hours=1))
     append_record(user)
     dispatching.dispatch()
 
     assert dispatching.dispatch()["lanes"] == 0
     with later(dispatching.HINT_AGAIN.total_seconds() + 1):
         assert dispatching.dispatch()["lanes"] == 1
+
+
+def test_what_a_clock_that_had_leapt_put_off_is_done_today(user: MemoryUser) -> None:
+    """A worker's, between the last look at its clock and the end of its transaction."""
+    tomorrow = timezone.now() + datetime.timedelta(days=1)
+    append_record(user)
+    Lane.objects.filter(user=user).update(run_after=tomorrow, hinted_at=tomorrow)
+    version = make_checkpoint(user)
+    put_off, failed = make_run(version), make_run(version)
+    Run.objects.update(run_after=tomorrow, hinted_at=tomorrow)
+    Run.objects.filter(pk=failed.pk).update(attempts=1, last_error="the engine is away")
+
+    found = dispatching.dispatch()
+
+    assert (found["leapt"], found["lanes"], found["runs"]) == (2, 1, 1)
+    put_off.refresh_from_db()
+    failed.refresh_from_db()
+    assert put_off.run_after < timezone.now()
+    assert failed.run_after == tomorrow
 
 
 def test_the_dispatcher_leaves_claimed_and_waiting_work_alone(user: MemoryUser) -> None:
@@ -307,12 +380,14 @@ def test_the_clock_of_a_user_goes_on_with_the_first_constraint(
     outline = Outline().with_constraint("allergy", "").to_json()
     run = make_run(make_checkpoint(user, 2, outline=outline))
 
-    work()
+    # Lest the hour of the daily run come between the run and the look at it.
+    with time_machine.travel(timezone.now(), tick=False):
+        work()
 
-    run.refresh_from_db()
-    assert run.outcome
-    user.refresh_from_db()
-    assert user.constraints_due_at == next_daily_run(user, timezone.now())
+        run.refresh_from_db()
+        assert run.outcome
+        user.refresh_from_db()
+        assert user.constraints_due_at == next_daily_run(user, timezone.now())
 
 
 def test_the_daily_run_is_queued_once_at_the_users_own_hour(
@@ -343,3 +418,26 @@ def test_entries_stay_whatever_happens_to_the_work(user: MemoryUser) -> None:
 
     assert LogEntry.objects.filter(user=user, seq=seq).exists()
     assert log.coverage(user).pending == 1
+
+
+def test_a_thread_that_could_not_be_started_is_started_for_the_next_piece_of_work(
+    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_record(user)
+    lane = leases.claim(DUE)
+    assert lane is not None
+
+    class Refused(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as limited:
+        limited.setattr(leases._keeper, "_thread", None)
+        limited.setattr(threading, "Thread", Refused)
+        with pytest.raises(RuntimeError, match="new thread"), leases.kept(lane):
+            pytest.fail("it is not kept")
+    assert not leases.works_on(user.pk)
+
+    with leases.kept(lane):
+        assert leases._keeper._thread is not None
+        assert leases._keeper._thread.is_alive()

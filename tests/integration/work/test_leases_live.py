@@ -1,16 +1,21 @@
 """Leases between workers that really run at the same time."""
 
+import datetime
 import threading
-import time
 from contextlib import ExitStack
 
 from django.db import connection, transaction
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import leases
-from memory.models import Lane, MemoryUser, Workspace
+from memory import forecasts, lanes, leases, runs
+from memory.models import Forecast, Lane, MemoryUser, Workspace
+from memory.models.runs import RunKind, RunTrigger
+from memory.models.users import LaneName
 from memory.users import create_user
+from tests.factories import make_checkpoint
 from tests.integration.work.test_leases import DUE, append_record
+from tests.processes import eventually
 
 
 def test_only_one_of_many_workers_claims_a_lane(live_database: str, user: MemoryUser) -> None:
@@ -37,27 +42,25 @@ def test_only_one_of_many_workers_claims_a_lane(live_database: str, user: Memory
 def test_a_kept_lease_does_not_expire_while_the_work_goes_on(
     live_database: str, user: MemoryUser, settings: Settings
 ) -> None:
-    settings.UAC_LEASE_SECONDS = 1
+    settings.UAC_LEASE_SECONDS = 3
     append_record(user)
     lane = leases.claim(DUE)
     assert lane is not None
     first_expiry = lane.lease_expires_at
 
     with leases.kept(lane):
-        deadline = threading.Event()
-        for _ in range(200):
-            lane.refresh_from_db()
-            if lane.lease_expires_at != first_expiry:
-                break
-            deadline.wait(0.02)
+        assert eventually(lambda: expiry(lane) != first_expiry)
 
-    assert lane.lease_expires_at != first_expiry
+
+def expiry(lane: Lane) -> datetime.datetime | None:
+    lane.refresh_from_db()
+    return lane.lease_expires_at
 
 
 def test_many_leases_are_kept_by_one_thread_and_one_that_is_being_written_holds_up_none(
     live_database: str, workspace: Workspace, settings: Settings
 ) -> None:
-    settings.UAC_LEASE_SECONDS = 1
+    settings.UAC_LEASE_SECONDS = 3
     lanes = []
     for name in ("ada", "bob", "eve"):
         append_record(create_user(workspace, name, metadata=None))
@@ -68,18 +71,46 @@ def test_many_leases_are_kept_by_one_thread_and_one_that_is_being_written_holds_
     before = {lane.pk: lane.lease_expires_at for lane in lanes}
 
     with ExitStack() as stack:
-        for lane in lanes:
-            stack.enter_context(leases.kept(lane))
+        # First, lest it be renewed before it is written.
         stack.enter_context(transaction.atomic())
         leases.check(written)
-        for _ in range(200):
-            for lane in others:
-                lane.refresh_from_db()
-            if all(lane.lease_expires_at != before[lane.pk] for lane in others):
-                break
-            time.sleep(0.02)
+        for lane in lanes:
+            stack.enter_context(leases.kept(lane))
+        assert eventually(lambda: all(expiry(lane) != before[lane.pk] for lane in others))
         keepers = [thread for thread in threading.enumerate() if thread.name == "leases"]
 
-        assert all(lane.lease_expires_at != before[lane.pk] for lane in others)
         assert Lane.objects.get(pk=written.pk).lease_expires_at == before[written.pk]
         assert len(keepers) == 1
+
+
+def test_work_is_claimed_while_somebody_writes_to_its_user(
+    live_database: str, user: MemoryUser
+) -> None:
+    """Every append holds the user's row: whoever is written to all the time is worked on, too."""
+    append_record(user)
+    run = runs.queue(user, RunKind.QUERY, RunTrigger.API, checkpoint=make_checkpoint(user))
+    forecast, _ = Forecast.objects.update_or_create(user=user, defaults={"due_at": timezone.now()})
+    MemoryUser.objects.filter(pk=user.pk).update(head=run.checkpoint)
+    held, done = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with transaction.atomic():
+            MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+            held.set()
+            done.wait(60)
+        connection.close()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert held.wait(60)
+    try:
+        claimed = [
+            leases.claim(lanes.due(LaneName.RECORDS).filter(user=user)),
+            runs.claim(str(run.pk)),
+            leases.claim(forecasts.waiting().filter(pk=forecast.pk)),
+        ]
+    finally:
+        done.set()
+        writer.join()
+
+    assert None not in claimed

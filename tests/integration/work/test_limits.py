@@ -14,7 +14,7 @@ from memory.workspaces import create_key
 from tests.integration.admin.conftest import page_url, shown
 from tests.integration.checkpointing.conftest import trip
 from tests.integration.sandbox.containers import Containers
-from tests.integration.sandbox.processes import eventually
+from tests.processes import eventually
 from workers.errors import REMEDY
 from workers.sandbox import docker, runner
 from workers.sandbox.build import ensure_image, ensure_typecheck_image
@@ -23,12 +23,6 @@ from workers.sandbox.pool import Pool, PoolLimits
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db]
 
-# So much that a busy machine needs none of it.
-AMPLE = {
-    "UAC_SANDBOX_WALL_SECONDS": 60.0,
-    "UAC_SANDBOX_CPU_SECONDS": 60,
-    "UAC_SANDBOX_TOTAL_SECONDS": 90.0,
-}
 CONSTRAINT = """\
 import datetime
 from collections.abc import Iterator
@@ -70,7 +64,7 @@ Case = tuple[dict[str, Any], str, str, str]
 def mine() -> Iterator[Containers]:
     """Sandboxes are containers of this test's own."""
     ensure_typecheck_image(ensure_image())
-    with override_settings(UAC_SANDBOX_RUNNER="docker", **AMPLE), Containers() as containers:
+    with override_settings(UAC_SANDBOX_RUNNER="docker"), Containers() as containers:
         yield containers
 
 
@@ -125,7 +119,7 @@ def tenant(work: Callable[[], None]) -> Callable[..., Tenant]:
     return lambda **chosen: Tenant(work, **chosen)
 
 
-BUSY = "sum(range(4 * 10 ** 7))"  # for half a second or more
+BUSY = "sum(range(8 * 10 ** 7))"  # for a third of a second or more
 
 QUERIES: list[Case] = [
     ({"wall_seconds": 0.2}, BUSY, "timeout", "took longer than 0.2 s"),
@@ -179,7 +173,8 @@ def test_a_query_past_a_limit_says_which_and_who_can_raise_it(
     assert f"{message} ({REMEDY})" in words
 
     assert ordinary.ask(code)["outcome"] == "ok"
-    assert limited.ask("len(trips)")["output"]["value"] == 3
+    # A busy machine may hold up a question for as long as the shortest of the limits.
+    assert eventually(lambda: limited.ask("len(trips)")["outcome"] == "ok")
 
 
 CONSTRAINTS: list[Case] = [
@@ -217,23 +212,22 @@ def test_a_constraint_past_a_limit_fails_visibly_and_is_not_let_in_anew(
     assert run.error["message"] == f"{message} ({REMEDY})"
     assert f"{message} ({REMEDY})" in Alert.objects.get(user=one.user).message
 
-    refused = one.propose("another", check)
-    assert refused["outcome"] == "rejected"
-    assert (
-        f"constraints/another.py:1: {outcome}: {message} ({REMEDY})"
-        in (refused["error"]["message"])
-    )
+    told = f"constraints/another.py:1: {outcome}: {message} ({REMEDY})"
+    assert eventually(lambda: told in rejected(one.propose("another", check)))
+
+
+def rejected(run: dict[str, Any]) -> str:
+    """Why it was: on a busy machine, because something else took longer than a short limit."""
+    assert run["outcome"] == "rejected"
+    return str(run["error"]["message"])
 
 
 def test_tests_have_the_limits_of_the_workspace_too(tenant: Callable[..., Tenant]) -> None:
     tests = f"{TESTS}\n\ndef test_slowly() -> None:\n    assert {BUSY}\n"
 
-    refused = tenant(wall_seconds=0.2).propose("rule", "pass", tests)
-    assert refused["outcome"] == "rejected"
-    assert (
-        f"tests/test_rule.py:1: timeout: took longer than 0.2 s ({REMEDY})"
-        in (refused["error"]["message"])
-    )
+    limited = tenant(wall_seconds=0.2)
+    told = f"tests/test_rule.py:1: timeout: took longer than 0.2 s ({REMEDY})"
+    assert eventually(lambda: told in rejected(limited.propose("rule", "pass", tests)))
     assert tenant().propose("rule", "pass", tests)["outcome"] == "ok"
 
 
@@ -296,7 +290,9 @@ def test_a_change_in_the_admin_holds_from_the_next_run_on(
     choose(memory_mib="512", pids="40", tmpfs_mib="4")
     assert one.ask("len(trips)")["outcome"] == "ok"
     assert eventually(lambda: before.id not in [container.id for container in mine.all()])
+    assert eventually(lambda: len(mine.all()) == 1)
     (after,) = mine.all()
+    assert after.id != before.id
     host = after.attrs["HostConfig"]
     assert (host["Memory"], host["MemorySwap"]) == (512 * 2**20, 512 * 2**20)
     assert host["PidsLimit"] == 40
@@ -308,6 +304,8 @@ def test_in_a_strict_workspace_no_container_is_used_twice(
     tenant: Callable[..., Tenant], mine: Containers, pool: Pool
 ) -> None:
     strict, ordinary = tenant(single_use=True), tenant()
+    # What others were used for once is removed in the background.
+    assert eventually(lambda: len(mine.all()) == 1)
     kept = {container.id for container in mine.all()}
     assert len(kept) == 1  # the ordinary one's
 

@@ -253,7 +253,7 @@ class TestJudging:
         constraint = made(workspace)
         constraint.versions.update(hinted_at=None)
         hinted: list[Any] = []
-        monkeypatch.setattr(dispatching, "send_hint", lambda task, args: hinted.append(args))
+        monkeypatch.setattr(dispatching, "send_hint", lambda task, args, **_: hinted.append(args))
 
         assert dispatching.dispatch()["judged"] == 1
         assert hinted == [[str(constraint.versions.get().pk)]]

@@ -153,7 +153,7 @@ def test_it_speaks_the_protocol_and_refuses_by_400() -> None:
 
 def post(url: str, body: object) -> Any:
     request = urllib.request.Request(f"{url}/chat/completions", json.dumps(body).encode())
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with urllib.request.urlopen(request, timeout=120) as response:
         return json.load(response)
 
 

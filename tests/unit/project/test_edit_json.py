@@ -145,7 +145,7 @@ RECORD: dict[str, Any] = CONFLICT["records"][0]
         ({**ADD, "sources": ["1"]}, "add.sources must be"),
         ({**ADD, "sources": [True]}, "add.sources must be"),
         ({**ADD, "sources": [0]}, "add.sources must be"),
-        ({**ADD, "sources": [1.0]}, "add.sources must be"),
+        ({**ADD, "sources": [1.5]}, "add.sources must be"),
         ({**ADD, "fields": []}, "add.fields must be an object"),
         ({**ADD, "singleton": 1}, "add.singleton must be true or false"),
         ({**ADD, "fields": {"at": {"$date": "2024-13-01"}}}, "add.fields.at"),
@@ -189,3 +189,10 @@ def test_what_is_no_edit_is_refused_by_name(data: object, message: str) -> None:
 
     assert message in error.value.message
     assert error.value.code in {"malformed", "type_clash", "too_deep", "bad_text"}
+
+
+def test_a_number_of_json_that_is_whole_is_an_integer() -> None:
+    edit = edit_from_json({**ADD, "sources": [1.0, 2]})
+
+    assert isinstance(edit, Add)
+    assert [(seq, type(seq)) for seq in edit.sources] == [(1, int), (2, int)]

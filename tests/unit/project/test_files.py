@@ -1,15 +1,17 @@
 """Whole files as edits: every difference is an edit, and what no edit can say is refused."""
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 
-from memory.project import EditError, Project, ProjectError, edit_to_json, render
-from memory.project.files import edits_of_files
+from memory.project import EditError, Project, ProjectError, edit_from_json, edit_to_json, render
+from memory.project.files import edits_of_files, read_whole, take_over
 from tests.unit.project.examples import rich_project
 from tests.unit.project.strategies import projects
-from tests.unit.project.support import TESTS, add, define, define_enum, project_with
+from tests.unit.project.support import SILENT, TESTS, add, define, define_enum, project_with
 
 
 def small() -> Project:
@@ -21,6 +23,7 @@ def small() -> Project:
     )
 
 
+SOURCES = re.compile(r"sources=\([0-9, ]*\)")
 SCHEMA = "domains/travel/schema.py"
 STATE = "domains/travel/state.py"
 
@@ -45,6 +48,86 @@ def test_files_of_a_whole_project_build_it() -> None:
     for path, text in render(wanted).items():
         if path.endswith("/state.py") or path.startswith(("constraints/", "tests/")):
             assert project.source(path) == text
+
+
+@given(projects())
+def test_any_project_is_taken_over_as_it_is(project: Project) -> None:
+    assume(project.outline.domains or project.outline.constraints)
+    # A constraint of ours imports the library: that tells it from those of other projects
+    for name in project.outline.constraints:
+        project.write_constraint(name, f"import uac\n{SILENT}", TESTS)
+    files = render(project)
+    # When all files of a project are taken over by somebody of whom nothing is known
+    taken = Project.empty()
+    edits = take_over(taken, read_whole(files), (7,))
+    # Then they are the same, but for the entries that the records cite
+    cited = {path: SOURCES.sub("sources=(7,)", text) for path, text in files.items()}
+    assert render(taken) == cited
+    # And the edits can be kept, as those of any version are
+    assert [edit_from_json(edit_to_json(edit)) for edit in edits] == edits
+
+
+def test_a_class_that_another_domain_has_too_is_the_domains_own() -> None:
+    # Given a reference to a class that comes later, of which there is one elsewhere
+    wanted = project_with(
+        define("health", "Passport", {"number": "int"}),
+        define("travel", "Passport", {"number": "int"}),
+        define("travel", "Airline", {"passport": "Ref[Passport]"}),
+    )
+    travel = wanted.outline.domains["travel"]
+    classes = dict(reversed(list(travel.classes.items())))
+    wanted.set_domain(replace(travel, classes=classes))
+    files = render(wanted)
+
+    taken = Project.empty()
+    take_over(taken, read_whole(files), (7,))
+
+    assert render(taken) == files
+
+
+def test_a_project_is_taken_over_in_the_order_that_it_has() -> None:
+    # Given lists in another order than their classes, one of them empty, and one more of a class
+    wanted = project_with(
+        define("travel", "Trip", {"to": "str"}),
+        define("travel", "Hotel", {"name": "str"}, collection="hotels"),
+        add("travel", "Trip", "rome", to="Rome"),
+        {**add("travel", "Trip", "oslo", to="Oslo"), "collection": "past"},
+    )
+    # When it is taken over, then nothing has moved
+    taken = Project.empty()
+    take_over(taken, read_whole(render(wanted)), (1,))
+    assert render(taken) == render(wanted)
+    assert list(taken.outline.domains["travel"].collections) == ["hotels", "trips", "past"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        pytest.param("domains/travel/state.py", "trips = [print()]\n", id="not literal"),
+        pytest.param("domains/travel/helper.py", "", id="another file"),
+        pytest.param("tests/test_more.py", TESTS, id="a test of nothing"),
+        pytest.param("constraints/old.py", "def check(path):\n    return []\n", id="old"),
+    ],
+)
+def test_files_in_another_form_are_not_taken_for_ours(path: str, text: str) -> None:
+    with pytest.raises(ProjectError):
+        read_whole({**render(small()), path: text})
+
+
+def test_what_is_there_is_not_taken_over_again() -> None:
+    project = small()
+    with pytest.raises(EditError, match="has a domain 'travel' already"):
+        take_over(project, read_whole(render(small())), (1,))
+    rules = project_with(
+        {
+            "op": "write_constraint",
+            "name": "a",
+            "source": f"import uac\n{SILENT}",
+            "tests_source": TESTS,
+        }
+    )
+    with pytest.raises(EditError, match="has a constraint 'a' already"):
+        take_over(rules, read_whole(render(rules)), (1,))
 
 
 def test_edits_say_what_differs() -> None:

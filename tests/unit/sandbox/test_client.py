@@ -22,10 +22,17 @@ EVIDENCE: dict[str, Any] = {
     "key": "k",
     "sources": [1],
 }
+COLUMNS: dict[str, Any] = {
+    "class": "R",
+    "domain": "d",
+    "collection": "c",
+    "keys": ["k", "l"],
+    "sources": [[1], []],
+}
 RESTS_ON: dict[str, Any] = {
     "scope": "read",
-    "count": 1,
-    "records": [EVIDENCE],
+    "count": 2,
+    "records": [COLUMNS],
     "collections": [],
 }
 VALUE: dict[str, Any] = {"value": 2, "type": "int", "evidence": RESTS_ON}
@@ -169,11 +176,17 @@ def test_no_request_is_given_more_memory_than_there_is() -> None:
 WRONG_EVIDENCE: list[dict[str, Any]] = [
     {"scope": "all"},
     {"scope": None},
-    {"count": 0},
+    {"count": 1},
     {"count": True},
     {"records": None},
-    {"records": [{**EVIDENCE, "sources": ["1"]}]},
-    {"records": [{**EVIDENCE, "key": 1}]},
+    {"records": [{**COLUMNS, "sources": [[1], ["1"]]}]},
+    {"records": [{**COLUMNS, "sources": [[1], [0]]}]},
+    {"records": [{**COLUMNS, "sources": [[1]]}]},
+    {"records": [{**COLUMNS, "sources": {"k": [1], "l": []}}]},
+    {"records": [{**COLUMNS, "keys": ["k", 1]}]},
+    {"records": [{**COLUMNS, "keys": "kl"}]},
+    {"records": [{**COLUMNS, "class": None}]},
+    {"records": [["k", "l"]]},
     {"collections": [["travel", "trips", 1]]},
     {"collections": [{"domain": "travel", "collection": "trips", "count": -1}]},
 ]

@@ -116,7 +116,7 @@ def forecaster(questions: Sequence[str], **options: Any) -> Forecaster:
         lambda today, now: alerts_of(questions, today, now),
         tell,
         lambda: True,
-        **{"follows": True, "seconds": 60, "most_calls": 100_000, **options},
+        **{"follows": True, "seconds": 600, "most_calls": 100_000, **options},
     )
 
 
@@ -166,6 +166,24 @@ class TestDays:
         self, question: str, most: int
     ) -> None:
         assert forecaster([question]).days(START, END).calls <= most
+
+    def test_where_each_day_is_another_one_little_is_noted(self) -> None:
+        """And what is so for a while alone is noted again: of the last half year nothing is."""
+        noted: list[datetime.date] = []
+
+        def call(today: Any, now: Any) -> list[Alert]:
+            if type(today) is Day:
+                noted.append(datetime.date.fromisoformat(str(today._real)))
+            left = (datetime.date(2028, 5, 1) - today).days
+            return [Alert(severity=Severity.INFO, message="m", key=f"{left}")] if left >= 0 else []
+
+        one = Forecaster(call, tell, lambda: True, follows=True, seconds=60)
+        timeline = one.days(START, END)
+
+        assert len(timeline.changes) == (datetime.date(2028, 5, 2) - START).days + 1
+        assert len(noted) <= 12
+        assert timeline.calls < 210
+        assert max(noted) < datetime.date(2028, 6, 10)
 
     def test_what_raises_on_29_february_alone_ends_nothing_else(self) -> None:
         questions = ["1 / (today.month != 2 or today.day != 29)", "today > date(2028, 3, 5)"]

@@ -64,7 +64,7 @@ class TestRef:
         finally:
             resolve_references_with(previous)
 
-    def test_nothing_is_loaded_at_first(self) -> None:
+    def test_without_a_project_there_is_nothing_to_refer_to(self) -> None:
         with pytest.raises(LookupError):
             Ref[Passport]("p-1").get()
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.integration.sandbox.processes import eventually
+from tests.processes import eventually
 from workers.sandbox import pool as pools
 from workers.sandbox.interface import DEFAULT_SHAPE, Sandbox, SandboxError, Shape
 from workers.sandbox.pool import Lease, Pool, PoolLimits
@@ -217,25 +217,32 @@ def test_what_gets_old_is_replaced(runner: Runner) -> None:
         assert pool.counts.destroyed["recycled"] >= 2
 
 
-def test_more_are_kept_where_more_arrive_but_never_more_than_allowed(runner: Runner) -> None:
+def test_more_are_kept_where_more_arrive_but_never_more_than_allowed(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "HORIZON_SECONDS", 60.0)  # so that the arrivals stay recent ones
+    monkeypatch.setattr(pools, "MEMORY_SECONDS", 60.0)
     with opened(runner) as pool:
         for _ in range(20):
             with pool.virgin():
                 pass
         assert eventually(lambda: pool.size["virgins"] == 4)
-        assert pool.settled
+        assert eventually(lambda: pool.settled)
         time.sleep(0.05)
         assert pool.size["virgins"] == 4
 
 
 def test_fewer_are_kept_when_fewer_arrive(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "MEMORY_SECONDS", 0.5)
+    # Given so many arrivals in a minute that four are kept for all of it
+    monkeypatch.setattr(pools, "MEMORY_SECONDS", 60.0)
     monkeypatch.setattr(pools, "HORIZON_SECONDS", 0.2)
     with opened(runner) as pool:
-        for _ in range(30):
+        for _ in range(pools.ARRIVALS):
             with pool.virgin():
                 pass
         assert eventually(lambda: pool.size["virgins"] == 4)
+        # When that is long ago
+        monkeypatch.setattr(pools, "MEMORY_SECONDS", 0.5)
         assert eventually(lambda: pool.size["virgins"] == 2)
         assert pool.counts.destroyed["too many"] >= 2
 
@@ -253,13 +260,15 @@ LARGE = Shape(memory_mib=4096)
 
 
 def test_each_shape_has_its_own(runner: Runner) -> None:
+    def counts() -> tuple[int, int]:
+        shapes = [one.shape for one in runner.alive]
+        return shapes.count(LARGE), shapes.count(DEFAULT_SHAPE)
+
     with opened(runner) as pool:
         pool.warm()
         with pool.virgin(shape=LARGE) as sandbox:
             assert fake(sandbox).shape == LARGE
-        assert eventually(lambda: pool.settled)
-        shapes = [one.shape for one in runner.alive]
-        assert (shapes.count(LARGE), shapes.count(DEFAULT_SHAPE)) == (1, 2)
+        assert eventually(lambda: pool.settled and counts() == (1, 2))
 
         with pool.virgin(shape=LARGE) as sandbox:
             assert fake(sandbox).shape == LARGE
@@ -271,13 +280,14 @@ def test_each_shape_has_its_own(runner: Runner) -> None:
 def test_a_shape_that_nobody_asks_for_any_more_is_forgotten(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pools, "FORGET_SECONDS", 0.3)
     monkeypatch.setattr(pools, "HORIZON_SECONDS", 0.1)
     with opened(runner) as pool:
         pool.warm()
         with pool.virgin(shape=LARGE):
             pass
-        assert eventually(lambda: any(one.shape == LARGE for one in runner.alive))
+        assert eventually(lambda: pool.settled)
+        assert any(one.shape == LARGE for one in runner.alive)
+        monkeypatch.setattr(pools, "FORGET_SECONDS", 0.0)
         assert eventually(lambda: not any(one.shape == LARGE for one in runner.alive))
         assert pool.counts.destroyed["forgotten"] == 1
         assert eventually(lambda: [one.shape for one in runner.alive] == [DEFAULT_SHAPE] * 2)
@@ -352,7 +362,7 @@ def test_virgins_that_died_are_replaced_before_anybody_asks(
         dead = runner.alive
         for one in dead:
             one.alive = False
-        assert eventually(lambda: len(runner.alive) == 2)
+        assert eventually(lambda: pool.settled and len(runner.alive) == 2)
         with pool.virgin() as sandbox:
             assert fake(sandbox) not in dead
         assert (pool.counts.hits, pool.counts.misses) == (1, 0)
@@ -471,3 +481,27 @@ def test_a_closed_pool_keeps_nothing_and_still_serves(runner: Runner) -> None:
         with pool.virgin() as sandbox:
             assert fake(sandbox).alive
         assert runner.alive == []
+
+
+def test_of_a_user_who_is_forgotten_nothing_is_kept_or_given_out(runner: Runner) -> None:
+    with opened(runner) as pool:
+        kept, other = use(pool, "ada"), use(pool, "bob")
+        assert eventually(lambda: pool.forget("ada"))
+
+        assert not kept.alive
+        assert other.alive
+        with pytest.raises(SandboxError), pool.lease("ada"):
+            pass
+        assert use(pool, "bob") is other
+
+
+def test_what_is_in_use_is_not_forgotten_before_it_is_over(runner: Runner) -> None:
+    with opened(runner) as pool:
+        with pool.lease("ada") as lease:
+            lease.tree = {"a.py": "hash"}
+            assert not pool.forget("ada")
+            assert fake(lease).alive
+
+        assert eventually(lambda: pool.forget("ada"))
+        assert not fake(lease).alive
+        assert pool.size["leases"] == 0

@@ -16,6 +16,8 @@ from memory.search.words import best_part, identity, number_of_words, terms, ter
         ("Dave's dogs: they'll bark", ["dave", "dog", "bark"]),
         ("drug_class snake_case", ["drug", "class", "snake", "case"]),
         ("2026-03-01 and 2026-02-30", ["2026", "march", "1", "2026", "02", "30"]),
+        ("2026-03-01T09:30+01:00", ["2026", "march", "1", "t09", "30", "01", "00"]),
+        ("12026-03-01", ["12026", "03", "01"]),
         ("the 1st, 22nd, 3rd and 11th; 2ndary", ["1", "22", "3", "11", "2ndari"]),
         ("Café CAFÉ cafe\u0301", ["cafe", "cafe", "cafe"]),
         ("Straße STRASSE", ["strass", "strass"]),
@@ -68,3 +70,18 @@ def test_of_a_short_text_all_is_the_best_part() -> None:
 )
 def test_of_a_long_text_the_part_with_most_terms(wanted: list[str], expected: str) -> None:
     assert best_part("ab cd ef puppy gh pqr ij..", wanted, 8) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "expected"),
+    [
+        ("我们昨天在北京吃饭，后来我买了一把吉他。", "吉他", "吉他。"),
+        ("nothing here, and then on 2026-03-01 it began", "1 March", "2026-03-01 it"),
+        ("Ein Tag und noch einer am CAFÉ im Park", "cafe", "CAFÉ im Park"),
+    ],
+)
+def test_the_best_part_is_found_however_it_is_written(
+    text: str, wanted: str, expected: str
+) -> None:
+    part = best_part(text, terms(wanted), len(expected))
+    assert part == expected

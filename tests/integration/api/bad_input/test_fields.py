@@ -315,7 +315,7 @@ RULE = {"source": "x", "tests": "x"}
         ("rule", {**RULE, "sources": 5}, {"sources": "Send a list, not an integer"}),
         ("rule", {**RULE, "sources": [1, "2"]}, {"sources": "[1]: Send an integer"}),
         ("rule", {**RULE, "sources": [True]}, {"sources": "[0]: Send an integer"}),
-        ("rule", {**RULE, "sources": [1.0]}, {"sources": "[0]: Send an integer"}),
+        ("rule", {**RULE, "sources": [1.5]}, {"sources": "[0]: Send an integer"}),
         ("rule", {**RULE, "sources": [0]}, {"sources": "greater than or equal to 1"}),
     ],
     ids=brief,

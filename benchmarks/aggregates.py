@@ -1,0 +1,137 @@
+"""Aggregate questions, computed over the state and read from what a search finds.
+
+The 102 questions of `analytical.jsonl` and `ten_domains.json` (UAC_DATA_DIR) are asked of a server
+of UaC, which runs the question's Python over the typed records; and of mem0 as pip installs it, in
+which each record is a memory (`infer=False`, embedded by MiniLM where that is installed). What mem0
+finds is then read by a reader that never errs: the same Python, over the records found. So this is
+the most that any language model could make of them. It is asked for 20 memories, its default, and
+for 100, without a threshold.
+"""
+
+import datetime
+import functools
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.analytical import _parsed, answered, cases, equals_gold, ten_domains
+from benchmarks.harness import Client, json_path, report
+from benchmarks.mem0_peer import DIMENSIONS, Embed, Peer, by_hash, mem0
+from benchmarks.minilm import WIDTH, MiniLm, model_folder
+from uac_site.embedded.system import running_system
+
+TOP = (20, 100)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    path = json_path(__doc__)
+    if cases() is None or ten_domains() is None:
+        absent = {"aggregates": "absent", "absent": "analytical.jsonl in UAC_DATA_DIR"}
+        report("aggregates", settings={}, rows=[], figures=absent, path=path)
+        return
+    with running_system() as system:
+        key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
+        ours = list(answered(Client(system.base_url, key)))
+    logging.disable(logging.WARNING)  # mem0 tells of every step
+    folder = model_folder()
+    embed, dimensions = (by_minilm(folder), WIDTH) if folder else (by_hash, DIMENSIONS)
+    with mem0(embed, dimensions) as peer:
+        theirs = list(read(peer))
+    rows = [_row("UaC", [row["correct"] for row in ours])] + [
+        _row(f"mem0, {top} memories, a reader without error", [one[top] for one in theirs])
+        for top in TOP
+    ]
+    figures: dict[str, Any] = {
+        "questions": len(ours),
+        "uac": sum(row["correct"] for row in ours),
+        **{f"mem0_{top}": sum(one[top] for one in theirs) for top in TOP},
+    }
+    settings = {
+        "uac": sorted({row["runner"] for row in ours}),
+        "mem0": "2.2, as pip installs it: Qdrant in files, SQLite; without its extra nlp",
+        "embeddings": "all-MiniLM-L6-v2" if folder else "by words, without a model",
+    }
+    report("aggregates", settings=settings, rows=rows, figures=figures, path=path)
+
+
+def _row(what: str, correct: Sequence[bool]) -> dict[str, Any]:
+    return {
+        "what": what,
+        "questions": len(correct),
+        "correct": sum(correct),
+        "percent": round(100 * sum(correct) / len(correct), 1),
+    }
+
+
+def by_minilm(folder: Path) -> Embed:
+    """Embed by MiniLM, the same text once."""
+    model = MiniLm(folder)
+
+    @functools.cache
+    def one(text: str) -> list[float]:
+        return [float(value) for value in model.encode([text])[0]]
+
+    return lambda texts: [one(text) for text in texts]
+
+
+def read(peer: Peer) -> Iterator[dict[int, bool]]:
+    """Answer every question from what mem0 finds; yield for each by how many memories it may."""
+    users: dict[str, str] = {}
+    for case in cases() or []:
+        # Several questions are about the same records, which are told once.
+        records = json.dumps(case["records"])
+        if (user := users.get(records)) is None:
+            user = users[records] = f"analytical-{len(users)}"
+            remember(peer, user, case["type"], case["records"])
+        yield correct(peer, user, case, case["type"], case["records"])
+    state = (ten_domains() or {})["user_state"]
+    for name, records in state.items():
+        remember(peer, "ten-domains", name, records)
+    for case in (ten_domains() or {})["cases"]:
+        kind = case["target_domain"]
+        yield correct(peer, "ten-domains", case, kind, state[kind])
+
+
+def remember(peer: Peer, user: str, kind: str, records: Sequence[Mapping[str, Any]]) -> None:
+    """Add each record as a memory in words, with its place."""
+    for place, record in enumerate(records):
+        said = ", ".join(f"{name} {value}" for name, value in record.items())
+        peer.memory.add(
+            [{"role": "user", "content": f"{kind}: {said}"}],
+            user_id=user,
+            infer=False,
+            metadata={"kind": kind, "place": place},
+        )
+
+
+def correct(
+    peer: Peer, user: str, case: Mapping[str, Any], kind: str, records: Sequence[Mapping[str, Any]]
+) -> dict[int, bool]:
+    """Tell whether the question's Python over the records found comes to the right answer."""
+    result = {}
+    for top in TOP:
+        found = peer.memory.search(
+            case["question"], top_k=top, threshold=0.0, filters={"user_id": user}
+        )
+        places = {
+            one["metadata"]["place"] for one in found["results"] if one["metadata"]["kind"] == kind
+        }
+        data = [_parsed(records[place]) for place in sorted(places)]
+        result[top] = equals_gold(value_of(case["query_code"], data), case)
+    return result
+
+
+def value_of(code: str, data: Sequence[Any]) -> Any:
+    """Run recorded code over records; None where it fails, as of an empty list."""
+    try:
+        value = eval(code, {"date": datetime.date, "data": data})
+    except (ArithmeticError, LookupError, ValueError, TypeError, StopIteration):
+        return None
+    return sorted(value) if isinstance(value, set) else value
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,479 @@
+"""What a number of users takes: cores, memory, disk, workers, tokens and money, by a simulation.
+
+    make bench NAME=capacity                        the table of docs/capacity.md
+    make bench NAME=capacity ARGS='--users 50000 --usage mine.toml'
+    make bench NAME=capacity ARGS=--measure         what operations take on this machine
+
+Requests of a day arrive by chance (Poisson), more by day than by night, and go through the stations
+that do their work: web, database, sandboxes, language model. Each station has a queue and so many
+servers as it takes for a peak hour. How long each operation takes is in `capacity.toml`, with the
+benchmark that measured it; so is how people use the server, which is an assumption: put yours in.
+
+A server is a core, but that of the language model, which is a thread that waits. What arrives at a
+station together waits in one line; work that shares a core by turns waits as long on average.
+"""
+
+import argparse
+import heapq
+import json
+import math
+import os
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.harness import Client, report
+
+Times = NDArray[np.float64]
+
+COEFFICIENTS = Path(__file__).with_suffix(".toml")
+USERS = (10_000, 100_000, 1_000_000)
+DAY = 86_400.0
+HOUR = 3_600.0
+# A station has so many servers that a peak hour keeps them busy for this part of the time, and that
+# 95 of 100 wait less than this.
+BUSY = 0.7
+PATIENCE = {
+    "web": 0.05,
+    "database": 0.05,
+    "sandboxes": 0.5,
+    "default": 1.0,
+    "language model": 60.0,
+}
+MIB = 2**20
+GIB = 2**30
+
+
+def fifo(arrivals: Times, services: Times, servers: int) -> Times:
+    """Return how long each of these waits, in one line for so many servers. Arrivals are sorted."""
+    free = [0.0] * servers
+    waits = np.empty(len(arrivals))
+    for number, (at, takes) in enumerate(zip(arrivals.tolist(), services.tolist(), strict=True)):
+        begins = max(at, free[0])
+        heapq.heapreplace(free, begins + takes)
+        waits[number] = begins - at
+    return waits
+
+
+def erlang_c(load: float, servers: int) -> float:
+    """The probability that one has to wait at M/M/c; the load is arrivals × service."""
+    term, total = 1.0, 1.0
+    for number in range(1, servers):
+        term *= load / number
+        total += term
+    last = term * load / servers * servers / (servers - load)
+    return last / (total + last)
+
+
+@dataclass(frozen=True)
+class Station:
+    """What became of those who came to a station with so many servers."""
+
+    name: str
+    servers: int
+    per_second: float  # arrivals at the peak
+    busy: float  # part of the time, at the peak
+    busy_all_day: float
+    waits: Times
+    ends: Times
+
+    def row(self) -> dict[str, Any]:
+        """A line of the table."""
+        return {
+            "station": self.name,
+            "servers": self.servers,
+            "at the peak, a second": _round(self.per_second),
+            "busy at the peak": f"{self.busy:.0%}",
+            "busy all day": f"{self.busy_all_day:.0%}",
+            "wait p50": _seconds(float(np.quantile(self.waits, 0.5))),
+            "wait p95": _seconds(float(np.quantile(self.waits, 0.95))),
+            "wait p99": _seconds(float(np.quantile(self.waits, 0.99))),
+        }
+
+
+def station(
+    name: str, arrivals: Times, services: Times, *, busy_per_day: float, lasts: float
+) -> Station:
+    """Send these through a station with as few servers as keep what BUSY and PATIENCE promise."""
+    order = np.argsort(arrivals, kind="stable")
+    arrivals, services = arrivals[order], services[order]
+    load = float(services.sum()) / lasts
+    servers = max(1, math.ceil(load / BUSY))
+    while True:
+        waits = fifo(arrivals, services, servers)
+        if float(np.quantile(waits, 0.95)) <= PATIENCE[name]:
+            break
+        servers += max(1, servers // 20)
+    ends = np.empty(len(arrivals))
+    ends[order] = arrivals + waits + services
+    return Station(
+        name,
+        servers,
+        len(arrivals) / lasts,
+        load / servers,
+        busy_per_day / DAY / servers,
+        waits,
+        ends,
+    )
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """What is measured, and what is assumed: capacity.toml."""
+
+    usage: Mapping[str, float]
+    hours: Sequence[float]
+    cpu: Mapping[str, Mapping[str, float]]  # seconds of a core by station and operation
+    memory: Mapping[str, float]
+    disk: Mapping[str, float]
+    model: Mapping[str, float]
+    prices: Mapping[str, Mapping[str, float]]
+
+    @classmethod
+    def read(cls, *paths: Path) -> "Coefficients":
+        """Read them; what a later file says holds."""
+        found: dict[str, dict[str, Any]] = {}
+        for path in paths:
+            for name, table in tomllib.loads(path.read_text()).items():
+                found.setdefault(name, {}).update(table)
+        usage = found["usage"]
+        return cls(
+            usage={key: float(value) for key, value in usage.items() if key != "hours"},
+            hours=usage["hours"],
+            cpu=found["cpu"],
+            memory=found["memory"],
+            disk=found["disk"],
+            model=found["model"],
+            prices=found["prices"],
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What so many users take."""
+
+    users: int
+    stations: Sequence[Station]
+    figures: Mapping[str, Any]
+    costs: Mapping[str, float]  # of a month, by model
+
+
+class Day:
+    """A day of so many users."""
+
+    def __init__(self, users: int, coefficients: Coefficients, seed: int = 1) -> None:
+        self.users, self.given = users, coefficients
+        self._chance = np.random.default_rng(seed)
+        weights = np.array(coefficients.hours, dtype=float)
+        self._weights = weights / weights.sum()
+        self.peak_hour = int(self._weights.argmax())
+        usage = coefficients.usage
+        active = users * usage["active_a_day"]
+        self.per_day = {
+            operation: active * usage[operation]
+            for operation in ("append", "record", "context", "query", "search", "list")
+        }
+        self.per_day["feed"] = usage["backends"] * DAY / usage["feed_every_seconds"]
+        # Work on what was said begins once a session is over, or long.
+        self.works = active * usage["sessions"]
+
+    def arrivals(self, per_day: float, hour: int | None = None) -> Times:
+        """When so many come in a day, or in one hour of it: seconds from its beginning, sorted."""
+        hours = range(24) if hour is None else [hour]
+        parts = []
+        for place, one in enumerate(hours):
+            number = self._chance.poisson(per_day * self._weights[one])
+            parts.append((place + self._chance.random(number)) * HOUR)
+        return np.sort(np.concatenate(parts))
+
+    def run(self) -> Outcome:
+        """Let it pass: the peak hour at the stations that forget within seconds, and all of the day
+        where work piles up."""
+        coming = {
+            name: self.arrivals(number, self.peak_hour) for name, number in self.per_day.items()
+        }
+        web = self._station("web", coming)
+        model = self._model()
+        # What a request asks of others arrives when the web has taken it.
+        of = np.concatenate([np.full(len(one), name) for name, one in coming.items()])
+        later = {name: web.ends[of == name] for name in ("record", "query")}
+        start = self.peak_hour * HOUR
+        within = (model.ends >= start) & (model.ends < start + HOUR)
+        later["proposal"] = model.ends[within] - start
+        later["daily"] = self.arrivals(self._daily(), self.peak_hour)
+        database = self._station("database", coming | {k: later[k] for k in ("proposal", "daily")})
+        sandboxes = self._station("sandboxes", later)
+        default = self._station("default", {k: v for k, v in later.items() if k != "query"})
+        stations = (web, database, sandboxes, default, model)
+        return Outcome(self.users, stations, self._figures(stations), self._costs())
+
+    def _daily(self) -> float:
+        return self.users * self.given.usage["constraint_runs_a_year"] / 365
+
+    def _number(self, operation: str) -> float:
+        other = {"proposal": self.works, "daily": self._daily()}
+        return other[operation] if operation in other else self.per_day[operation]
+
+    def _station(self, name: str, coming: Mapping[str, Times]) -> Station:
+        cpu = self.given.cpu[name]
+        arrivals = np.concatenate(list(coming.values()))
+        services = [self._takes(cpu[key], len(times)) for key, times in coming.items()]
+        busy = sum(cpu[key] * self._number(key) for key in coming)
+        return station(name, arrivals, np.concatenate(services), busy_per_day=busy, lasts=HOUR)
+
+    def _takes(self, mean: float, number: int) -> Times:
+        # Spread as times of computing are: none is much shorter, some are several times as long.
+        return self._chance.gamma(4.0, mean / 4.0, number)
+
+    def _model(self) -> Station:
+        given = self.given.model
+        seconds = given["calls_per_work"] * given["seconds_per_call"]
+        arrivals = self.arrivals(self.works)
+        services = self._takes(seconds, len(arrivals))
+        busiest = self.works * float(self._weights.max()) * seconds / HOUR
+        found = station(
+            "language model", arrivals, services, busy_per_day=self.works * seconds, lasts=DAY
+        )
+        servers = max(found.servers, math.ceil(busiest / BUSY))
+        waits = fifo(arrivals, services, servers)
+        return Station(
+            found.name,
+            servers,
+            self.works * float(self._weights.max()) / HOUR,
+            busiest / servers,
+            self.works * seconds / DAY / servers,
+            waits,
+            arrivals + waits + services,
+        )
+
+    def _figures(self, stations: Sequence[Station]) -> dict[str, Any]:
+        web, database, sandboxes, default, model = stations
+        memory, disk, usage = self.given.memory, self.given.disk, self.given.usage
+        per_day = self.per_day
+        entries = (
+            per_day["append"] * usage["messages_per_append"]
+            + per_day["record"]
+            + self.works * usage["facts_per_session"]
+        )
+        versions = per_day["record"] + self.works
+        runs = versions + per_day["query"] + self._daily()
+        calls = self.works * self.given.model["calls_per_work"]
+        size = {
+            "entries": 365 * entries * disk["entry"],
+            "versions": 365 * versions * disk["version"],
+            "runs": min(365, usage["keep_runs_days"]) * runs * disk["run"],
+            "calls": min(365, usage["keep_calls_days"]) * calls * disk["call"],
+            "search": 365 * entries * disk["search_entry"],
+        }
+        resident = memory["resident"] * usage["resident_seconds"] * sandboxes.per_second
+        llm_processes = math.ceil(model.servers / usage["llm_threads"])
+        computing = sum(one.servers for one in (web, database, sandboxes, default))
+        thinking = (
+            model.per_second * self.given.model["calls_per_work"] * self.given.model["cpu_per_call"]
+        )
+        ram = {
+            "web": web.servers * memory["web"],
+            "sandboxes": sandboxes.servers
+            * (memory["sandbox_worker"] / 2 + 4 * memory["container"])
+            + resident,
+            "default": default.servers * memory["default_worker"],
+            "language model": llm_processes * memory["llm_worker"],
+        }
+        return {
+            "cores": computing + math.ceil(thinking / BUSY),
+            "requests a day": round(sum(per_day.values())),
+            "entries a day": round(entries),
+            "versions a day": round(versions),
+            "runs a day": round(runs),
+            "calls of the model a day": round(calls),
+            "processes for the model": llm_processes,
+            "GiB of RAM, without the database": _round(sum(ram.values()) / 1024),
+            "GiB on disk after a year": _round(sum(size.values()) / GIB),
+            **{f"of these, {name}": _round(number / GIB) for name, number in size.items()},
+            "entries after a year": round(365 * entries),
+        }
+
+    def _costs(self) -> dict[str, float]:
+        """Of a month of 30 days, by model."""
+        model, works = self.given.model, 30 * self.works
+        fresh = works * model["input_tokens_per_work"] * (1 - model["cached"])
+        cached = works * model["input_tokens_per_work"] * model["cached"]
+        written = works * model["output_tokens_per_work"]
+        return {
+            name: (
+                fresh * price["input"] + cached * price["cache_read"] + written * price["output"]
+            )
+            / 1e6
+            for name, price in self.given.prices.items()
+        }
+
+
+def _round(number: float) -> float:
+    """Two digits are all that this is good for."""
+    if number == 0:
+        return 0
+    digits = 1 - math.floor(math.log10(abs(number)))
+    rounded = round(number, digits)
+    return int(rounded) if digits <= 0 else rounded
+
+
+def _seconds(number: float) -> str:
+    return f"{1000 * number:.0f} ms" if number < 1 else f"{number:.0f} s"
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as Markdown."""
+    columns = list(rows[0])
+    lines = [
+        columns,
+        ["---"] * len(columns),
+        *([_cell(row[key]) for key in columns] for row in rows),
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+def text(outcomes: Sequence[Outcome]) -> str:
+    """The part of docs/capacity.md that this command prints."""
+    figures = [
+        {"a deployment of": name, **{f"{one.users:,} users": one.figures[name] for one in outcomes}}
+        for name in outcomes[0].figures
+    ]
+    costs = [
+        {
+            "a month, of": name,
+            **{f"{one.users:,} users": _round(one.costs[name]) for one in outcomes},
+        }
+        for name in outcomes[0].costs
+    ]
+    queues = [{"users": one.users, **station.row()} for one in outcomes for station in one.stations]
+    return "\n\n".join(table(rows) for rows in (figures, queues, costs)) + "\n"
+
+
+def simulated(users: Sequence[int], *paths: Path) -> list[Outcome]:
+    """Simulate a day of each number of users."""
+    coefficients = Coefficients.read(COEFFICIENTS, *paths)
+    return [Day(number, coefficients).run() for number in users]
+
+
+# -- What operations take --------------------------------------------------------------------------
+
+
+def measure(rounds: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Do each operation so many times on a real server; return seconds of a core by process."""
+    import psycopg
+
+    from benchmarks import load
+    from uac_site.embedded.system import running_system
+
+    purchase = {"kind": "record", "domain": "money", "type": "Purchase"}
+    operations: dict[str, tuple[str, str, Callable[[int], Any]]] = {
+        "append": ("POST", "entries/", lambda n: {"kind": "message", "content": f"It is {n}."}),
+        "record": (
+            "POST",
+            "entries/",
+            lambda n: {**purchase, "key": f"p-{n % 40}", "data": {"what": f"tea {n}", "cents": n}},
+        ),
+        "context": ("POST", "context/", lambda n: {"query": f"tea {n}", "tokens": 1500}),
+        "query": ("POST", "query/?wait=30", lambda n: {"code": f"len(purchases) + {n}"}),
+        "search": ("POST", "search/", lambda n: {"query": f"tea {n}", "top_k": 10}),
+        "list": ("GET", "entries/?page_size=50", lambda n: None),
+        "feed": ("GET", "../../alerts/?after=0", lambda n: None),
+    }
+    rows: list[dict[str, Any]] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="uac-") as folder,
+        running_system(
+            Path(folder) / "data", environment={"UAC_SANDBOX_RUNNER": "docker"}
+        ) as system,
+    ):
+        profile = load.prepare(system)
+        clients = [
+            (Client(system.base_url, profile["keys"][workspace]), user)
+            for workspace, user in profile["people"]
+        ]
+
+        def taken() -> dict[str, float]:
+            watch = load.Watch(system)
+            watch.look()
+            return {name: samples[0].cpu for name, samples in watch.samples.items()}
+
+        def size() -> int:
+            with psycopg.connect(system.environment["DATABASE_URL"]) as database:
+                (found,) = database.execute(
+                    "SELECT pg_database_size(current_database())"
+                ).fetchone() or (0,)
+                return int(found)
+
+        before, started = taken(), time.monotonic()
+        time.sleep(20)
+        idle = {
+            name: (cpu - before[name]) / (time.monotonic() - started)
+            for name, cpu in taken().items()
+        }
+        for operation, (method, path, body) in operations.items():
+            bytes_before, before, started = size(), taken(), time.monotonic()
+            for number in range(rounds):
+                client, user = clients[number % len(clients)]
+                where = path[6:] if path.startswith("../../") else f"users/{user}/{path}"
+                status, answer = client.request(method, where, body(number))
+                assert status in (200, 202), answer
+            if operation == "record":
+                load.settled(system)
+            lasted = time.monotonic() - started
+            rows.append(
+                {
+                    "operation": operation,
+                    **{
+                        f"{name} ms": round(
+                            1000 * (cpu - before[name] - idle[name] * lasted) / rounds, 2
+                        )
+                        for name, cpu in taken().items()
+                    },
+                    "bytes": round((size() - bytes_before) / rounds),
+                }
+            )
+    return rows, {f"idle_{name}": round(cpu, 3) for name, cpu in idle.items()}
+
+
+def main() -> None:
+    """Simulate, or measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--users", type=int, nargs="*", default=USERS)
+    parser.add_argument(
+        "--usage", type=Path, nargs="*", default=(), help="coefficients of your own"
+    )
+    parser.add_argument("--measure", action="store_true")
+    parser.add_argument("--rounds", type=int, default=300)
+    asked = parser.parse_args()
+    if asked.measure:
+        rows, figures = measure(asked.rounds)
+        figures["load"] = os.getloadavg()[0]
+        report(
+            "capacity",
+            settings={"rounds": asked.rounds},
+            rows=rows,
+            figures=figures,
+            path=asked.json,
+        )
+        return
+    outcomes = simulated(asked.users, *asked.usage)
+    print(text(outcomes), end="")
+    if asked.json:
+        found = [{"users": one.users, **one.figures, "costs": one.costs} for one in outcomes]
+        asked.json.write_text(json.dumps({"name": "capacity", "figures": found}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

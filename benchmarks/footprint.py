@@ -1,0 +1,134 @@
+"""What the whole server takes while nobody asks it anything, and how long it takes to begin.
+
+Started as in `make demo`: PostgreSQL, Redis, the web server, the process for agents, a worker each
+for sandboxes, language models and the rest, and beat. It is timed from the start of the first
+process until the first entry is answered 202: with an empty data folder (the database is made, and
+all migrations run), and with one that is there, after which a typed record is waited for until it
+is in the project. The memory is each process's proportional share (PSS), with its children, after
+a minute of rest; that of the sandboxes which wait is what their containers take.
+
+Beside it is mem0 as pip installs it: a library in the caller's process, from its import until the
+first `add` is answered (`infer=False`), and the memory of a process that has it. It is no server.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.harness import Client, json_path, report
+from uac_site.embedded.system import System, running_system
+
+REST_SECONDS = 60
+RECORD = {
+    "kind": "record",
+    "domain": "travel",
+    "type": "Trip",
+    "data": {"to": "Rome", "cost": 840},
+}
+
+
+def main() -> None:
+    """Measure and report."""
+    path = json_path(__doc__)
+    with tempfile.TemporaryDirectory(prefix="uac-") as folder:
+        data = Path(folder) / "data"
+        with started(data) as (system, first):
+            record = seconds_of_a_record(system, first.key)
+        with started(data) as (system, again):
+            time.sleep(REST_SECONDS)
+            rows = memory_of(system)
+    library = peer()
+    figures = {
+        "uac_mib": round(sum(row["mib"] for row in rows)),
+        "uac_server_mib": round(
+            sum(row["mib"] for row in rows if row["process"] not in ("postgres", "redis"))
+        ),
+        "uac_first_start_seconds": first.seconds,
+        "uac_start_seconds": again.seconds,
+        "uac_record_seconds": record,
+        "mem0_mib": library["mib"],
+        "mem0_start_seconds": library["seconds"],
+    }
+    settings = {"rest_seconds": REST_SECONDS, "mem0": "2.2, a library, as pip installs it"}
+    report("footprint", settings=settings, rows=rows, figures=figures, path=path)
+
+
+class Start:
+    """A start: how long until the first entry was answered, and the key that it was sent with."""
+
+    def __init__(self, seconds: float, key: str) -> None:
+        self.seconds = round(seconds, 1)
+        self.key = key
+
+
+@contextmanager
+def started(data: Path) -> Iterator[tuple[System, Start]]:
+    """Start the server on a data folder, and log an entry."""
+    begun = time.perf_counter()
+    environment = {"UAC_LLM_MODEL": "openai:nobody", "UAC_SANDBOX_RUNNER": "docker"}
+    with running_system(data, mcp=True, llm_workers=1, environment=environment) as system:
+        ready = time.perf_counter()
+        key = json.loads(system.manage("create_workspace", "footprint"))["api_key"]
+        client = Client(system.base_url, key)
+        client.post("users/", {"user_id": "ada"})
+        asked = time.perf_counter()
+        status, body = client.post("users/ada/entries/", RECORD)
+        assert status == 202, body
+        yield system, Start(ready - begun + time.perf_counter() - asked, key)
+
+
+def seconds_of_a_record(system: System, key: str) -> float:
+    """How long a record waits for its version, on a server that has just begun."""
+    client = Client(system.base_url, key)
+    began = time.perf_counter()
+    status, body = client.post("users/ada/entries/?wait=30", RECORD)
+    assert (status, body["checkpointed"]) == (202, 1), body
+    return round(time.perf_counter() - began, 2)
+
+
+def memory_of(system: System) -> list[dict[str, Any]]:
+    """Return a row for each process with its children: MiB, of what is shared its part."""
+    rows = []
+    for name, process in system.processes.items():
+        pid = process.pid
+        assert pid is not None
+        family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+        pss = sum(one.memory_full_info().pss for one in family) / 2**20
+        rows.append({"process": name, "processes": len(family), "mib": round(pss, 1)})
+    return rows
+
+
+PROGRAM = """
+import os, sys, time
+begun = time.perf_counter()
+os.environ.update(MEM0_TELEMETRY="False", MEM0_DIR=sys.argv[1])
+from benchmarks.mem0_peer import DIMENSIONS, by_hash, mem0
+with mem0(by_hash, DIMENSIONS) as peer:
+    peer.memory.add("I booked a trip to Rome.", user_id="ada", infer=False)
+    seconds = time.perf_counter() - begun
+    import json, psutil
+    pss = psutil.Process().memory_full_info().pss / 2**20
+    print(json.dumps({"seconds": round(seconds, 1), "mib": round(pss)}))
+"""
+
+
+def peer() -> dict[str, Any]:
+    """Have a process begin with mem0, and ask what it took."""
+    with tempfile.TemporaryDirectory() as folder:
+        ran = subprocess.run(
+            [sys.executable, "-c", PROGRAM, folder], capture_output=True, text=True, check=True
+        )
+    taken: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return taken
+
+
+if __name__ == "__main__":
+    main()

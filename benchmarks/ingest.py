@@ -1,0 +1,264 @@
+"""What it costs to append to a log.
+
+One entry over HTTP, against a bare Django view of the same server that does one INSERT; a hundred
+by `log.append`, without HTTP, against COPY of rows made beforehand into the same table, with its
+triggers, in commits of a hundred; and one entry over HTTP to a log of a million, against one of
+ten. What is compared takes turns. The database waits for the disk at every commit, as in
+production. No worker runs: what follows an append is not measured here.
+
+UAC_INGEST_ROUNDS and UAC_INGEST_ENTRIES make it shorter.
+"""
+
+import datetime
+import http.client
+import json
+import os
+import statistics
+import tempfile
+import time
+import urllib.parse
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from benchmarks.harness import Client, json_path, p95, report, settings_of
+from uac_site.embedded.system import System, running_system
+
+if TYPE_CHECKING:
+    from memory.log import Draft
+    from memory.models import MemoryUser
+
+ROUNDS = int(os.environ.get("UAC_INGEST_ROUNDS", "400"))
+BATCHES = max(ROUNDS // 4, 2)
+BATCH = 100
+LONG = int(os.environ.get("UAC_INGEST_ENTRIES", "1000000"))
+SHORT = 10
+GOALS = "append_vs_bare <= 3, batch_vs_copy >= 0.4, append_growth <= 1.2"
+
+MESSAGE = {
+    "kind": "message",
+    "role": "user",
+    "session_id": "trip-to-rome",
+    "content": "We booked the hotel in Rome from the 3rd to the 7th of May: 840 euros for both.",
+}
+RECORD = {
+    "kind": "record",
+    "domain": "travel",
+    "type": "Trip",
+    "key": "rome",
+    "data": {"name": "Rome", "cost": 840, "on": "2026-05-03", "nights": 4},
+}
+# In the order of COPY; what else the table has stays empty.
+COLUMNS = (
+    *("id", "user_id", "seq", "kind", "occurred_at", "recorded_at", "derived_from"),
+    *("content", "session_id", "role", "source", "salt", "payload_hash", "hash"),
+)
+
+Timed = Callable[[], None]
+
+
+class Caller:
+    """A product backend: one connection that it keeps."""
+
+    def __init__(self, system: System, key: str) -> None:
+        self._connection = http.client.HTTPConnection(urllib.parse.urlsplit(system.base_url).netloc)
+        self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+
+    def post(self, path: str, body: Mapping[str, Any], **headers: str) -> None:
+        """Send it; the answer is read, and is 202."""
+        self._connection.request("POST", path, json.dumps(body), self._headers | headers)
+        response = self._connection.getresponse()
+        answer = response.read()
+        assert response.status == 202, answer
+
+    def close(self) -> None:
+        """Let go of the connection, which a server does not keep for one who is silent for long;
+        the next request opens another one."""
+        self._connection.close()
+
+
+def in_turns(rounds: int, **ways: Timed) -> dict[str, list[float]]:
+    """Go each way once in every round, after some unmeasured ones; way → seconds."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(-rounds // 10, rounds):
+        for name, go in ways.items():
+            started = time.perf_counter()
+            go()
+            if number >= 0:
+                times[name].append(time.perf_counter() - started)
+    return times
+
+
+def row(what: str, times: Sequence[float], entries: int = 1) -> dict[str, Any]:
+    """Return a line of the table."""
+    return {
+        "what": what,
+        "p50_ms": round(1000 * statistics.median(times), 2),
+        "p95_ms": round(1000 * p95(times), 2),
+        "entries_per_second": round(entries / statistics.median(times)),
+    }
+
+
+def drafted() -> "Draft":
+    """Return MESSAGE as the log takes it."""
+    from memory.log import Draft
+    from memory.models.log import EntryKind
+
+    return Draft(
+        kind=EntryKind.MESSAGE,
+        role=MESSAGE["role"],
+        session_id=MESSAGE["session_id"],
+        content=MESSAGE["content"],
+    )
+
+
+def chained(user: "MemoryUser", number: int) -> Iterator[tuple[Any, ...]]:
+    """Make rows that follow the user's log, as `log.append` would write them."""
+    from memory import log
+
+    draft = drafted()
+    now = datetime.datetime.now(datetime.UTC)
+    for _ in range(number):
+        user.last_seq += 1
+        entry, _ = log._entry(
+            user, user.last_seq, bytes(user.last_hash), draft, source="benchmark", now=now
+        )
+        user.last_hash = entry.hash
+        yield tuple(getattr(entry, column) for column in COLUMNS)
+
+
+def copy(database: psycopg.Connection[Any], rows: Sequence[tuple[Any, ...]]) -> None:
+    """COPY the rows into the log, and commit."""
+    with database.cursor() as cursor:
+        statement = f"COPY memory_logentry ({', '.join(COLUMNS)}) FROM STDIN"
+        with cursor.copy(statement) as target:
+            for one in rows:
+                target.write_row(one)
+    database.commit()
+
+
+def filled(user: "MemoryUser", database: psycopg.Connection[Any], number: int) -> None:
+    """Give the user so many entries, all covered: the ends of log and of work are set, too."""
+    from memory.models import Lane
+
+    rows = chained(user, number)
+    while chunk := [one for _, one in zip(range(10_000), rows, strict=False)]:
+        copy(database, chunk)
+    user.save(update_fields=["last_seq", "last_hash"])
+    with database.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO memory_entryoutcome (user_id, seq, outcome, reason, decided_at)"
+            " SELECT user_id, seq, 'covered', '', now() FROM memory_logentry WHERE user_id = %s",
+            [user.pk],
+        )
+    database.commit()
+    Lane.objects.filter(user=user).update(cursor_seq=user.last_seq)
+
+
+def measure(system: System, database: psycopg.Connection[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return the table and the figures."""
+    from memory import log
+    from memory.models import MemoryUser
+
+    key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
+    client = Client(system.base_url, key)
+    users = {}
+    for name in ("one", "batch", "http", "copied", "short", "long"):
+        assert client.post("users/", {"user_id": name})[0] == 201
+        users[name] = MemoryUser.objects.get(user_id=name)
+    caller = Caller(system, key)
+
+    def post(name: str, body: Mapping[str, Any]) -> Timed:
+        return lambda: caller.post(f"/v1/users/{name}/entries/", body)
+
+    def once() -> None:
+        named = {"Idempotency-Key": str(uuid.uuid4())}
+        caller.post("/v1/users/one/entries/", MESSAGE, **named)
+
+    one = in_turns(
+        ROUNDS,
+        bare=lambda: caller.post("/bare/", MESSAGE),
+        message=post("one", MESSAGE),
+        record=post("one", RECORD),
+        once=once,
+    )
+
+    def append() -> None:
+        log.append(users["batch"], drafts, source="benchmark")
+
+    drafts = [drafted()] * BATCH
+    made = chained(users["copied"], BATCH * (BATCHES + BATCHES // 10 + 1))
+    batches = iter(list(zip(*[made] * BATCH, strict=True)))
+    many = in_turns(
+        BATCHES,
+        copy=lambda: copy(database, next(batches)),
+        append=append,
+        http=post("http", {"entries": [MESSAGE] * BATCH}),
+    )
+
+    filled(users["short"], database, SHORT)
+    filled(users["long"], database, LONG)
+    caller.close()
+    grown = in_turns(ROUNDS, short=post("short", MESSAGE), long=post("long", MESSAGE))
+
+    rows = [
+        row("bare view: one INSERT, HTTP", one["bare"]),
+        row("one message, HTTP", one["message"]),
+        row("one typed record, HTTP", one["record"]),
+        row("one message with Idempotency-Key, HTTP", one["once"]),
+        row(f"COPY of {BATCH} rows", many["copy"], BATCH),
+        row(f"log.append of {BATCH}", many["append"], BATCH),
+        row(f"{BATCH} messages, HTTP", many["http"], BATCH),
+        row(f"one message to a log of {SHORT}, HTTP", grown["short"]),
+        row(f"one message to a log of {LONG}, HTTP", grown["long"]),
+    ]
+    bare, copied, short = (
+        statistics.median(times) for times in (one["bare"], many["copy"], grown["short"])
+    )
+    figures = {
+        "append_vs_bare": round(statistics.median(one["message"]) / bare, 2),
+        "append_vs_bare_p95": round(p95(one["message"]) / p95(one["bare"]), 2),
+        "append_record_vs_bare": round(statistics.median(one["record"]) / bare, 2),
+        "append_once_vs_bare": round(statistics.median(one["once"]) / bare, 2),
+        "batch_vs_copy": round(copied / statistics.median(many["append"]), 2),
+        "http_batch_vs_copy": round(copied / statistics.median(many["http"]), 2),
+        "append_growth": round(statistics.median(grown["long"]) / short, 2),
+    }
+    return rows, figures
+
+
+def main() -> None:
+    """Measure and report."""
+    path = json_path(__doc__)
+    settings = {"DJANGO_SETTINGS_MODULE": "benchmarks.bare.settings"}
+    with (
+        tempfile.TemporaryDirectory(prefix="uac-") as folder,
+        running_system(
+            Path(folder) / "data",
+            sandbox_workers=0,
+            default_workers=0,
+            beats=0,
+            environment={**settings, "UAC_SANDBOX_RUNNER": "process"},
+        ) as system,
+    ):
+        settings_of(system)
+        from benchmarks.bare.urls import TABLE
+
+        with psycopg.connect(system.services.postgres.owner_url) as owner:
+            owner.execute(TABLE)
+        with psycopg.connect(system.environment["DATABASE_URL"]) as database:
+            rows, figures = measure(system, database)
+    report(
+        "ingest",
+        settings={"rounds": ROUNDS, "batch": BATCH, "entries": LONG, "goals": GOALS},
+        rows=rows,
+        figures=figures,
+        path=path,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,295 @@
+"""Everything at once, for as long as you like, on a whole server: what it sustains, what grows.
+
+    make bench NAME=load ARGS='--minutes 10'
+
+Locust plays product backends that append messages and typed records, read the feed of alerts, ask
+for context, query, search and list, of people in several workspaces. First without a pause between
+requests, which shows the limit and which process sets it; then at a part of that rate for the given
+time. Typed records become versions, constraints run in sandboxes, alerts open and resolve
+meanwhile. No language model is set. At the end all is settled, and `verify` finds nothing.
+
+The machine's load is told at each step: what others do on it is in all of these figures.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+
+from benchmarks.concurrency import CONSTRAINT, CONSTRAINT_TESTS
+from benchmarks.harness import Client, report, until
+from uac_site.embedded.system import System, running_system
+
+WORKSPACES = 4
+PEOPLE = 15  # of each workspace
+GUARDED = 5  # of these: so many have a constraint
+BACKENDS = 8
+SAMPLE_SECONDS = 5.0
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a process and all that it started had taken at a moment."""
+
+    at: float
+    cpu: float
+    rss: int
+    pss: int
+
+
+@dataclass
+class Watch:
+    """Looks at the processes of a system every few seconds."""
+
+    system: System
+    samples: dict[str, list[Sample]] = field(default_factory=dict)
+    loads: list[float] = field(default_factory=list)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Do it beside the block, and once at its end."""
+        stop = threading.Event()
+
+        def watch() -> None:
+            while not stop.is_set():
+                self.look()
+                stop.wait(SAMPLE_SECONDS)
+
+        self.look()
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+            self.look()
+
+    def look(self) -> None:
+        """Take a sample of each process."""
+        self.loads.append(os.getloadavg()[0])
+        for name, process in self.system.processes.items():
+            with suppress(psutil.Error):
+                taken = _taken(psutil.Process(process.pid))
+                self.samples.setdefault(name, []).append(taken)
+
+    def cpu(self, name: str) -> float:
+        """Processors that were busy with it, on average."""
+        first, last = self.samples[name][0], self.samples[name][-1]
+        return (last.cpu - first.cpu) / (last.at - first.at)
+
+    def memory(self, name: str, what: str = "pss") -> tuple[int, int, int]:
+        """MiB at the beginning, in the middle and at the end, each the average of some samples."""
+        taken = [getattr(sample, what) for sample in self.samples[name]]
+        few = max(1, len(taken) // 10)
+        middle = len(taken) // 2
+        parts = taken[:few], taken[max(0, middle - few // 2) :][:few], taken[-few:]
+        start, half, end = (round(sum(part) / len(part) / MIB) for part in parts)
+        return start, half, end
+
+
+def _taken(process: psutil.Process) -> Sample:
+    cpu, rss, pss = 0.0, 0, 0
+    for one in (process, *process.children(recursive=True)):
+        with suppress(psutil.Error):
+            times, memory = one.cpu_times(), one.memory_full_info()
+            # Those of children that have ended are the parent's.
+            cpu += times.user + times.system + times.children_user + times.children_system
+            rss, pss = rss + memory.rss, pss + memory.pss
+    return Sample(time.monotonic(), cpu, rss, pss)
+
+
+def prepare(system: System) -> dict[str, Any]:
+    """Make workspaces with people who have a project; return the profile for locust."""
+    keys, people = {}, []
+    for number in range(WORKSPACES):
+        name = f"load-{number}"
+        keys[name] = json.loads(system.manage("create_workspace", name))["api_key"]
+        people += [(name, f"person-{index}") for index in range(PEOPLE)]
+    clients = {name: Client(system.base_url, key) for name, key in keys.items()}
+    purchase = {"what": "tea", "cents": 100, "bought_on": "2025-03-01"}
+    record = {"kind": "record", "domain": "money", "type": "Purchase", "key": "purchase-0"}
+    for name, user in people:
+        assert clients[name].post("users/", {"user_id": user})[0] == 201
+        body = {**record, "data": purchase}
+        assert clients[name].post(f"users/{user}/entries/", body)[0] == 202
+    settled(system)
+    proposed = {"source": CONSTRAINT, "tests": CONSTRAINT_TESTS}
+    for name, user in [person for place, person in enumerate(people) if place % PEOPLE < GUARDED]:
+        path = f"users/{user}/constraints/overpaid/?wait=0"
+        status, answer = clients[name].request("PUT", path, proposed)
+        assert status in (200, 202), answer
+    settled(system)
+    return {"host": system.base_url, "keys": keys, "people": people}
+
+
+def play(
+    profile: Mapping[str, Any], folder: Path, seconds: float, rate: float
+) -> list[dict[str, Any]]:
+    """Have locust play for so long at so many requests a second; return what it counted."""
+    settings, counted = folder / "profile.json", folder / "counted"
+    backends = {"backends": BACKENDS, "requests_per_second": rate}
+    settings.write_text(json.dumps({**profile, **backends}))
+    command = [
+        *(sys.executable, "-m", "locust", "-f", "benchmarks/load_profile.py", "--headless"),
+        *("--users", str(BACKENDS), "--spawn-rate", str(BACKENDS), "--stop-timeout", "60"),
+        *("--run-time", f"{seconds:.0f}s", "--json-file", str(counted), "--only-summary"),
+        *("--exit-code-on-error", "0", "--loglevel", "WARNING"),
+    ]
+    finished = subprocess.run(
+        command,
+        env={**os.environ, "UAC_LOAD_PROFILE": str(settings)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = next(folder.glob("counted*"), None)
+    if finished.returncode or found is None:
+        raise RuntimeError(f"locust failed: {finished.stdout}{finished.stderr}")
+    if "Error report" in finished.stdout:
+        print(finished.stdout.partition("Error report")[2])
+    rows: list[dict[str, Any]] = json.loads(found.read_text())
+    found.unlink()
+    return rows
+
+
+def percentile(times: Mapping[str, int], part: float) -> float:
+    """The time within which such a part of the requests was answered; of a histogram."""
+    left = part * sum(times.values())
+    for milliseconds, number in sorted((float(key), count) for key, count in times.items()):
+        left -= number
+        if left <= 0:
+            return milliseconds
+    return 0.0
+
+
+def routes(counted: Sequence[Mapping[str, Any]], seconds: float) -> list[dict[str, Any]]:
+    """A line for each route, and one for all."""
+    rows = []
+    everything: dict[str, int] = {}
+    for one in sorted(counted, key=lambda row: str(row["name"])):
+        for key, number in one["response_times"].items():
+            everything[key] = everything.get(key, 0) + number
+        rows.append(_line(one["name"], one["response_times"], one["num_failures"], seconds))
+    failures = sum(one["num_failures"] for one in counted)
+    return [*rows, _line("all", everything, failures, seconds)]
+
+
+def _line(name: str, times: Mapping[str, int], failures: int, seconds: float) -> dict[str, Any]:
+    return {
+        "route": name,
+        "requests": sum(times.values()),
+        "per_second": round(sum(times.values()) / seconds, 1),
+        "p50_ms": round(percentile(times, 0.5)),
+        "p95_ms": round(percentile(times, 0.95)),
+        "p99_ms": round(percentile(times, 0.99)),
+        "failures": failures,
+    }
+
+
+def settled(system: System) -> None:
+    """Wait until no typed entry is pending, and no run waits; messages wait for a language model
+    that nobody has set."""
+    statement = """
+        SELECT EXISTS (SELECT FROM memory_run WHERE status <> 'done') OR EXISTS (
+            SELECT FROM memory_logentry AS entry WHERE kind = 'record' AND NOT EXISTS (
+                SELECT FROM memory_entryoutcome AS outcome
+                WHERE outcome.user_id = entry.user_id AND outcome.seq = entry.seq))
+    """
+
+    def done() -> bool:
+        with psycopg.connect(system.environment["DATABASE_URL"]) as database:
+            return database.execute(statement).fetchone() == (False,)
+
+    until(done, 900)
+
+
+def main() -> None:
+    """Play, watch, and report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="also write the report to this file")
+    parser.add_argument("--minutes", type=float, default=1.0, help="of the steady part")
+    parser.add_argument("--warm-up", type=float, default=30.0, help="seconds")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds without pauses")
+    parser.add_argument(
+        "--rate", type=float, default=0.0, help="requests a second; 0: 60 %% of all"
+    )
+    parser.add_argument("--sandbox-workers", type=int, default=1)
+    asked = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="uac-") as name,
+        running_system(
+            Path(name) / "data",
+            sandbox_workers=asked.sandbox_workers,
+            environment={"UAC_SANDBOX_RUNNER": "docker"},
+        ) as system,
+    ):
+        folder = Path(name)
+        profile = prepare(system)
+        play(profile, folder, asked.warm_up, rate=50)
+        flat_out = Watch(system)
+        with flat_out.watching():
+            most = routes(play(profile, folder, asked.limit, rate=10_000), asked.limit)
+        limit = most[-1]["per_second"]
+        settled(system)
+        rate = asked.rate or 0.6 * limit
+        print(f"limit: {limit} requests a second; now {rate:.0f} for {asked.minutes:g} minutes")
+        steady = Watch(system)
+        seconds = 60 * asked.minutes
+        with steady.watching():
+            rows = routes(play(profile, folder, seconds, rate), seconds)
+        ended = time.monotonic()
+        settled(system)
+        to_settle = time.monotonic() - ended
+        verified = system.manage("verify").rstrip().splitlines()[-1]
+        system.check()
+    processes = [
+        {
+            "process": name,
+            "cpus_at_the_limit": round(flat_out.cpu(name), 2),
+            "cpus": round(steady.cpu(name), 2),
+            **dict(zip(("pss_start", "pss_middle", "pss_end"), steady.memory(name), strict=True)),
+            "rss_end": steady.memory(name, "rss")[2],
+        }
+        for name in steady.samples
+    ]
+    report("limit", settings={}, rows=most, figures={}, path=None)
+    report("processes (memory in MiB)", settings={}, rows=processes, figures={}, path=None)
+    report(
+        "load",
+        settings={
+            **vars(asked),
+            "json": None,
+            "backends": BACKENDS,
+            "people": len(profile["people"]),
+        },
+        rows=rows,
+        figures={
+            "limit_per_second": limit,
+            "per_second": rows[-1]["per_second"],
+            "failures": rows[-1]["failures"] + most[-1]["failures"],
+            "seconds_to_settle": round(to_settle, 1),
+            "verify": verified,
+            "load_at_the_limit": round(sum(flat_out.loads) / len(flat_out.loads), 1),
+            "load": round(sum(steady.loads) / len(steady.loads), 1),
+            "processes": processes,
+        },
+        path=asked.json,
+    )
+
+
+if __name__ == "__main__":
+    main()

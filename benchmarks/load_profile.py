@@ -1,0 +1,114 @@
+"""What the callers of `benchmarks.load` do: read by locust, in a process of its own.
+
+One of locust's users is a product backend with connections of its own. It takes turns between
+people of all workspaces, and calls anything else than the answer that it expects a failure.
+"""
+
+import itertools
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+from locust import FastHttpUser, constant_throughput, task
+
+PROFILE: dict[str, Any] = json.loads(Path(os.environ["UAC_LOAD_PROFILE"]).read_text())
+KEYS = 40  # records of each person: what comes is news about them, so that projects keep their size
+CODES = 30
+WORDS = ("hotel", "Rome", "train", "allergy", "garden", "birthday", "insurance", "dentist")
+_numbers = itertools.count()
+
+
+class Backend(FastHttpUser):
+    """A product that remembers what people say, and asks."""
+
+    host = PROFILE["host"]
+    wait_time = constant_throughput(PROFILE["requests_per_second"] / PROFILE["backends"])
+    network_timeout = 60.0
+    connection_timeout = 60.0
+
+    def on_start(self) -> None:
+        """Begin to read each workspace's feed at its start."""
+        self.seen = dict.fromkeys(PROFILE["keys"], 0)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        name: str,
+        body: Any = None,
+        *,
+        expected: tuple[int, ...] = (200,),
+        key: str = "",
+    ) -> Any:
+        """Send it as somebody; return the answer."""
+        workspace, user = random.choice(PROFILE["people"])
+        key = key or PROFILE["keys"][workspace]
+        with self.client.request(
+            method,
+            f"/v1/{path.format(user=user)}",
+            name=name,
+            json=body,
+            headers={"Authorization": f"Bearer {key}"},
+            catch_response=True,
+        ) as response:
+            if response.status_code not in expected:
+                response.failure(f"{response.status_code}: {(response.text or '')[:300]}")
+                return None
+            if response.status_code not in expected[:1]:
+                response.request_meta["name"] = f"{name}, answered later"
+            response.success()
+            return response.js
+
+    @task(30)
+    def message(self) -> None:
+        """Somebody said something."""
+        said = f"About the {random.choice(WORDS)} and the {random.choice(WORDS)}: {next(_numbers)}"
+        body = {"kind": "message", "role": "user", "session_id": "load", "content": said}
+        self.ask("POST", "users/{user}/entries/", "append a message", body, expected=(202,))
+
+    @task(15)
+    def record(self) -> None:
+        """Something is known, as a record."""
+        number = next(_numbers)
+        body = {
+            "kind": "record",
+            "domain": "money",
+            "type": "Purchase",
+            "key": f"purchase-{random.randrange(KEYS)}",
+            "data": {"what": f"tea {number}", "cents": number % 997 - 5, "bought_on": "2025-03-01"},
+        }
+        self.ask("POST", "users/{user}/entries/", "append a typed record", body, expected=(202,))
+
+    @task(15)
+    def feed(self) -> None:
+        """What is new of alerts."""
+        name, key = random.choice(list(PROFILE["keys"].items()))
+        answer = self.ask("GET", f"alerts/?after={self.seen[name]}", "alerts feed", key=key)
+        if answer:
+            self.seen[name] = answer["next"]
+
+    @task(10)
+    def told(self) -> None:
+        """What a prompt is told."""
+        body = {"query": f"What about the {random.choice(WORDS)}?", "tokens": 1500}
+        self.ask("POST", "users/{user}/context/", "context", body)
+
+    @task(10)
+    def query(self) -> None:
+        """Python over the records; 202: the answer comes later."""
+        code = f"sum(p.cents for p in purchases) + {random.randrange(CODES)}"
+        path = "users/{user}/query/?wait=30"
+        self.ask("POST", path, "query", {"code": code}, expected=(200, 202))
+
+    @task(10)
+    def search(self) -> None:
+        """Words."""
+        body = {"query": f"{random.choice(WORDS)} {random.choice(WORDS)}", "top_k": 10}
+        self.ask("POST", "users/{user}/search/", "search", body)
+
+    @task(10)
+    def entries(self) -> None:
+        """A page of the log."""
+        self.ask("GET", "users/{user}/entries/?page_size=50", "list entries")

@@ -1,0 +1,360 @@
+"""`make plots`: what was measured, as pictures and as the table of the README.
+
+Nothing is measured here: it draws `benchmarks/results/*.json`, which `make bench NAME=… JSON=…`
+writes, into `docs/plots/`, light and dark, and writes the table in README.md and docs/benchmarks.md
+between its marks. Every number in a picture is in its `aria-label`, too.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = Path(__file__).parent / "results"
+PLOTS = ROOT / "docs" / "plots"
+DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
+CAPPED = "state written anew, 30,000 characters"
+_TABLE = re.compile(r"(<!-- measured: make plots -->\n).*?(<!-- /measured -->)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Theme:
+    """The colours of a page."""
+
+    text: str
+    faint: str
+    ours: str
+    others: str
+
+
+THEMES = {
+    "light": Theme(text="#1f2328", faint="#59636e", ours="#0969da", others="#c4ccd6"),
+    "dark": Theme(text="#e6edf3", faint="#9198a1", ours="#4493f8", others="#4a525d"),
+}
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A number that was measured, as it is written, and whose it is."""
+
+    label: str
+    value: float
+    text: str
+    ours: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Bars that can be compared; `better` says which end is."""
+
+    title: str
+    better: str
+    bars: Sequence[Bar]
+    log: bool = False
+
+
+def result(name: str) -> Any:
+    """Read what a benchmark has measured."""
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def rows(name: str, key: str) -> dict[str, Any]:
+    """Read the rows of a result by one of their columns."""
+    return {row[key]: row for row in result(name)["rows"]}
+
+
+def aggregates() -> Panel:
+    """Questions that are answered exactly."""
+    figures = result("aggregates")["figures"]
+    questions = figures["questions"]
+
+    def bar(label: str, figure: str, ours: bool = False) -> Bar:
+        return Bar(label, figures[figure], f"{figures[figure]} of {questions}", ours)
+
+    return Panel(
+        "Aggregate questions answered exactly",
+        "more is better",
+        [
+            bar("UaC: code over the state", "uac", ours=True),
+            bar("mem0’s 100 best, perfect reader", "mem0_100"),
+            bar("mem0’s 20 best, perfect reader", "mem0_20"),
+        ],
+    )
+
+
+def sandboxes() -> Panel:
+    """What it takes to run a user's code."""
+    measured = rows("sandbox", "variant")
+    ways = (
+        ("UaC, the same user again", "resident"),
+        ("UaC, a fresh container", "virgin, bytecode"),
+        ("docker exec, shared", "docker exec"),
+        ("llm-sandbox, its pool", "llm-sandbox"),
+        ("docker run", "docker run"),
+    )
+    return Panel(
+        "Running a user’s rules in a container",
+        "median, log scale; less is better",
+        [
+            Bar(label, ms := measured[way]["p50 ms"], _ms(ms), label.startswith("UaC"))
+            for label, way in ways
+        ],
+        log=True,
+    )
+
+
+def remembering() -> Panel:
+    """Tokens of a language model."""
+    figures = result("remember")["figures"]
+    kept = round(rows("remember", "what")[CAPPED]["facts_kept_percent"])
+    ways = (
+        ("UaC, facts alone", "uac_facts_tokens"),
+        ("mem0, facts alone", "mem0_tokens"),
+        ("UaC, facts and typed state", "uac_tokens"),
+        (f"state anew, keeps {kept} %", "capped_tokens"),
+        ("state anew, keeps all", "anew_tokens"),
+    )
+    return Panel(
+        "Tokens to remember a long conversation",
+        "in and out; less is better",
+        [
+            Bar(label, figures[figure], _thousands(figures[figure]), label.startswith("UaC"))
+            for label, figure in ways
+        ],
+    )
+
+
+def retrieval() -> Panel:
+    """Evidence that a search finds."""
+    figures = result("retrieval")["figures"]
+    ways = (
+        ("UaC search", "evidence_3000"),
+        ("BM25, 300-word chunks", "bm25_3000"),
+        ("MiniLM, 300-word chunks", "minilm_3000"),
+        ("PostgreSQL ts_rank", "ts_rank_3000"),
+    )
+    return Panel(
+        "Evidence found within 3,000 words (LOCOMO)",
+        "more is better",
+        [
+            Bar(label, figures[figure], f"{figures[figure]} %", label.startswith("UaC"))
+            for label, figure in ways
+        ],
+    )
+
+
+def alerting() -> Panel:
+    """Where the time goes between an entry and the webhook of its alert."""
+    parts = rows("alerts", "part")
+    shown = (
+        ("the append is answered", "append (the request)"),
+        ("to a worker; edits, commit", "to the worker, edits, commit"),
+        ("gate: state and policy", "gate: check the state, policy"),
+        ("gate: compile in a sandbox", "gate: compile in a sandbox"),
+        ("gate: load in a sandbox", "gate: load in a sandbox"),
+        ("to a worker again", "to the worker again"),
+        ("constraints: load", "constraints: load in a sandbox"),
+        ("constraints: run", "constraints: run"),
+        ("the alert is written", "alert written"),
+        ("all, until the webhook is read", "append to webhook"),
+    )
+    return Panel(
+        "From an entry to the webhook of its alert",
+        "median, in Docker sandboxes",
+        [
+            Bar(label, ms := parts[part]["docker p50"], _ms(ms), part == "append to webhook")
+            for label, part in shown
+        ],
+    )
+
+
+def footprint() -> Panel:
+    """What processes take while nobody asks them anything."""
+    measured = result("footprint")
+    figures = measured["figures"]
+    bars = [
+        Bar(row["process"], row["mib"], f"{row['mib']:.0f} MiB", True) for row in measured["rows"]
+    ]
+    bars.append(Bar("mem0 (a library)", figures["mem0_mib"], f"{figures['mem0_mib']} MiB"))
+    return Panel("Memory at rest", f"all of UaC: {figures['uac_mib']} MiB", bars)
+
+
+def _ms(value: float) -> str:
+    return f"{value:.1f} ms" if value < 10 else f"{value:.0f} ms"
+
+
+def _thousands(value: float) -> str:
+    return f"{value / 1000:,.0f}k"
+
+
+# The panels of each picture, by the result that they show.
+PICTURES: dict[str, dict[str, Callable[[], Panel]]] = {
+    "overview": {
+        "aggregates": aggregates,
+        "sandbox": sandboxes,
+        "remember": remembering,
+        "retrieval": retrieval,
+    },
+    "alerts": {"alerts": alerting},
+    "footprint": {"footprint": footprint},
+}
+
+
+def is_measured(name: str) -> bool:
+    """Tell whether there is a result of this benchmark."""
+    return (RESULTS / f"{name}.json").exists()
+
+
+def pictures() -> dict[str, list[Panel]]:
+    """Return what is drawn: the panels of each picture, by its name, as far as measured."""
+    found = {
+        name: [panel() for result_, panel in panels.items() if is_measured(result_)]
+        for name, panels in PICTURES.items()
+    }
+    return {name: panels for name, panels in found.items() if panels}
+
+
+def label(panels: Sequence[Panel]) -> str:
+    """Return a picture in words."""
+    return " ".join(
+        f"{panel.title} ({panel.better}): "
+        + "; ".join(f"{' '.join(bar.label.split())}: {bar.text}" for bar in panel.bars)
+        + "."
+        for panel in panels
+    )
+
+
+def draw(panels: Sequence[Panel], theme: Theme) -> str:
+    """Return a picture as SVG; the same numbers give the same text."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    settings: Any = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "uac",
+        "font.family": ["sans-serif"],
+        "font.size": 10.5,
+        "text.color": theme.text,
+    }
+    columns = min(2, len(panels))
+    lines = -(-len(panels) // columns)
+    most = max(len(panel.bars) for panel in panels)
+    width = 5.8 if columns > 1 else 8.0
+    with mpl.rc_context(settings):
+        figure = Figure(
+            figsize=(width * columns, lines * (0.85 + 0.34 * most)), layout="constrained"
+        )
+        figure.get_layout_engine().set(w_pad=0.2, h_pad=0.08)  # type: ignore[union-attr, call-arg]
+        for part, panel in zip(
+            figure.subfigures(lines, columns, squeeze=False).flat, panels, strict=False
+        ):
+            part.suptitle(panel.title, x=0.02, ha="left", fontsize=12.5, fontweight="bold")
+            _bars(part.subplots(), panel, most, theme)
+        written = StringIO()
+        figure.savefig(
+            written, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
+        )
+    svg = written.getvalue()
+    svg = svg[svg.index("<svg") :]
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(label(panels))}" ', 1)
+
+
+def _bars(axes: Any, panel: Panel, most: int, theme: Theme) -> None:
+    labels = [bar.label for bar in panel.bars]
+    colours = [theme.ours if bar.ours else theme.others for bar in panel.bars]
+    drawn = axes.barh(labels, [bar.value for bar in panel.bars], color=colours, height=0.64)
+    axes.bar_label(drawn, [bar.text for bar in panel.bars], padding=5, fontweight="bold")
+    axes.set_ylim(most - 0.4, -0.5)  # bars of all panels are as thick, the first is on top
+    axes.margins(x=0.28)
+    if panel.log:
+        axes.set_xscale("log")
+        axes.set_xlim(left=1, right=max(bar.value for bar in panel.bars) * 8)
+    axes.xaxis.set_visible(False)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(axis="y", length=0, labelcolor=theme.text)
+    axes.set_title(panel.better, loc="left", fontsize=9.5, color=theme.faint, pad=4)
+
+
+def _lines() -> Iterator[tuple[str, str, str]]:
+    """Yield the lines of the table: what was measured, of UaC, and of others."""
+    if is_measured("aggregates"):
+        counted = result("aggregates")["figures"]
+        yield (
+            f"{counted['questions']} aggregate questions, answered exactly",
+            f"**{counted['uac']}**",
+            "a perfect reader of what mem0 finds: "
+            f"{counted['mem0_20']} (20 memories, its default), {counted['mem0_100']} (100)",
+        )
+    if is_measured("sandbox"):
+        sandbox = {name: _ms(row["p50 ms"]) for name, row in rows("sandbox", "variant").items()}
+        yield (
+            "rules over 500 records, in a container of their own (median)",
+            f"**{sandbox['resident']}** the same user again, "
+            f"**{sandbox['virgin, bytecode']}** a fresh container",
+            f"`docker exec` {sandbox['docker exec']}, llm-sandbox's pool {sandbox['llm-sandbox']}, "
+            f"`docker run` {sandbox['docker run']}",
+        )
+    if is_measured("retrieval"):
+        found = result("retrieval")["figures"]
+        yield (
+            "evidence in 3,000 words of search results (LOCOMO)",
+            f"**{found['evidence_3000']} %**",
+            f"BM25 {found['bm25_3000']} %, MiniLM {found['minilm_3000']} %, "
+            f"`ts_rank` {found['ts_rank_3000']} %",
+        )
+    if is_measured("remember"):
+        remembered, told = result("remember")["figures"], rows("remember", "what")
+        yield (
+            "a model's tokens for a conversation of 19 sessions",
+            f"facts **{_thousands(remembered['uac_facts_tokens'])}**, "
+            f"with the typed state {_thousands(remembered['uac_tokens'])}",
+            f"mem0: facts {_thousands(remembered['mem0_tokens'])}; a state written anew each time "
+            f"{_thousands(remembered['anew_tokens'])}, or with a cap that keeps "
+            f"{told[CAPPED]['facts_kept_percent']} % of the facts "
+            f"{_thousands(remembered['capped_tokens'])}",
+        )
+        yield (
+            "a session told: the caller waits; all is remembered (a model's time apart)",
+            f"**{told['UaC']['answered_ms']} ms**; {told['UaC']['remembered_ms']} ms",
+            f"mem0: {told['mem0']['answered_ms']} ms; **{told['mem0']['remembered_ms']} ms**",
+        )
+    if is_measured("alerts"):
+        alert = result("alerts")["figures"]
+        yield (
+            "from an entry to the webhook of its alert (median)",
+            _ms(alert["append_to_webhook_ms_p50"]),
+            "none of them raises alerts",
+        )
+    if is_measured("footprint"):
+        size = result("footprint")["figures"]
+        yield (
+            "memory at rest",
+            f"{size['uac_mib']} MiB in all",
+            f"mem0, a library and no server: **{size['mem0_mib']} MiB**",
+        )
+
+
+def table() -> str:
+    """Return the table of the README, as far as measured."""
+    lines = [("measured", "UaC", "others"), ("---", "---", "---"), *_lines()]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def main() -> None:
+    """Draw and write all of them."""
+    PLOTS.mkdir(exist_ok=True)
+    for name, panels in pictures().items():
+        for theme, colours in THEMES.items():
+            (PLOTS / f"{name}-{theme}.svg").write_text(draw(panels, colours))
+    for document in DOCUMENTS:
+        text = document.read_text()
+        document.write_text(_TABLE.sub(lambda found: found[1] + table() + found[2], text))
+
+
+if __name__ == "__main__":
+    main()

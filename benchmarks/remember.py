@@ -1,0 +1,289 @@
+"""What it takes to remember a conversation: UaC, mem0 and a model that writes the state anew.
+
+The first conversation of `locomo.json` (UAC_DATA_DIR) is told session by session, in turn to a
+server of UaC and to mem0 as pip installs it (its default stores, its own prompts). Both have the
+same language model: a stand-in on this machine that answers at once, and finds in each session
+what a real model once found there (`locomo_facts.json`). So both know the same in the end, and what
+differs is what they send, how often, and what they do besides.
+
+Counted are the calls of the model and their tokens (four characters each), and timed is how long
+the caller waits for an answer, and until all is remembered. A real model's thinking comes on top of
+that, once for each call. The policy of the paper, to have the state written anew from the facts up
+to a cap of 30,000 characters, is computed for the same sessions and facts, in records as UaC's.
+
+mem0 stores facts as text. UaC finds facts, too, and then brings them into the typed project, which
+mem0 has no equal of: so its tokens are told for the facts alone, and for all. How many turns a real
+model takes for a window of facts may differ: the stand-in looks things up, edits and finishes.
+"""
+
+import itertools
+import json
+import logging
+import re
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.harness import Client, data_file, json_path, report, settings_of, settled
+from benchmarks.mem0_peer import DIMENSIONS, Peer, by_hash, mem0
+from benchmarks.retrieval import Conversation, Turn, read_conversations
+from benchmarks.tokens import (
+    CAP,
+    CHARACTERS_PER_TOKEN,
+    Fact,
+    answer,
+    create,
+    filed,
+    left,
+    read_facts,
+    tokens,
+    within,
+)
+from tests.llm_server import KEY, Request, Said, called, llm_server, said
+from uac_site.embedded.system import running_system
+
+NAME = "conv-30"
+_LINE = re.compile(r"^\[(\d+)\] \([^)]*\) (.*(?:\n    .*)*)", re.MULTILINE)
+
+
+@dataclass
+class Told:
+    """What a model was sent and has answered, and how long it took the one who told."""
+
+    answered: list[float] = field(default_factory=list)
+    remembered: list[float] = field(default_factory=list)
+    calls: int = 0
+    sent: float = 0
+    received: float = 0
+
+    def count(self, request: Request, reply: Said) -> None:
+        """Count a call of the model."""
+        self.calls += 1
+        self.sent += tokens(request.body["messages"]) + tokens(request.body.get("tools", []))
+        written = len(reply.text) + sum(len(json.dumps(call.arguments)) for call in reply.calls)
+        self.received += written / CHARACTERS_PER_TOKEN
+
+    def row(self, what: str, embedded: float = 0, kept: float = 1) -> dict[str, Any]:
+        """Return a line of the table."""
+        return {
+            "what": what,
+            "model_calls": self.calls,
+            "tokens_sent": round(self.sent),
+            "tokens_received": round(self.received),
+            "tokens_embedded": round(embedded),
+            "facts_kept_percent": round(100 * kept, 1),
+            "answered_ms": _median_ms(self.answered),
+            "remembered_ms": _median_ms(self.remembered),
+        }
+
+
+def _median_ms(seconds: Sequence[float]) -> int | None:
+    return round(1000 * statistics.median(seconds)) if seconds else None
+
+
+@dataclass
+class Model:
+    """The stand-in: it knows the facts of the session that is being told.
+
+    What it takes is counted: of UaC to find facts, and all; of mem0.
+    """
+
+    facts: Sequence[Fact] = ()
+    finding: Told = field(default_factory=Told)
+    uac: Told = field(default_factory=Told)
+    mem0: Told = field(default_factory=Told)
+
+    def for_uac(self, request: Request) -> Said:
+        """Find the facts of messages; file those of a window by the rules of `tokens`."""
+        if "remember" not in request.tools:
+            reply = answer(request)
+        else:
+            question = request.body["messages"][1]["content"]
+            lines = _LINE.findall(question.partition("Messages to remember:\n")[2])
+            texts = [(int(seq), set(text.casefold().split())) for seq, text in lines]
+            reply = called("remember", {"facts": [_cited(fact.text, texts) for fact in self.facts]})
+            self.finding.count(request, reply)
+        self.uac.count(request, reply)
+        return reply
+
+    def for_mem0(self, request: Request) -> Said:
+        """Find the facts of messages."""
+        found = [
+            {"id": str(number), "text": fact.text, "attributed_to": "user"}
+            for number, fact in enumerate(self.facts)
+        ]
+        reply = said(json.dumps({"memory": found}))
+        self.mem0.count(request, reply)
+        return reply
+
+
+def _cited(text: str, lines: Sequence[tuple[int, set[str]]]) -> dict[str, Any]:
+    """A fact with the message that has most of its words."""
+    words = set(text.casefold().split())
+    best = max(lines, key=lambda line: len(words & line[1]))
+    # Whether a number or a date is said in that very message, the recording does not tell.
+    derived = {"derived": "As said in the session."} if _needs_reason(text) else {}
+    return {"text": text, "sources": [best[0]], **derived}
+
+
+def _needs_reason(text: str) -> bool:
+    return bool(re.search(r"\d|day|week|month|year|ago\b|tonight|tomorrow", text))
+
+
+def main() -> None:
+    """Run the benchmark."""
+    path = json_path(__doc__)
+    recorded, locomo = read_facts(), data_file("locomo.json")
+    if recorded is None or locomo is None:
+        figures = {"remember": "absent", "absent": "locomo.json in UAC_DATA_DIR"}
+        report("remember", settings={}, rows=[], figures=figures, path=path)
+        return
+    (conversation,) = [one for one in read_conversations(locomo) if one.name == NAME]
+    logging.disable(logging.WARNING)  # mem0 tells of every step
+    model = Model()
+    with (
+        llm_server(script=model.for_uac) as ours,
+        llm_server(script=model.for_mem0) as theirs,
+        mem0(by_hash, DIMENSIONS, theirs.openai_url) as peer,
+    ):
+        environment = {
+            "UAC_LLM_MODEL": "openai:recorded",
+            "UAC_LLM_BASE_URL": ours.openai_url,
+            "UAC_LLM_API_KEY": KEY,
+            "UAC_STRUCTURE_ENTRIES": "1",
+            "UAC_SANDBOX_RUNNER": "docker",
+        }
+        with running_system(llm_workers=1, environment=environment) as system:
+            settings_of(system)
+            key = json.loads(system.manage("create_workspace", "remember"))["api_key"]
+            client = Client(system.base_url, key)
+            rows = measure(client, model, peer, conversation, recorded[NAME])
+    figures = figures_of(rows)
+    settings = {
+        "conversation": NAME,
+        "messages": len(conversation.turns),
+        "facts": len(recorded[NAME]),
+        "model": "a stand-in that answers at once with recorded facts",
+        "mem0": "2.2, as pip installs it: Qdrant in files, SQLite; without its extra nlp",
+        "characters_per_token": CHARACTERS_PER_TOKEN,
+    }
+    report("remember", settings=settings, rows=rows, figures=figures, path=path)
+
+
+def measure(
+    client: Client,
+    model: Model,
+    peer: Peer,
+    conversation: Conversation,
+    facts: Sequence[Fact],
+) -> list[dict[str, Any]]:
+    """Tell both session after session; return a row for each way."""
+    anew, capped = Told(), Told()
+    known: list[Fact] = []
+    number = 0
+    create(client, NAME)
+    for session, said_then in itertools.groupby(conversation.turns, key=lambda turn: turn.session):
+        turns = list(said_then)
+        model.facts = [fact for fact in facts if fact.session == session]
+        known += model.facts
+        number += len(turns) + len(model.facts)
+        tell_uac(client, model.uac, turns, number)
+        tell_mem0(peer, model.mem0, turns)
+        for way, cap in ((anew, None), (capped, CAP)):
+            write_anew(way, known, cap)
+    # Facts are found by the same model from the same messages: as UaC's are.
+    for way in (anew, capped):
+        way.calls += model.finding.calls
+        way.sent += model.finding.sent
+        way.received += model.finding.received
+    distinct = {fact.text for fact in facts}
+    found = peer.memory.get_all(filters={"user_id": NAME}, top_k=2 * len(facts))["results"]
+    stored = distinct & {one["memory"] for one in found}
+    lines = [fact.line for fact in facts]
+    # The records cite facts, which are those entries of the log that are no messages.
+    kept = left(client, NAME)["covered_share"] * number / len(facts)
+    return [
+        model.uac.row("UaC", kept=kept),
+        model.finding.row("UaC, facts alone"),
+        model.mem0.row("mem0", embedded=sum(map(len, peer.texts)) / CHARACTERS_PER_TOKEN)
+        | {"facts_kept_percent": round(100 * len(stored) / len(distinct), 1)},
+        anew.row("state written anew"),
+        capped.row("state written anew, 30,000 characters", kept=within(lines, CAP) / len(lines)),
+    ]
+
+
+def tell_uac(client: Client, told: Told, turns: Sequence[Turn], number: int) -> None:
+    """Append the messages of a session, and wait until they and their facts are in the project."""
+    started = time.perf_counter()
+    post_turns(client, turns)
+    told.answered.append(time.perf_counter() - started)
+    settled(client, NAME, number)
+    told.remembered.append(time.perf_counter() - started)
+
+
+def post_turns(client: Client, turns: Sequence[Turn]) -> None:
+    """Append turns as messages, in one request."""
+    entries = [
+        {
+            "kind": "message",
+            "role": "user",
+            "content": turn.text,
+            "speaker": turn.speaker,
+            "session_id": turn.session,
+            "occurred_at": turn.at.isoformat(),
+        }
+        for turn in turns
+    ]
+    status, body = client.post(f"users/{NAME}/entries/", {"entries": entries})
+    assert status == 202, body
+
+
+def tell_mem0(peer: Peer, told: Told, turns: Sequence[Turn]) -> None:
+    """Add the messages of a session; it answers when they are remembered."""
+    messages = [{"role": "user", "content": f"{turn.speaker}: {turn.text}"} for turn in turns]
+    started = time.perf_counter()
+    peer.memory.add(messages, user_id=NAME, metadata={"timestamp": turns[0].at.isoformat()})
+    told.answered.append(time.perf_counter() - started)
+    told.remembered.append(told.answered[-1])
+
+
+def write_anew(told: Told, known: Sequence[Fact], cap: int | None) -> None:
+    """Count one call that is sent all facts, up to the cap, and writes the whole state."""
+    from workers.authoring import prompts
+
+    lines = [fact.line for fact in known]
+    system = {"role": "system", "content": prompts.STRUCTURE}
+    told.calls += 1
+    told.sent += tokens([system, {"role": "user", "content": "\n".join(lines)[:cap]}])
+    shown = known if cap is None else known[: within(lines, cap)]
+    told.received += len(state_of(shown)) / CHARACTERS_PER_TOKEN
+
+
+def state_of(facts: Sequence[Fact]) -> str:
+    """The facts as records in Python, as UaC renders those that it files."""
+    lines = []
+    for number, fact in enumerate(facts, 1):
+        _, class_name, fields = filed(fact.text)
+        values = ", ".join(f"{name}={value!r}" for name, value in fields.items())
+        key = f"{class_name.lower()}-{number}"
+        lines.append(f"    {class_name}(key={key!r}, {values}, sources=({number},)),")
+    return "\n".join(lines)
+
+
+def figures_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return what is compared: all tokens of a language model, in and out."""
+    names = ("uac", "uac_facts", "mem0", "anew", "capped")
+    figures: dict[str, Any] = {
+        f"{name}_tokens": row["tokens_sent"] + row["tokens_received"]
+        for name, row in zip(names, rows, strict=True)
+    }
+    for name in ("uac", "uac_facts"):
+        figures[f"{name}_vs_mem0"] = round(figures[f"{name}_tokens"] / figures["mem0_tokens"], 2)
+    figures["uac_vs_anew"] = round(figures["uac_tokens"] / figures["anew_tokens"], 2)
+    return figures
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,289 @@
+"""Who of the staff may do what, and whose rows each of them sees.
+
+Three questions, each answered in one place: what a role may do (`ROLES`, which every migration
+writes into Django's groups), whose workspaces somebody sees (`seen_by`, through which every list
+of the admin passes), and whether somebody sees what people said (`sees_content`).
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from django.apps import apps
+from django.contrib.auth.management import create_permissions
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, Permission, User
+from django.db import DEFAULT_DB_ALIAS
+from django.db.models import Model, QuerySet
+
+from memory.models import (
+    Alarm,
+    Alert,
+    AlertEvent,
+    AlertFeedback,
+    ApiKey,
+    Backtest,
+    BacktestFinding,
+    BacktestUser,
+    Blob,
+    Bytecode,
+    Checkpoint,
+    CopiedEntries,
+    Delivery,
+    DeliveryAttempt,
+    EntryOutcome,
+    EventCounter,
+    Forecast,
+    Heartbeat,
+    IdempotencyKey,
+    Lane,
+    LlmCall,
+    LlmSpending,
+    LogEntry,
+    MailCursor,
+    MemoryUser,
+    Merge,
+    Pause,
+    PausedConstraint,
+    RecordLocation,
+    Redaction,
+    Run,
+    SandboxHost,
+    SearchBlock,
+    SearchIndex,
+    SearchSegment,
+    StaffAccess,
+    StaffAudit,
+    StaffSubscription,
+    UserErasure,
+    WebhookEndpoint,
+    Workspace,
+    WorkspaceConstraint,
+    WorkspaceConstraintVersion,
+    WorkspaceUse,
+)
+
+Row = TypeVar("Row", bound=Model)
+Staff = AbstractBaseUser | AnonymousUser
+
+CONTENT = "memory.view_content"
+PROMPTS = "memory.view_llmcall_content"
+SUBJECT_ACCESS = "memory.subject_access"
+GRANT_MANAGE = "memory.grant_manage"
+
+# -- Roles -------------------------------------------------------------------------------------
+
+# Of these a role sees nothing that does not name them.
+_ON_STAFF = (StaffAccess, StaffAudit)
+_EVERY_LIST = "view_*"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """A group of the staff: what it is for, and its permissions (of the app `memory`)."""
+
+    name: str
+    summary: str
+    permissions: tuple[str, ...]
+
+    def codenames(self) -> Iterator[str]:
+        """Yield every permission; `view_*` is that of every model but those about the staff."""
+        for permission in self.permissions:
+            if permission != _EVERY_LIST:
+                yield permission
+                continue
+            for model in apps.get_app_config("memory").get_models():
+                if model not in _ON_STAFF:
+                    yield f"view_{model._meta.model_name}"
+
+
+ROLES = (
+    Role(
+        name="viewer",
+        summary="Sees lists, states, counts and times. What people said is hidden.",
+        permissions=(_EVERY_LIST,),
+    ),
+    Role(
+        name="operator",
+        summary="Sees what people said, and keeps things going: alerts, paused constraints, work"
+        " that fails, was given up or is paused, webhooks, API keys, e-mail subscriptions, users'"
+        " time zones.",
+        permissions=(
+            _EVERY_LIST,
+            "view_content",
+            *("change_alert", "change_pausedconstraint", "change_memoryuser", "change_pause"),
+            *("change_lane", "change_run", "change_forecast", "change_searchindex"),
+            *("change_backtest", "change_merge", "change_redaction", "change_usererasure"),
+            *("change_workspaceconstraintversion", "change_delivery"),
+            *("add_webhookendpoint", "change_webhookendpoint"),
+            *("add_apikey", "change_apikey"),
+            *("add_staffsubscription", "change_staffsubscription"),
+        ),
+    ),
+    Role(
+        name="engineer",
+        summary="Sees what people said and what language models were sent; writes, tests and"
+        " approves constraints, restores versions, has runs tried again, sets up workspaces.",
+        permissions=(
+            _EVERY_LIST,
+            "view_content",
+            "view_llmcall_content",
+            *("add_workspaceconstraint", "change_workspaceconstraint"),
+            *("change_workspaceconstraintversion", "approve_workspaceconstraint"),
+            *("change_backtest", "change_checkpoint", "change_run"),
+            *("add_workspace", "change_workspace"),
+        ),
+    ),
+    Role(
+        name="privacy officer",
+        summary="Sees what people said and what language models were sent; redacts entries, erases"
+        " users, downloads all that is kept of a person, reads the audit of the staff.",
+        permissions=(
+            _EVERY_LIST,
+            "view_content",
+            "view_llmcall_content",
+            *("change_logentry", "erase_memoryuser", "subject_access"),
+            *("change_redaction", "change_usererasure"),
+            *("view_staffaudit", "view_staffaccess"),
+        ),
+    ),
+)
+
+
+def as_table() -> str:
+    """Return the roles as a table of Markdown, for docs/staff.md."""
+    lines = ["| role | what it is for | permissions |", "|---|---|---|"]
+    for role in ROLES:
+        names = ", ".join(f"`{name}`" for name in role.permissions)
+        lines.append(f"| {role.name} | {role.summary} | {names} |")
+    return "\n".join(lines)
+
+
+def write_roles(using: str = DEFAULT_DB_ALIAS) -> None:
+    """Make the groups of the roles what `ROLES` says; other groups are left alone.
+
+    It comes after every migration, so that a role has what later versions add. Permissions that
+    the database does not have yet are made.
+    """
+    create_permissions(apps.get_app_config("memory"), verbosity=0, using=using)
+    known = {
+        permission.codename: permission
+        for permission in Permission.objects.using(using).filter(content_type__app_label="memory")
+    }
+    for role in ROLES:
+        group, _ = Group.objects.using(using).get_or_create(name=role.name)
+        group.permissions.set([known[name] for name in role.codenames()])
+
+
+def after_migration(*, using: str, **told: Any) -> None:
+    """Write the roles, unless the database was migrated to a time before they were there."""
+    try:
+        told.get("apps", apps).get_model("memory", StaffAccess._meta.model_name)
+    except LookupError:
+        return
+    write_roles(using)
+
+
+# -- Workspaces --------------------------------------------------------------------------------
+
+ITSELF = "pk"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where rows belong: the lookups that lead from a row to its workspace, and to its user.
+
+    None: they belong to no workspace, or tell of no person.
+    """
+
+    workspace: str | None
+    person: str | None = None
+
+    @property
+    def public_id(self) -> str | None:
+        """The lookup that leads to the public id of the user."""
+        if self.person is None:
+            return None
+        return "public_id" if self.person == ITSELF else f"{self.person}__public_id"
+
+
+def _of_user(path: str = "user") -> Place:
+    return Place(workspace=f"{path}__workspace", person=path)
+
+
+# The server's own: everybody sees them who may see such rows at all.
+_NOBODYS = Place(workspace=None)
+_WORKSPACES = Place(workspace="workspace")
+
+PLACES: dict[type[Model], Place] = {
+    Workspace: Place(workspace=ITSELF),
+    MemoryUser: Place(workspace="workspace", person=ITSELF),
+    **dict.fromkeys(
+        [
+            *(Alert, Blob, Bytecode, Checkpoint, EntryOutcome, Forecast, Lane, LogEntry, Merge),
+            *(PausedConstraint, RecordLocation, Redaction, Run, SearchIndex, SearchSegment),
+            UserErasure,
+        ],
+        _of_user(),
+    ),
+    **dict.fromkeys([AlertEvent, AlertFeedback], _of_user("alert__user")),
+    CopiedEntries: _of_user("merge__user"),
+    SearchBlock: _of_user("segment__user"),
+    BacktestUser: _of_user(),
+    BacktestFinding: _of_user("result__user"),
+    # Of these some tell of no user.
+    **dict.fromkeys([Backtest, IdempotencyKey, LlmCall, Pause], Place("workspace", person="user")),
+    Delivery: Place("endpoint__workspace", person="alert__user"),
+    DeliveryAttempt: Place("delivery__endpoint__workspace", person="delivery__alert__user"),
+    **dict.fromkeys(
+        [
+            *(ApiKey, EventCounter, LlmSpending, MailCursor, StaffAudit, StaffSubscription),
+            *(WebhookEndpoint, WorkspaceConstraint, WorkspaceUse),
+        ],
+        _WORKSPACES,
+    ),
+    WorkspaceConstraintVersion: Place("constraint__workspace"),
+    **dict.fromkeys([Alarm, Heartbeat, SandboxHost, StaffAccess], _NOBODYS),
+}
+
+_CACHE = "_workspaces_seen"
+
+
+def workspaces_of(staff: Staff) -> Collection[int] | None:
+    """Return the keys of the workspaces that somebody sees; None: all.
+
+    Superusers see all; who else has no row of `StaffAccess` sees none. It is read once for each
+    instance of an account, which is once for a request.
+    """
+    if not isinstance(staff, User) or not staff.is_active:
+        return ()
+    if staff.is_superuser:
+        return None
+    if not hasattr(staff, _CACHE):
+        rows = StaffAccess.objects.filter(user=staff).values_list("all_workspaces", "workspaces")
+        found = list(rows)
+        everything = any(is_all for is_all, _ in found)
+        chosen = tuple(pk for _, pk in found if pk is not None)
+        setattr(staff, _CACHE, None if everything else chosen)
+    seen: Collection[int] | None = getattr(staff, _CACHE)
+    return seen
+
+
+def sees_all(staff: Staff) -> bool:
+    """Whether somebody sees every workspace."""
+    return workspaces_of(staff) is None
+
+
+def seen_by(staff: Staff, rows: QuerySet[Row]) -> QuerySet[Row]:
+    """Leave of the rows those that somebody sees. Raises KeyError for rows of no known place."""
+    place, chosen = PLACES[rows.model], workspaces_of(staff)
+    if place.workspace is None or chosen is None:
+        return rows
+    return rows.filter(**{f"{place.workspace}__in": chosen})
+
+
+# -- Content -----------------------------------------------------------------------------------
+
+
+def sees_content(staff: Staff) -> bool:
+    """Whether somebody sees what people said, and what was made of it."""
+    return isinstance(staff, User) and staff.has_perm(CONTENT)

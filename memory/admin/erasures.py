@@ -1,0 +1,187 @@
+"""Erasures of users: asked for here, and what stays of them."""
+
+from collections.abc import Sequence
+
+from django.contrib import admin, messages
+from django.contrib.admin.models import CHANGE
+from django.contrib.admin.models import LogEntry as StaffAction
+from django.contrib.contenttypes.models import ContentType
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
+from django.utils.html import format_html
+
+from memory import erasing
+from memory.admin.base import (
+    PresenceFilter,
+    WorkAdmin,
+    link,
+    list_url,
+    note_of,
+    page_url,
+    staff_of,
+)
+from memory.admin.display import badge, counted, inline, lines
+from memory.models import MemoryUser, UserErasure
+from memory.users import UserMerged
+
+# So many users at a time: who confirms it is to see whom it is about.
+MOST = 50
+
+
+def erase_chosen(
+    request: HttpRequest, chosen: QuerySet[MemoryUser], action: str
+) -> TemplateResponse | None:
+    """Show who would be erased and ask why; once confirmed, erase them.
+
+    It cannot be undone, so whom it is about is typed: the user's id, or how many they are.
+    """
+    users = _users(chosen)
+    if len(users) > MOST:
+        messages.error(request, f"Choose {MOST} users at most: nothing was done.")
+        return None
+    reason = note_of(request)
+    if "confirmed" not in request.POST or not reason:
+        if "confirmed" in request.POST:
+            messages.error(request, "Say why: nothing was done.")
+        return _question(request, users, action)
+    if not is_typed(request, chosen):
+        messages.error(request, f"Type {_to_type(users)} to confirm: nothing was done.")
+        return _question(request, users, action)
+    for user in users:
+        try:
+            row = erasing.ask(user, by=staff_of(request), reason=reason)
+        except (erasing.ErasureRefused, UserMerged) as error:
+            messages.error(request, f"{user}: nothing was done. {error}")
+            continue
+        StaffAction.objects.create(
+            user_id=int(str(request.user.pk)),
+            content_type=ContentType.objects.get_for_model(row),
+            object_id=str(row.pk),
+            object_repr=str(row),
+            action_flag=CHANGE,
+            change_message="Erased a user.",  # why is in the row, for those who may see it
+        )
+        messages.success(request, format_html("The user is erased: {}", link(row)))
+    return None
+
+
+def _to_type(users: Sequence[MemoryUser]) -> str:
+    return "the user's id" if len(users) == 1 else "how many users these are"
+
+
+def is_typed(request: HttpRequest, chosen: QuerySet[MemoryUser]) -> bool:
+    """Tell whether what was typed says whom the erasure is about."""
+    users, typed = _users(chosen), request.POST.get("typed", "").strip()
+    return typed == (users[0].user_id if len(users) == 1 else str(len(users)))
+
+
+def _users(chosen: QuerySet[MemoryUser]) -> list[MemoryUser]:
+    return list(chosen.order_by("user_id")[: MOST + 1])
+
+
+def _question(request: HttpRequest, users: list[MemoryUser], action: str) -> TemplateResponse:
+    context = {
+        **admin.site.each_context(request),
+        "title": "Erase users",
+        "opts": MemoryUser._meta,
+        "media": admin.ModelAdmin(MemoryUser, admin.site).media,
+        "action": action,
+        "chosen": [str(user.pk) for user in users],
+        "most_reason": erasing.MAX_REASON,
+        "to_type": _to_type(users),
+        "note": note_of(request),
+        "back_url": page_url(users[0]) if len(users) == 1 else list_url(MemoryUser),
+        "people": [
+            {
+                "user": link(user),
+                "workspace": inline(user.workspace.name),
+                "entries": counted(user.last_seq, "entry"),
+                "alerts": counted(user.alerts.count(), "alert"),
+            }
+            for user in users
+        ],
+    }
+    return TemplateResponse(request, "admin/memory/erase.html", context)
+
+
+class StateFilter(PresenceFilter):
+    """Those that are under way, or done."""
+
+    title = "state"
+    parameter_name = "state"
+    field, filled, empty = "due_at", "not done yet", "done"
+
+
+@admin.register(UserErasure)
+class UserErasureAdmin(WorkAdmin[UserErasure]):
+    """What stays of who was erased: that it was done, by whom and why, and how much it was."""
+
+    list_display = ["created_at", "user_name", "workspace", "how_far", "wanted_by"]
+    list_display_links = ["created_at", "user_name"]
+    list_filter = [
+        StateFilter,
+        ("created_at", admin.DateFieldListFilter),
+        "user__workspace",
+    ]
+    list_select_related = ["user__workspace"]
+    search_fields = ["=user__public_id", "=id", "by", "reason"]
+    search_help_text = "By public id of the user, id of the erasure, who wanted it, or why."
+    ordering = ["-created_at", "-id"]
+    when_empty = "Nobody has been erased yet."
+    fieldsets = [
+        (None, {"fields": ["user_name", "workspace", "how_far", "by", "reason", "created_at"]}),
+        ("What is gone", {"fields": ["finished_at", "log", "numbers"]}),
+        (
+            "Work on it",
+            {
+                "classes": ["collapse"],
+                "fields": ["waits_for", "attempts", "run_after", "error"],
+            },
+        ),
+    ]
+
+    @admin.display(description="user")
+    def user_name(self, row: UserErasure) -> str:
+        """Name the user as backups do, too."""
+        return inline(str(row.user.public_id))
+
+    @admin.display(description="workspace", ordering="user__workspace__name")
+    def workspace(self, row: UserErasure) -> str:
+        """Lead to the workspace."""
+        return link(row.user.workspace)
+
+    @admin.display(description="state", ordering="due_at")
+    def how_far(self, row: UserErasure) -> str:
+        """Say whether all is gone."""
+        if row.due_at is None:
+            return badge("done")
+        return badge("failing") if row.last_error else badge("working", "under way")
+
+    @admin.display(description="by", ordering="by")
+    def wanted_by(self, row: UserErasure) -> str:
+        """Name who wanted it."""
+        return inline(row.by)
+
+    @admin.display(description="the log")
+    def log(self, row: UserErasure) -> str:
+        """Tell how long it was, and how it verifies."""
+        return lines(
+            [
+                f"{counted(row.user.last_seq, 'entry')}, without content",
+                f"newest hash {bytes(row.user.last_hash).hex()}",
+            ]
+        )
+
+    @admin.display(description="rows")
+    def numbers(self, row: UserErasure) -> str:
+        """Count what was erased."""
+        return lines(
+            inline(f"{name.replace('_', ' ')}: {number}")
+            for name, number in sorted(row.counts.items())
+        )
+
+    @admin.display(description="waits for hosts")
+    def waits_for(self, row: UserErasure) -> str:
+        """Name the hosts that have not said yet that they hold nothing of the user."""
+        return lines(map(inline, row.hosts))

@@ -1,0 +1,173 @@
+"""A calendar of what the constraints will find, as the page of a user shows it."""
+
+import calendar
+import datetime
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.db.models import QuerySet
+from django.utils import timezone
+from django.utils.safestring import SafeString
+
+from memory import forecasts
+from memory.admin.base import heavy
+from memory.admin.display import counted
+from memory.admin.forecasts import alerts_among, event
+from memory.models import Alert, Forecast, MemoryUser
+from memory.models.alerts import severity_rank
+
+MONTHS = 3
+# So many events of a day are listed.
+LISTED = 20
+WEEKDAYS = list(zip(calendar.day_abbr, calendar.day_name, strict=True))
+
+
+@dataclass(frozen=True)
+class Day:
+    """A day of a month; of what is not in the month only the place is there."""
+
+    date: datetime.date
+    is_in_month: bool
+    is_today: bool
+    events: Sequence[Mapping[str, Any]]
+    alerts: Mapping[str, Alert]
+
+    @property
+    def name(self) -> str:
+        """How the list of the day's events is called on the page."""
+        return f"foreseen-{self.date.isoformat()}"
+
+    @property
+    def title(self) -> str:
+        """What a marked day says to those who do not see the mark."""
+        return f"{self.date.isoformat()}: {counted(len(self.events), 'event')}"
+
+    @property
+    def severity(self) -> str:
+        """The gravest of the day."""
+        found = [one["severity"] for one in self.events if one["severity"]]
+        return max(found, key=severity_rank) if found else ""
+
+    @property
+    def listed(self) -> Iterator[SafeString | str]:
+        """What happens that day, by time."""
+        yield from (event(one, self.alerts) for one in self.events[:LISTED])
+        more = len(self.events) - LISTED
+        if more > 0:
+            yield f"{counted(more, 'event')} more"
+
+
+@dataclass(frozen=True)
+class Month:
+    """A month in weeks."""
+
+    title: str
+    weeks: Sequence[Sequence[Day]]
+
+    @property
+    def days(self) -> Iterator[Day]:
+        """The days on which something happens."""
+        return (day for week in self.weeks for day in week if day.is_in_month and day.events)
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """Months in the user's time zone, and what is foreseen in them: until when, and how much."""
+
+    months: Sequence[Month]
+    time_zone: str
+    known_until: datetime.datetime
+    is_current: bool
+
+    @property
+    def number(self) -> int:
+        """How many events are in these months."""
+        return sum(len(day.events) for month in self.months for day in month.days)
+
+
+def forecast_of(user: MemoryUser) -> Forecast | None:
+    """Return what is foreseen of the user, looked up once for this row; None, if nothing is yet."""
+    if "_forecast" not in user.__dict__:
+        rows = Forecast.objects.filter(user=user).select_related("checkpoint")
+        found = rows.defer(*heavy("checkpoint")).first()
+        if found is not None:
+            found.user = user
+        user.__dict__["_forecast"] = found
+    forecast: Forecast | None = user.__dict__["_forecast"]
+    if forecast is None or forecast.start is None or forecast.known_until is None:
+        return None
+    return forecast
+
+
+def look_up_alerts(user: MemoryUser, rows: QuerySet[Alert]) -> None:
+    """Look up what the alerts say that will be raised again, change or resolve: of these rows."""
+    forecast = forecast_of(user)
+    events = events_of(user, forecast) if forecast else []
+    user.__dict__["_foreseen_alerts"] = alerts_among(user, events, rows)
+
+
+def alerts_of(user: MemoryUser) -> Mapping[str, Alert]:
+    """Return the alerts by fingerprint that were looked up for this row."""
+    found: Mapping[str, Alert] = user.__dict__.get("_foreseen_alerts", {})
+    return found
+
+
+def events_of(user: MemoryUser, forecast: Forecast) -> Sequence[Mapping[str, Any]]:
+    """Return what is foreseen after the last run of the constraints, by time."""
+    after = user.alerts_instant or forecast.start
+    assert after is not None
+    return forecasts.coming(forecast, after)
+
+
+def calendar_of(user: MemoryUser) -> Calendar | None:
+    """Return the calendar of the months to come; None, if nothing was looked ahead at yet."""
+    forecast = forecast_of(user)
+    if forecast is None or forecast.known_until is None:
+        return None
+    zone = ZoneInfo(user.time_zone)
+    today = timezone.now().astimezone(zone).date()
+    alerts = alerts_of(user)
+    by_day: dict[datetime.date, list[Mapping[str, Any]]] = defaultdict(list)
+    for one in events_of(user, forecast):
+        by_day[_day_of(one, zone)].append(one)
+    return Calendar(
+        [_month(first, today, by_day, alerts) for first in _months(today)],
+        user.time_zone,
+        forecast.known_until,
+        forecast.checkpoint_id == user.head_id,
+    )
+
+
+def _day_of(one: Mapping[str, Any], zone: ZoneInfo) -> datetime.date:
+    if one["day"]:
+        return datetime.date.fromisoformat(one["day"])
+    return datetime.datetime.fromisoformat(one["at"]).astimezone(zone).date()
+
+
+def _months(today: datetime.date) -> Iterator[datetime.date]:
+    first = today.replace(day=1)
+    for _ in range(MONTHS):
+        yield first
+        first = (first + datetime.timedelta(days=31)).replace(day=1)
+
+
+def _month(
+    first: datetime.date,
+    today: datetime.date,
+    by_day: Mapping[datetime.date, Sequence[Mapping[str, Any]]],
+    alerts: Mapping[str, Alert],
+) -> Month:
+    weeks = calendar.Calendar().monthdatescalendar(first.year, first.month)
+    return Month(
+        f"{first:%B %Y}",
+        [
+            [
+                Day(date, date.month == first.month, date == today, by_day.get(date, []), alerts)
+                for date in week
+            ]
+            for week in weeks
+        ],
+    )

@@ -1,0 +1,422 @@
+"""The front page: is something wrong now, what is it, and where are the rows."""
+
+import datetime
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from django.db import models
+from django.http import HttpRequest
+from django.utils import timezone
+
+from memory import alarms, hosts, overview, stuck
+from memory.access import seen_by
+from memory.admin.base import link, list_url, may_see, rows_for
+from memory.admin.display import inline, sandbox_badge
+from memory.admin.hosts import state_of
+from memory.admin.llm import money
+from memory.admin.operations import duration
+from memory.models import (
+    Alarm,
+    Alert,
+    Checkpoint,
+    EntryOutcome,
+    Heartbeat,
+    LlmCall,
+    LlmSpending,
+    MemoryUser,
+    Run,
+    SandboxHost,
+)
+from memory.models.alerts import LIVE_STATES, Severity
+from memory.models.log import Outcome
+from memory.models.runs import RunOutcome
+from memory.overview import PERIODS, Period, Spent
+
+# What a kind of ending looks like in a chart.
+SEVERITY_TONES = {Severity.CRITICAL: "bad", Severity.WARNING: "caution", Severity.INFO: "note"}
+ENDING_TONES = ("good", "plain", "caution", "note", "strong", "bad")
+STEP_FORMATS = {"hour": "%H:%M", "day": "%b %d"}
+
+Model: TypeAlias = type[models.Model]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number, and the list of the rows behind it; without an address there are none."""
+
+    text: str
+    url: str = ""
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One colour of a chart: a number for each step, with the list of the rows behind it."""
+
+    name: str
+    tone: str
+    numbers: Sequence[float]
+    links: Sequence[str]
+
+    def at(self, place: int) -> Number:
+        """Return one of its numbers."""
+        number = self.numbers[place]
+        return Number(f"{number:,}", self.links[place] if number else "")
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Numbers over time, as bars and as a table."""
+
+    name: str
+    title: str
+    steps: Sequence[str]
+    series: Sequence[Series]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to draw."""
+        return not any(any(one.numbers) for one in self.series)
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """What the script draws."""
+        return {
+            "steps": self.steps,
+            "series": [
+                {"name": one.name, "tone": one.tone, "numbers": one.numbers, "links": one.links}
+                for one in self.series
+            ],
+        }
+
+    @property
+    def rows(self) -> Iterator[tuple[str, Sequence[Number]]]:
+        """The table: the newest step first; those in which nothing was are left out."""
+        for place in reversed(range(len(self.steps))):
+            if any(one.numbers[place] for one in self.series):
+                yield (self.steps[place], [one.at(place) for one in self.series])
+
+
+def context(request: HttpRequest) -> dict[str, Any]:
+    """Return what the page shows, of what this member of the staff may see."""
+    now = timezone.now()
+    period = PERIODS.get(request.GET.get("period", ""), PERIODS["day"])
+    return {
+        "now": now,
+        "period": period,
+        "periods": PERIODS.values(),
+        "alarms": _alarms(request),
+        "dispatched": _dispatched(request, now),
+        "alerts": _alerts(request),
+        "work": list(_work(request)),
+        "hosts": list(_hosts(request)),
+        "sees": {
+            model._meta.model_name: may_see(request, model)
+            for model in (
+                Alarm,
+                Alert,
+                Checkpoint,
+                Run,
+                LlmCall,
+                LlmSpending,
+                MemoryUser,
+                SandboxHost,
+            )
+        },
+        **_went_on(request, period, now),
+    }
+
+
+# -- Now -------------------------------------------------------------------------------------------
+
+
+def _alarms(request: HttpRequest) -> Sequence[Mapping[str, Any]]:
+    if not may_see(request, Alarm):
+        return []
+    return [
+        {"link": link(alarm), "detail": inline(alarm.detail), "since": alarm.raised_at}
+        for alarm in alarms.raised()
+    ]
+
+
+def _dispatched(request: HttpRequest, now: datetime.datetime) -> str | None:
+    """Say when work was given out last; None to whom it is not told."""
+    if not may_see(request, Heartbeat):
+        return None
+    last = Heartbeat.objects.filter(name=alarms.DISPATCHER).first()
+    if last is None:
+        return "The dispatcher has not been at work yet."
+    ago = max((now - last.at).total_seconds(), 0)
+    return f"The dispatcher was at work {duration(ago)} ago."
+
+
+def _alerts(request: HttpRequest) -> Mapping[str, Any]:
+    """Return the live alerts by severity, the gravest first, and by state."""
+    counts = overview.live_alerts(rows_for(request, Alert)) if may_see(request, Alert) else {}
+    return {
+        "states": LIVE_STATES,
+        "total": sum(counts.values()),
+        "rows": [
+            {
+                "severity": severity,
+                "numbers": [
+                    Number(
+                        f"{number:,}",
+                        list_url(Alert, state__exact=state, severity__exact=severity)
+                        if number
+                        else "",
+                        SEVERITY_TONES[severity] if state == LIVE_STATES[0] and number else "",
+                    )
+                    for state in LIVE_STATES
+                    for number in [counts.get((severity, state), 0)]
+                ],
+            }
+            for severity in reversed(Severity)
+        ],
+    }
+
+
+def _work(request: HttpRequest) -> Iterator[Mapping[str, Any]]:
+    """Yield the kinds of work of which there is some."""
+    narrow = partial(seen_by, request.user)
+    kinds = [kind.within(narrow) for kind in stuck.KINDS.values() if may_see(request, kind.model)]
+    for one in stuck.standings(kinds):
+        numbers = {
+            "waiting": one.waiting,
+            "held": one.held,
+            "failing": one.failing,
+            "dead": one.dead,
+        }
+        if not any(numbers.values()):
+            continue
+        yield {
+            "title": one.kind.title,
+            "queue": one.kind.queue,
+            "oldest": duration(one.oldest) if one.waiting and one.kind.since else "",
+            "numbers": [
+                Number(
+                    f"{number:,}",
+                    list_url(one.kind.model, work=f"{one.kind.name}.{how}") if number else "",
+                    "bad" if how in ("failing", "dead") and number else "",
+                )
+                for how, number in numbers.items()
+            ],
+        }
+
+
+def _hosts(request: HttpRequest) -> Iterator[Mapping[str, Any]]:
+    for host in rows_for(request, SandboxHost).order_by("name")[:50]:
+        report = host.report
+        yield {
+            "link": link(host),
+            "state": state_of(host),
+            "runner": sandbox_badge(str(report.get("runner", ""))),
+            "problem": inline(str(report[hosts.PROBLEM])) if hosts.PROBLEM in report else "",
+            "threads": host.threads,
+            "ready": report.get("virgins", ""),
+            "kept": report.get("leases", ""),
+        }
+
+
+# -- Of late ---------------------------------------------------------------------------------------
+
+
+def _went_on(
+    request: HttpRequest, period: Period, now: datetime.datetime
+) -> Mapping[str, Sequence[Any]]:
+    starts = period.starts(now)
+    charts = []
+    if may_see(request, Alert):
+        charts.append(_opened(request, period, now))
+    endings = overview.run_endings(rows_for(request, Run), period, now)
+    if may_see(request, Run):
+        charts.append(_runs(period, starts, endings))
+    if may_see(request, Checkpoint):
+        charts.append(_versions(request, period, now, endings))
+    if not may_see(request, _spending_rows(period)):
+        return {"charts": charts, "workspaces": [], "models": []}
+    spent = overview.spending(
+        rows_for(request, LlmCall), rows_for(request, LlmSpending), period, now
+    )
+    begins = starts[0]
+    until = starts[-1] + period.length
+    return {
+        "charts": [*charts, *_spending(period, starts, spent)],
+        "workspaces": [
+            _spender(name, one, _spending_list(period, begins, until, workspace__id__exact=key))
+            for key, name, one in spent.by_workspace
+        ],
+        "models": [
+            _spender(name, one, _spending_list(period, begins, until, model=name))
+            for name, one in spent.by_model
+        ],
+    }
+
+
+def _labels(period: Period, starts: Sequence[datetime.datetime]) -> Sequence[str]:
+    return [f"{start:{STEP_FORMATS[period.step]}}" for start in starts]
+
+
+def _within(
+    model: Model, field: str, start: datetime.datetime, length: datetime.timedelta, **filters: str
+) -> str:
+    """Return the address of the list of the rows of one step."""
+    moments = {f"{field}__gte": start, f"{field}__lt": start + length}
+    return list_url(model, **moments, **filters)
+
+
+def _series(
+    name: str,
+    tone: str,
+    starts: Sequence[datetime.datetime],
+    number: Callable[[datetime.datetime], float],
+    address: Callable[[datetime.datetime], str],
+) -> Series:
+    return Series(name, tone, [number(one) for one in starts], [address(one) for one in starts])
+
+
+def _opened(request: HttpRequest, period: Period, now: datetime.datetime) -> Chart:
+    starts = period.starts(now)
+    opened = overview.opened_alerts(rows_for(request, Alert), period, now)
+    series = [_of_severity(period, starts, opened, one) for one in reversed(Severity)]
+    return Chart("alerts", "Alerts opened", _labels(period, starts), series)
+
+
+def _of_severity(
+    period: Period,
+    starts: Sequence[datetime.datetime],
+    opened: Mapping[tuple[datetime.datetime, str], int],
+    severity: Severity,
+) -> Series:
+    """Return the alerts that were opened, and are of this severity now."""
+    return _series(
+        severity.label,
+        SEVERITY_TONES[severity],
+        starts,
+        lambda start: opened.get((start, severity), 0),
+        lambda start: _within(
+            Alert, "opened_at", start, period.length, severity__exact=severity.value
+        ),
+    )
+
+
+def _runs(
+    period: Period,
+    starts: Sequence[datetime.datetime],
+    endings: Mapping[tuple[datetime.datetime, str], int],
+) -> Chart:
+    series = [
+        _ended(period, starts, endings, name, tone, outcomes)
+        for (name, outcomes), tone in zip(overview.RUN_ENDINGS.items(), ENDING_TONES, strict=True)
+    ]
+    return Chart("runs", "Runs by outcome", _labels(period, starts), series)
+
+
+def _ended(
+    period: Period,
+    starts: Sequence[datetime.datetime],
+    endings: Mapping[tuple[datetime.datetime, str], int],
+    name: str,
+    tone: str,
+    outcomes: Collection[RunOutcome],
+) -> Series:
+    """Return the runs that ended in one of these ways."""
+    either = ",".join(outcomes)
+    return _series(
+        name,
+        tone,
+        starts,
+        lambda start: sum(endings.get((start, one), 0) for one in outcomes),
+        lambda start: _within(Run, "finished_at", start, period.length, outcome__in=either),
+    )
+
+
+def _versions(
+    request: HttpRequest,
+    period: Period,
+    now: datetime.datetime,
+    endings: Mapping[tuple[datetime.datetime, str], int],
+) -> Chart:
+    """What the gate accepted and rejected."""
+    starts = period.starts(now)
+    accepted = overview.by_step(rows_for(request, Checkpoint), "created_at", period, now)
+    series = [
+        _series(
+            "versions accepted",
+            "good",
+            starts,
+            lambda start: accepted.get(start, 0),
+            lambda start: _within(Checkpoint, "created_at", start, period.length),
+        )
+    ]
+    if may_see(request, Run):
+        rejected = [RunOutcome.REJECTED]
+        series.append(_ended(period, starts, endings, "proposals rejected", "caution", rejected))
+    if may_see(request, EntryOutcome):
+        only = {"outcome__exact": Outcome.REJECTED}
+        rows = rows_for(request, EntryOutcome).filter(**only)
+        entries = overview.by_step(rows, "decided_at", period, now)
+        series.append(
+            _series(
+                "entries rejected",
+                "bad",
+                starts,
+                lambda start: entries.get(start, 0),
+                lambda start: _within(EntryOutcome, "decided_at", start, period.length, **only),
+            )
+        )
+    return Chart("versions", "What the gate decided", _labels(period, starts), series)
+
+
+def _spending_rows(period: Period) -> Model:
+    return LlmCall if period.step == "hour" else LlmSpending
+
+
+def _spending_list(
+    period: Period, start: datetime.datetime, end: datetime.datetime, **filters: Any
+) -> str:
+    if period.step == "hour":
+        return list_url(LlmCall, started_at__gte=start, started_at__lt=end, **filters)
+    return list_url(LlmSpending, day__gte=start.date(), day__lt=end.date(), **filters)
+
+
+def _spending(
+    period: Period, starts: Sequence[datetime.datetime], spent: overview.Spending
+) -> Sequence[Chart]:
+    def series(name: str, tone: str, number: Callable[[Spent], float]) -> Series:
+        return _series(
+            name,
+            tone,
+            starts,
+            lambda start: number(spent.by_step.get(start, Spent())),
+            lambda start: _spending_list(period, start, start + period.length),
+        )
+
+    labels = _labels(period, starts)
+    tokens = [
+        series("tokens in", "note", lambda one: one.tokens_in),
+        series("tokens out", "strong", lambda one: one.tokens_out),
+    ]
+    cost = series("cost", "note", lambda one: float(one.cost))
+    return [
+        Chart(
+            "calls",
+            "Language model calls",
+            labels,
+            [series("calls", "note", lambda one: one.calls)],
+        ),
+        Chart("tokens", "Language model tokens", labels, tokens),
+        Chart("cost", "Language model cost", labels, [cost]),
+    ]
+
+
+def _spender(name: str, spent: Spent, url: str) -> Mapping[str, Any]:
+    return {
+        "name": inline(name),
+        "calls": Number(f"{spent.calls:,}", url),
+        "tokens_in": f"{spent.tokens_in:,}",
+        "tokens_out": f"{spent.tokens_out:,}",
+        "cost": money(spent.cost),
+    }

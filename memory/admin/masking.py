@@ -1,0 +1,278 @@
+"""What of each screen is shown to those who may not see what people said.
+
+Such a person sees the fields that are named here and "(hidden)" in the place of all others: a
+field that somebody adds is hidden until it is named. States, counts, times and links are open;
+what people said, what was computed of it, names that tell of it (of records, of constraints) and
+errors, which may quote it, are not.
+
+Whether it is hidden is asked of the request where there is one. What is rendered deeper inside
+asks `is_hidden`, which every request to the admin sets, and which is so until one has.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.admin.utils import label_for_field
+from django.db.models import Model
+from django.utils.safestring import SafeString
+
+from memory.erasure import REGISTRY
+from memory.models import (
+    Alarm,
+    Alert,
+    AlertEvent,
+    AlertFeedback,
+    ApiKey,
+    Backtest,
+    BacktestFinding,
+    BacktestUser,
+    Blob,
+    Bytecode,
+    Checkpoint,
+    CopiedEntries,
+    Delivery,
+    DeliveryAttempt,
+    EntryOutcome,
+    EventCounter,
+    Forecast,
+    Heartbeat,
+    IdempotencyKey,
+    Lane,
+    LlmCall,
+    LlmSpending,
+    LogEntry,
+    MailCursor,
+    MemoryUser,
+    Merge,
+    Pause,
+    PausedConstraint,
+    RecordLocation,
+    Redaction,
+    Run,
+    SandboxHost,
+    SearchBlock,
+    SearchIndex,
+    SearchSegment,
+    StaffAccess,
+    StaffAudit,
+    StaffSubscription,
+    UserErasure,
+    WebhookEndpoint,
+    Workspace,
+    WorkspaceConstraint,
+    WorkspaceConstraintVersion,
+    WorkspaceUse,
+)
+
+HIDDEN = "(hidden)"
+
+_hidden: ContextVar[bool] = ContextVar("hidden", default=True)
+
+
+@dataclass(frozen=True)
+class AllBut:
+    """Every field but these: of rows that hold nothing of people."""
+
+    hidden: tuple[str, ...] = ()
+
+    def __contains__(self, name: object) -> bool:
+        return name not in self.hidden
+
+
+def _names(*names: str) -> frozenset[str]:
+    return frozenset(" ".join(names).split())
+
+
+# Of rows that outlive a person, or are nobody's, what may tell of people all the same.
+_BESIDES: dict[type[Model], tuple[str, ...]] = {
+    UserErasure: ("by", "reason"),
+    WorkspaceConstraintVersion: (
+        *("source", "source_hash", "tests", "verdict", "bytecode", "last_error"),
+    ),
+}
+
+_LEASE = "attempts run_after lease_owner lease_expires_at"
+
+OPEN: dict[type[Model], AllBut | frozenset[str]] = {
+    # Nobody's, or of a workspace: settings, counts, and what the product's own people wrote.
+    **dict.fromkeys(
+        [
+            *(Alarm, ApiKey, EventCounter, Heartbeat, LlmSpending, MailCursor, SandboxHost),
+            *(StaffAccess, StaffAudit, StaffSubscription, WebhookEndpoint, WorkspaceUse),
+        ],
+        AllBut(),
+    ),
+    # A constraint of a workspace is nobody's, but its text may have come of what people said, and
+    # whom it fits tells how their projects are made.
+    WorkspaceConstraint: AllBut(("source", "tests", "found", "versions", "fits")),
+    WorkspaceConstraintVersion: _names(
+        "name workspace constraint_link standing ran_in durations attempts",
+        "created_at judged_at approved_by approved_at",
+    ),
+    # Constraints of users are named for what they are about.
+    Workspace: AllBut(("precision",)),
+    MemoryUser: _names(
+        "user_id workspace time_zone public_id created_at constraints_due_at merges paused",
+        "alerts past_alerts entries covered pending dismissed rejected",
+        "calls version checkpoints locations runs lanes",
+    ),
+    LogEntry: _names(
+        "id number user_link kind kind_name decided occurred_at recorded_at redacted_at chain"
+    ),
+    EntryOutcome: _names("result entry user_link version decided_at"),
+    Alert: _names(
+        "id level standing user_link verdicts run_link ran_in",
+        "opened_at open_since changed_at resolved_at snoozed_until escalate_at escalated_at",
+    ),
+    AlertEvent: _names("at seq step user_link by_run"),
+    AlertFeedback: _names("at verdict_badge judge"),
+    Pause: _names("of_link standing paused_at resumed_at"),
+    PausedConstraint: _names("id standing user_link paused_at resumed_at"),
+    Checkpoint: _names(
+        "version_name user_link parent_link children_links came_from seen created_at",
+        "kind_of_sandbox checked_in counts settled runs attempts",
+    ),
+    Blob: _names("user_link size"),
+    Bytecode: _names("user_link image_digest size"),
+    RecordLocation: _names("user_link added_in retired_in"),
+    Run: _names(
+        "id name user_link kind came_to checkpoint_link why instant ran_in ran_on kind_of_sandbox",
+        "found took durations memory queued_at started_at finished_at who_asked limit_hit",
+        _LEASE,
+    ),
+    Lane: _names(
+        "user_link work standing due_at waiting waiting_since done_to token hinted_at", _LEASE
+    ),
+    Forecast: _names(
+        "computed_at user_link version start horizon_days known_until next_change wakes_at runs",
+        "took due_at",
+        _LEASE,
+    ),
+    LlmCall: _names(
+        "id work name workspace user_link model purpose question beside ended",
+        "tokens tokens_in tokens_out price reserved took started_at expires_at finished_at",
+        "checkpoint_link run_link lane_link",
+    ),
+    Backtest: _names(
+        "workspace how_far progress on period created_at started_at finished_at",
+        "fired severities months busiest still_open most",
+        _LEASE,
+    ),
+    BacktestUser: _names(
+        "name user_link alerts how_far problem_count versions backtest_link",
+        "since known_until looks left_out",
+    ),
+    BacktestFinding: _names(
+        "how_grave user_link backtest_link day opened_at in_version resolved_at resolved_version"
+    ),
+    Delivery: _names(
+        "name message_id standing waits_for endpoint_link seq created_at settled_at", _LEASE
+    ),
+    DeliveryAttempt: _names("at outcome delivery_link url address took status"),
+    IdempotencyKey: _names("user_link workspace created_at"),
+    Merge: _names("created_at merged_link user_link how_far progress by finished_at", _LEASE),
+    CopiedEntries: _names("merge_link from_seq seq number"),
+    Redaction: _names(
+        "created_at number user_link how_far whole by version_link finished_at",
+        "records constraints reopened",
+        _LEASE,
+    ),
+    UserErasure: _names("created_at user_name workspace how_far finished_at log", _LEASE),
+    SearchIndex: _names("user_link covers due_at", _LEASE),
+    SearchSegment: _names("user_link entries postings blocks version created_at"),
+    SearchBlock: _names("number segment_link size"),
+}
+
+
+@contextmanager
+def hiding(is_hidden: bool) -> Iterator[None]:
+    """Hide what people said, or show it, until the block ends."""
+    token = _hidden.set(is_hidden)
+    try:
+        yield
+    finally:
+        _hidden.reset(token)
+
+
+def is_hidden() -> bool:
+    """Whether what people said is hidden from whoever looks."""
+    return _hidden.get()
+
+
+def content(shown: SafeString | str) -> SafeString | str:
+    """Return what tells of what people said, or that it is hidden."""
+    return HIDDEN if is_hidden() else shown
+
+
+def content_fields(model: type[Model]) -> Collection[str]:
+    """Return the fields of a model that hold what people said; who a user is, is none."""
+    if model is MemoryUser:
+        return ()
+    erased = REGISTRY[model].content if model in REGISTRY else ()
+    return (*erased, *_BESIDES.get(model, ()))
+
+
+def name_of(row: Model) -> str:
+    """Return what a row is called; its kind and key, where its name may tell what is hidden."""
+    if is_hidden() and content_fields(type(row)):
+        return f"{row._meta.verbose_name} {str(row.pk)[:8]}"
+    return str(row)
+
+
+def is_open(model: type[Model], name: object) -> bool:
+    """Whether a field of the model's screen is shown to everybody who sees the screen."""
+    return name in OPEN.get(model, ())
+
+
+class Hidden:
+    """Stands in a screen in the place of a field; Django takes it for a function of the row."""
+
+    def __init__(self, name: str, label: str) -> None:
+        self.__name__ = name
+        self.short_description = label
+
+    def __call__(self, row: Model) -> str:
+        """Say that it is hidden."""
+        return HIDDEN
+
+    def __str__(self) -> str:
+        return self.__name__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Hidden) and other.__name__ == self.__name__
+
+    def __hash__(self) -> int:
+        return hash(self.__name__)
+
+
+def masked(model_admin: Any, names: Sequence[Any]) -> list[Any]:
+    """Put stand-ins in the place of the fields of a screen that are not open."""
+    return [
+        masked(model_admin, name)
+        if isinstance(name, list | tuple)
+        else name
+        if name == "action_checkbox" or is_open(model_admin.model, name)
+        else Hidden(name, str(label_for_field(name, model_admin.model, model_admin)))
+        for name in names
+    ]
+
+
+def masked_sets(model_admin: Any, fieldsets: Any) -> tuple[Any, list[Hidden]]:
+    """Do so with the sets of fields of a page; return the stand-ins along."""
+    sets = [
+        (title, {**options, "fields": masked(model_admin, options["fields"])})
+        for title, options in fieldsets
+    ]
+    flat = [name for _, options in sets for name in _flat(options["fields"])]
+    return sets, [name for name in flat if isinstance(name, Hidden)]
+
+
+def _flat(names: Sequence[Any]) -> Iterator[Any]:
+    for name in names:
+        if isinstance(name, list):
+            yield from name
+        else:
+            yield name

@@ -1,0 +1,227 @@
+"""What is wrong with the server, and the work that does not come to an end."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+from django.contrib import admin, messages
+from django.contrib.admin.models import CHANGE
+from django.contrib.admin.models import LogEntry as StaffAction
+from django.contrib.contenttypes.models import ContentType
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db.models import F
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
+
+from memory import alarms, audit, stuck
+from memory.access import seen_by
+from memory.admin import masking
+from memory.admin.base import PresenceFilter, ReadOnlyAdmin, link
+from memory.admin.display import NOTHING, badge, inline, preformatted, shortened
+from memory.models import Alarm, Heartbeat
+from memory.models.staff import AuditKind
+from memory.stuck import Kind, Standing, Stuck
+
+# So much of a kind is shown at a time; "all of them" are all that there are.
+LISTED = 100
+# So much is tried again, or dismissed, at a time.
+MOST = 10_000
+ACTIONS = {"try_again": "tried again now", "dismiss": "dismissed"}
+
+
+class RaisedFilter(PresenceFilter):
+    """What is wrong, or what was."""
+
+    title = "state"
+    parameter_name = "raised"
+    field, filled, empty = "raised_at", "raised", "over"
+
+
+@admin.register(Alarm)
+class AlarmAdmin(ReadOnlyAdmin[Alarm]):
+    """What is wrong with the server, and what was."""
+
+    list_display = ["name", "standing", "what", "raised_at", "cleared_at", "told"]
+    list_filter = [RaisedFilter]
+    search_fields = ["name", "detail"]
+    search_help_text = "By a part of the name, or of what it says."
+    ordering = [
+        F("raised_at").desc(nulls_last=True),
+        F("cleared_at").desc(nulls_first=True),
+        "name",
+    ]
+    when_empty = "Nothing was ever wrong."
+    fields = ["name", "standing", "detail", "raised_at", "seen_at", "cleared_at", "told", "trouble"]
+    change_list_template = "admin/memory/alarms.html"
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the page of all work."""
+        view = self.admin_site.admin_view(self.work_view)
+        return [path("work/", view, name="memory_work"), *super().get_urls()]
+
+    def work_view(self, request: HttpRequest) -> HttpResponse:
+        """Show how all work stands and what of it is stuck; have it tried again, or dismiss it."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        if request.method == "POST":
+            _act(request)
+            return HttpResponseRedirect(request.get_full_path())
+        visible = [kind for kind in _kinds(request) if _may(request, "view", kind)]
+        standings = list(stuck.standings(visible))
+        chosen = [one for one in standings if request.GET.get("kind") in (None, "", one.kind.name)]
+        # It shows whose work is stuck, and why.
+        audit.note(request.user, AuditKind.VIEW, audit.Subject(), "work")
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Work",
+            "opts": self.opts,
+            "media": self.media,
+            "alarms": [(alarm.name, inline(alarm.detail)) for alarm in alarms.raised()],
+            "dispatched": alarms.silence(alarms.DISPATCHER),
+            "standings": [_standing(one) for one in standings],
+            "stuck": [
+                (one.kind, list(_rows(one.kind)), _may(request, "change", one.kind))
+                for one in chosen
+                if one.failing or one.dead
+            ],
+            "tries": settings.UAC_STUCK_ATTEMPTS,
+            "listed": LISTED,
+        }
+        return TemplateResponse(request, "admin/memory/work.html", context)
+
+    @admin.display(description="state")
+    def standing(self, alarm: Alarm) -> str:
+        """Say whether it is so at the moment."""
+        if alarm.raised_at is not None:
+            return badge("failing", "raised")
+        return badge("ok", "over") if alarm.cleared_at else badge("waiting", "not for long yet")
+
+    @admin.display(description="what")
+    def what(self, alarm: Alarm) -> str:
+        """Show what is wrong."""
+        return inline(alarm.detail)
+
+    @admin.display(description="told by e-mail", boolean=True)
+    def told(self, alarm: Alarm) -> bool:
+        """Tell whether who wants to know was told."""
+        return alarm.is_told
+
+    @admin.display(description="why it could not be told")
+    def trouble(self, alarm: Alarm) -> str:
+        """Show why the mail could not be sent."""
+        return inline(shortened(alarm.last_error)) if alarm.last_error else NOTHING
+
+
+@admin.register(Heartbeat)
+class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
+    """What has to happen again and again, and when it has last."""
+
+    list_display = ["name", "at"]
+    when_empty = "Neither the dispatcher nor the alarms were ever at work."
+    fields = ["name", "at"]
+
+
+def _kinds(request: HttpRequest) -> list[Kind]:
+    """Return all kinds of work, each of the workspaces that the staff sees."""
+    return [kind.within(partial(seen_by, request.user)) for kind in stuck.KINDS.values()]
+
+
+def _may(request: HttpRequest, what: str, kind: Kind) -> bool:
+    return request.user.has_perm(f"memory.{what}_{kind.model._meta.model_name}")
+
+
+def _standing(one: Standing) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "waiting": one.waiting,
+        "oldest": duration(one.oldest) if one.waiting and one.kind.since else NOTHING,
+        "held": one.held,
+        "failing": one.failing,
+        "dead": one.dead,
+    }
+
+
+def duration(seconds: float) -> str:
+    """Return a time in the words of a list."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _rows(kind: Kind) -> Iterator[dict[str, Any]]:
+    for one in stuck.found(kind, LISTED):
+        yield {
+            "key": f"{kind.name}:{one.row.pk}",
+            "what": link(one.row),
+            "whose": link(one.whose),
+            "state": badge("failed", "given up") if one.is_dead else badge("failing"),
+            "since": one.since,
+            "attempts": one.attempts,
+            "again_at": one.again_at,
+            "error": _error(one),
+        }
+
+
+def _error(one: Stuck) -> str:
+    return masking.content(preformatted(shortened(one.error, 500))) if one.error else NOTHING
+
+
+def _act(request: HttpRequest) -> None:
+    """Do with the chosen work what was asked for, and note who did."""
+    action = request.POST.get("action", "")
+    if action not in ACTIONS:
+        messages.error(request, "Choose what to do: try again, or dismiss.")
+        return
+    asked = request.POST.getlist("chosen")
+    if not asked:
+        messages.error(request, "Choose some work: nothing was done.")
+    for kind in _kinds(request):
+        keys = _keys(kind, asked)
+        if not keys:
+            continue
+        if not _may(request, "change", kind):
+            messages.error(request, f"You may not change {kind.title}: they were left.")
+            continue
+        rows = seen_by(request.user, kind.model._default_manager.filter(pk__in=keys))
+        subject = audit.subject_of(rows)
+        do = stuck.try_again if action == "try_again" else stuck.dismiss
+        # First, since what cannot be noted is not to be done.
+        audit.note(request.user, AuditKind.ACT, subject, f"{kind.name}: {action}")
+        number = do(kind, keys)
+        _note(request, kind, keys, ACTIONS[action])
+        if number:
+            messages.success(request, f"{kind.title}: {number} {ACTIONS[action]}.")
+        if left := len(keys) - number:
+            messages.warning(request, f"{kind.title}: {left} left as they are.")
+
+
+def _keys(kind: Kind, asked: list[str]) -> list[Any]:
+    """Return the keys of the chosen pieces of this kind; `records:all` are all that are stuck."""
+    if f"{kind.name}:all" in asked:
+        return [one.row.pk for one in stuck.found(kind, MOST)]
+    keys = []
+    for text in asked:
+        name, _, key = text.partition(":")
+        if name == kind.name:
+            with suppress(ValidationError):  # nobody's
+                keys.append(kind.model._meta.pk.clean(key, None))
+    return keys
+
+
+def _note(request: HttpRequest, kind: Kind, keys: list[Any], what: str) -> None:
+    """Write it into the admin's log, under keys that name no person."""
+    of = ContentType.objects.get_for_model(kind.model)
+    StaffAction.objects.bulk_create(
+        StaffAction(
+            user_id=int(str(request.user.pk)),
+            content_type=of,
+            object_id=str(key),
+            object_repr=f"{kind.title}: {key}"[:200],
+            action_flag=CHANGE,
+            change_message=f"Stuck work {what}.",
+        )
+        for key in keys
+    )

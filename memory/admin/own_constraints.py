@@ -1,0 +1,238 @@
+"""The constraints of one user's own, from the admin: written, changed and deleted.
+
+What is written is a proposal as over the API: the gate decides, and what it accepts is a version.
+"""
+
+from pathlib import PurePath
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.http import urlencode
+from django.utils.safestring import SafeString
+
+from memory import access, backtests, checkpoints, history, pauses, queries
+from memory.admin import skeletons
+from memory.admin.base import links_to_alerts, look_again, may_see, page_url, rows_for, staff_of
+from memory.admin.display import badge, gate, problem, visible
+from memory.admin.runs import REFUSED, asked_run, wait_a_little
+from memory.models import Alert, Checkpoint, MemoryUser, Run
+from memory.models.alerts import LIVE_STATES
+from memory.models.runs import RunKind, RunOutcome, RunStatus
+from memory.project import EditError
+from memory.project.names import check_lower_name
+from memory.users import refuse_merged
+
+MAX_SOURCE = 64 * 1024
+
+
+def _text(rows: int, help: str) -> forms.CharField:
+    editor = {"class": "code", "rows": rows, "cols": 40, "spellcheck": "false"}
+    plain = {"autocapitalize": "off", "autocomplete": "off", "data-console": ""}
+    widget = forms.Textarea(attrs={**editor, **plain})
+    return forms.CharField(strip=False, max_length=MAX_SOURCE, widget=widget, help_text=help)
+
+
+class OwnConstraintForm(forms.Form):
+    """A constraint and its tests; `seen` is the hash of the text that it was changed from."""
+
+    name = forms.CharField(max_length=100, help_text="Lower case; its tests import it by its name.")
+    source = _text(
+        22, "A module with a function check(today) that yields alerts on the records of this user."
+    )
+    tests = _text(22, "One in which it speaks, and one in which it is silent.")
+    seen = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
+
+    def clean_name(self) -> str:
+        """Return a name that a file can have."""
+        name = str(self.cleaned_data["name"])
+        try:
+            check_lower_name(name, "constraint")
+        except EditError as error:
+            raise forms.ValidationError(visible(str(error))) from None
+        return name
+
+
+def page(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> HttpResponse:
+    """Answer with the page of one constraint: `name` in the address opens one that there is, `run`
+    shows what became of a proposal, and `from_query` begins one with a query.
+
+    What is posted is proposed. Call it for who may write: see `may_write`.
+    """
+    run = None
+    if request.method == "POST":
+        form = OwnConstraintForm({name: request.POST.get(name, "") for name in _FIELDS})
+        proposal = _proposed(request, user, form)
+        if proposal is not None:
+            wait_a_little(proposal)
+            return redirect(own_constraint_url(user, run=str(proposal.pk)))
+    else:
+        proposals = Run.objects.filter(user=user, kind=RunKind.PROPOSAL)
+        run = asked_run(request, user, proposals)
+        form = OwnConstraintForm(initial=_initial(request, user, run))
+    names = [PurePath(path).stem for path in backtests.own_constraints(user.head)]
+    name = str(form["name"].value() or "")
+    told = {
+        **context,
+        "title": "Constraint of one user",
+        "subtitle": visible(user.user_id),
+        "user_name": visible(user.user_id),
+        "user_url": page_url(user),
+        "user_key": user.pk,
+        "new_url": own_constraint_url(user),
+        "form": form,
+        "texts": [(form[key], visible(str(form[key].value() or ""))) for key in _TEXTS],
+        "name": visible(name),
+        "exists": name in names,
+        "standing": _standing(user),
+        "others": [(own_constraint_url(user, name=other), other) for other in names],
+        **(_result(request, user, run) if run else {}),
+    }
+    status = 400 if form.errors else 200
+    return TemplateResponse(request, "admin/memory/own_constraint.html", told, status=status)
+
+
+_TEXTS = ("source", "tests")
+_FIELDS = ("name", *_TEXTS, "seen")
+
+
+def own_constraint_url(user: MemoryUser, **asked: str) -> str:
+    """Return the address of the page: of a new constraint, of one by its `name`, of a `run`."""
+    address = reverse("admin:memory_memoryuser_constraint", args=[user.pk])
+    return f"{address}?{urlencode(asked)}" if asked else address
+
+
+def may_write(request: HttpRequest) -> bool:
+    """Tell who may write constraints of users: who sees what people said, and makes versions."""
+    versions = admin.site.get_model_admin(Checkpoint)
+    allowed: bool = versions.has_operate_permission(request)  # type: ignore[attr-defined]
+    return allowed and access.sees_content(request.user)
+
+
+def _path(name: str) -> str:
+    return f"constraints/{name}.py"
+
+
+def _proposed(request: HttpRequest, user: MemoryUser, form: OwnConstraintForm) -> Run | None:
+    """Propose what the form says; None where that is refused, which the form tells."""
+    if "delete" in request.POST:
+        del form.fields["source"], form.fields["tests"]
+    if not form.is_valid():
+        return None
+    said = form.cleaned_data
+    there = (user.head.tree if user.head else {}).get(_path(said["name"]), "")
+    if there != said["seen"]:
+        form.add_error(None, _moved(said["name"], there, said["seen"]))
+        return None
+    edit: dict[str, Any] = {"op": "delete_constraint", "name": said["name"], "sources": []}
+    if "delete" not in request.POST:
+        source, tests = (said[key].replace("\r\n", "\n") for key in _TEXTS)
+        edit |= {"op": "write_constraint", "source": source, "tests_source": tests}
+    try:
+        expects = {_path(said["name"]): said["seen"]}
+        return queries.propose(user, [edit], expects=expects, staff=staff_of(request))
+    except REFUSED as error:
+        form.add_error(None, visible(str(error)))
+        return None
+
+
+def _moved(name: str, there: str, seen: str) -> str:
+    if not there:
+        return f"The user has no constraint {visible(name)} any more: nothing was changed."
+    if not seen:
+        return f"The user has a constraint {visible(name)}: open that one to change it."
+    return (
+        f"The constraint {visible(name)} was changed since you opened it: nothing was written."
+        " Open it again, and make your change there."
+    )
+
+
+def _standing(user: MemoryUser) -> str:
+    """Say why nothing can be written for this user, if so."""
+    try:
+        refuse_merged(user)
+        history.refuse_being_redacted(user)
+    except REFUSED as error:
+        return visible(str(error))
+    return ""
+
+
+def _initial(request: HttpRequest, user: MemoryUser, run: Run | None) -> dict[str, str]:
+    """Return how the form begins: as the constraint stands, or as it was proposed in vain."""
+    tree = user.head.tree if user.head else {}
+    if run is not None and run.outcome != RunOutcome.OK:
+        edit = _edit_of(run)
+        if edit.get("op") == "write_constraint":
+            return {
+                "name": edit["name"],
+                "source": edit["source"],
+                "tests": edit["tests_source"],
+                "seen": tree.get(_path(edit["name"]), ""),
+            }
+    name = str(_edit_of(run).get("name", "")) if run else request.GET.get("name", "")
+    if _path(name) in tree and user.head is not None and not _standing(user):
+        tests = f"tests/test_{name}.py"
+        paths = [path for path in (_path(name), tests) if path in tree]
+        files = checkpoints.read_files(user.head, paths)
+        return {
+            "name": name,
+            "source": files[_path(name)],
+            "tests": files.get(tests, ""),
+            "seen": tree[_path(name)],
+        }
+    if "name" in request.GET:
+        raise Http404("This user has no such constraint.")
+    asked = skeletons.query_of(request, "from_query")
+    return {**skeletons.of_user(asked if asked and asked.user_id == user.pk else None), "seen": ""}
+
+
+def _edit_of(run: Run) -> dict[str, Any]:
+    edits: list[dict[str, Any]] = run.input.get("edits") or [{}]  # none, once they are redacted
+    return edits[0]
+
+
+def _result(request: HttpRequest, user: MemoryUser, run: Run) -> dict[str, Any]:
+    """Return what is to be shown of a proposal."""
+    told: dict[str, Any] = {"run_url": page_url(run), "run_key": run.pk}
+    if run.status != RunStatus.DONE:
+        paused = pauses.of_user(user) is not None
+        again = {} if paused else look_again(request)
+        return {**told, "outcome": badge(run.status), "waits": True, "paused": paused, **again}
+    output = run.output or {}
+    version = output.get("version")
+    versions = Checkpoint.objects.filter(user=user).only("pk", "version")
+    made = versions.filter(version=version).first() if version else None
+    accepted = run.outcome == RunOutcome.OK
+    return {
+        **told,
+        "outcome": badge("passed", "accepted") if accepted else badge("failed", "refused"),
+        "accepted": accepted,
+        "version": version,
+        "version_url": page_url(made) if made else "",
+        "speaks": _speaks(request, user, made, run) if made else "",
+        "verdict": gate(output.get("verdict")),
+        "error": problem(run.error) if run.error else "",
+    }
+
+
+def _speaks(request: HttpRequest, user: MemoryUser, made: Checkpoint, run: Run) -> SafeString | str:
+    """Lead to what the constraint of an accepted proposal alerts on, for who may see alerts."""
+    edit = _edit_of(run)
+    if edit.get("op") != "write_constraint" or not may_see(request, Alert):
+        return ""
+    ran = Run.objects.filter(user=user, kind=RunKind.CONSTRAINTS, outcome=RunOutcome.OK)
+    if not ran.filter(checkpoint__version__gte=made.version).exists():
+        if pauses.of_user(user) is not None:
+            return "The work on this user is paused: it is run when that is resumed."
+        return "It has not been run on this version yet: load this page again."
+    live = rows_for(request, Alert).filter(
+        user=user, constraint=_path(edit["name"]), state__in=LIVE_STATES
+    )
+    if not live.exists():
+        return "It alerts on nothing now."
+    return format_html("It alerts now: {}", links_to_alerts(live))

@@ -1,0 +1,148 @@
+"""Pauses: of whom nothing is worked on for the time being, who wants it, and why."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.formats import date_format
+from django.utils.html import format_html
+from django.utils.timezone import localtime
+
+from memory import pauses
+from memory.admin.base import (
+    MemoryAdmin,
+    NotedActionForm,
+    PausedAdmin,
+    PresenceFilter,
+    link,
+    note_of,
+    staff_of,
+)
+from memory.admin.display import counted, inline, preformatted, shortened
+from memory.admin.masking import content
+from memory.models import MemoryUser, Pause, Workspace
+
+Of = TypeVar("Of", MemoryUser, Workspace)
+
+
+class ResumedFilter(PresenceFilter):
+    """What is paused, or was."""
+
+    title = "state"
+    parameter_name = "resumed"
+    field, filled, empty = "resumed_at", "resumed", "paused"
+
+
+@admin.register(Pause)
+class PauseAdmin(PausedAdmin[Pause]):
+    """Users and workspaces on which the work stands still, or stood."""
+
+    list_display = ["of_link", "standing", "why", "paused_at", "who", "resumed_at"]
+    list_display_links = ["standing"]
+    list_filter = [ResumedFilter, "workspace"]
+    list_select_related = ["user", "workspace"]
+    search_fields = ["user__user_id", "workspace__name", "paused_by"]
+    search_help_text = "By user id, workspace, or who paused it."
+    when_empty = "Nothing has been paused yet: users and workspaces are, on their own pages."
+    fields = [
+        *("of_link", "standing", "because"),
+        *(("paused_at", "paused_by"), ("resumed_at", "resumed_by")),
+    ]
+
+    @admin.display(description="of")
+    def of_link(self, row: Pause) -> str:
+        """Lead to the user, or the workspace."""
+        return link(row.user) if row.user else link(row.workspace, f"workspace {row.workspace}")
+
+    @admin.display(description="paused by", ordering="paused_by")
+    def who(self, row: Pause) -> str:
+        """Name who paused it."""
+        return inline(row.paused_by)
+
+    @admin.display(description="why")
+    def because(self, row: Pause) -> str:
+        """Show why it was paused, all of it."""
+        return preformatted(row.reason)
+
+    @admin.action(description="Resume the work", permissions=["operate"])
+    def resume(self, request: HttpRequest, queryset: QuerySet[Pause]) -> None:
+        """Have it worked on again."""
+        rows = queryset.filter(resumed_at=None).select_related("user", "workspace")
+        _resume(request, [row.user or row.workspace for row in rows])
+
+
+class PausableAdmin(MemoryAdmin[Of]):
+    """A screen of what can be paused: users, or workspaces."""
+
+    action_form = NotedActionForm
+    action_note = "Why (for a pause)"
+
+    def has_pause_permission(self, request: HttpRequest) -> bool:
+        """Who may pause and resume the work."""
+        return request.user.has_perm("memory.change_pause")
+
+    def pausing_for(self, row: Of) -> list[str]:
+        """Name the action that makes sense for this row."""
+        found = pause_of(row)
+        return ["resume" if found and _is_of(found, row) else "pause"]
+
+    @admin.action(description="Pause the work", permissions=["pause"])
+    def pause(self, request: HttpRequest, queryset: QuerySet[Of]) -> None:
+        """Have nothing be worked on, for the reason that goes with it."""
+        rows, why = list(queryset), note_of(request)
+        done = [pauses.pause(row, by=staff_of(request), reason=why) for row in rows]
+        _tell(
+            request, rows, done, "paused: what is sent waits until it is resumed", "paused already"
+        )
+
+    @admin.action(description="Resume the work", permissions=["pause"])
+    def resume(self, request: HttpRequest, queryset: QuerySet[Of]) -> None:
+        """Have it worked on again."""
+        _resume(request, list(queryset))
+
+    @admin.display(description="work")
+    def paused(self, row: Of) -> str:
+        """Say whether the work stands still, since when, by whom and why."""
+        found = pause_of(row)
+        if not found:
+            return "goes on"
+        of = "" if _is_of(found, row) else "with the whole workspace, "
+        since = date_format(localtime(found.paused_at), "DATETIME_FORMAT")
+        why = content(inline(shortened(found.reason, 300))) if found.reason else "no reason given"
+        by = inline(f"{of}since {since} by {found.paused_by}")
+        return format_html("{} {}: {}", link(found, "paused"), by, why)
+
+
+def pause_of(row: MemoryUser | Workspace) -> Pause | None:
+    """Ask once for each row that is shown."""
+    if "_pause" not in row.__dict__:
+        row.__dict__["_pause"] = (
+            pauses.of_user(row) if isinstance(row, MemoryUser) else pauses.is_paused(row)
+        )
+    found: Pause | None = row.__dict__["_pause"]
+    return found
+
+
+def _is_of(found: Pause, row: MemoryUser | Workspace) -> bool:
+    return isinstance(row, Workspace) or found.user_id is not None
+
+
+def _resume(request: HttpRequest, rows: Sequence[MemoryUser | Workspace]) -> None:
+    done = [pauses.resume(of, by=staff_of(request)) for of in rows]
+    _tell(request, rows, done, "resumed: what waits is worked on", "not paused")
+
+
+def _tell(
+    request: HttpRequest,
+    rows: Sequence[MemoryUser | Workspace],
+    done: Sequence[bool],
+    what: str,
+    otherwise: str,
+) -> None:
+    kind = "workspace" if any(isinstance(of, Workspace) for of in rows) else "user"
+    if number := sum(done):
+        messages.success(request, f"{counted(number, kind)} {what}.")
+    if left := len(rows) - sum(done):
+        messages.warning(request, f"{counted(left, kind)} left: {otherwise}.")

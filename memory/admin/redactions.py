@@ -1,0 +1,213 @@
+"""Redactions: what was redacted, by whom and why, and whether everything of it is gone."""
+
+from collections.abc import Iterator
+
+from django.contrib import admin, messages
+from django.db.models import OuterRef, QuerySet, Subquery
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
+from django.utils.html import format_html
+
+from memory import forgetting, redaction
+from memory.admin.base import (
+    PresenceFilter,
+    WorkAdmin,
+    link,
+    link_to_key,
+    links_to_alerts,
+    links_to_entries,
+    list_url,
+    note_of,
+    page_url,
+    staff_of,
+)
+from memory.admin.display import NOTHING, badge, counted, inline, lines, preformatted, record_name
+from memory.admin.masking import content
+from memory.models import Alert, Checkpoint, LogEntry, MemoryUser, Redaction
+
+# So many entries at a time: who confirms it is to see what goes.
+MOST = 200
+_LISTED = 50
+
+
+def redact_chosen(
+    request: HttpRequest, chosen: QuerySet[LogEntry], action: str
+) -> TemplateResponse | None:
+    """Show what would go with the chosen entries and ask why; once confirmed, redact them."""
+    entries = list(chosen.select_related("user").order_by("user_id", "seq")[: MOST + 1])
+    if len(entries) > MOST:
+        messages.error(request, f"Choose {MOST} entries at most: nothing was done.")
+        return None
+    reason = note_of(request)
+    if "confirmed" not in request.POST or not reason:
+        if "confirmed" in request.POST:
+            messages.error(request, "Say why: nothing was done.")
+        return _question(request, entries, action)
+    for user, seqs in _by_user(entries):
+        try:
+            told = redaction.redact(user, seqs, by=staff_of(request), reason=reason)
+        except redaction.RedactionRefused as error:
+            messages.error(request, f"{user}: nothing was done. {error}")
+            continue
+        row = Redaction.objects.get(user=user, seq=told.seq)
+        what = counted(len(row.entries), "entry")
+        messages.success(request, format_html("Redacted {} of {}. {}", what, user, link(row)))
+    return None
+
+
+def _by_user(entries: list[LogEntry]) -> Iterator[tuple[MemoryUser, list[int]]]:
+    users = {entry.user_id: entry.user for entry in entries}
+    for pk, user in users.items():
+        yield user, [entry.seq for entry in entries if entry.user_id == pk]
+
+
+def _question(request: HttpRequest, entries: list[LogEntry], action: str) -> TemplateResponse:
+    context = {
+        **admin.site.each_context(request),
+        "title": "Redact",
+        "opts": LogEntry._meta,
+        "media": admin.ModelAdmin(LogEntry, admin.site).media,
+        "action": action,
+        "chosen": [str(entry.pk) for entry in entries],
+        "from_page": "from_page" in request.POST,
+        "most_reason": redaction.MAX_REASON,
+        "back_url": page_url(entries[0]) if len(entries) == 1 else list_url(LogEntry),
+        "people": [_what_goes(user, seqs) for user, seqs in _by_user(entries)],
+    }
+    return TemplateResponse(request, "admin/memory/redact.html", context)
+
+
+def _what_goes(user: MemoryUser, seqs: list[int]) -> dict[str, object]:
+    whole = redaction.closure(user, seqs)
+    traces = forgetting.find(user, whole)
+    records = [
+        format_html(
+            "{} {}",
+            record_name(f"{one.domain}.{one.collection}", one.key),
+            "becomes what it was before" if one in traces.earlier else "goes",
+        )
+        for one in sorted(traces.head_records)
+    ]
+    more = len(records) - _LISTED
+    return {
+        "user": link(user),
+        "entries": links_to_entries(user, seqs),
+        "derived": links_to_entries(user, set(whole) - set(seqs)),
+        "records": content(
+            lines([*records[:_LISTED], *([f"… and {more} more"] if more > 0 else [])])
+        ),
+        "constraints": content(lines(inline(name) for name in sorted(traces.head_constraints))),
+        "versions": len(traces.versions),
+        "alerts": links_to_alerts(Alert.objects.filter(user=user, entries__overlap=whole)),
+    }
+
+
+class StateFilter(PresenceFilter):
+    """Those of which something is still to be taken out, or nothing."""
+
+    title = "state"
+    parameter_name = "state"
+    field, filled, empty = "due_at", "not done yet", "done"
+
+
+class ProblemFilter(PresenceFilter):
+    """Those that went against the gate."""
+
+    title = "the gate"
+    parameter_name = "problem"
+
+    def queryset(
+        self, request: HttpRequest, queryset: QuerySet[Redaction]
+    ) -> QuerySet[Redaction] | None:
+        """Keep those with, or without, a problem."""
+        if self.value() not in ("yes", "no"):
+            return None
+        return (
+            queryset.exclude(problem="") if self.value() == "yes" else queryset.filter(problem="")
+        )
+
+    filled = "had something against it"
+    empty = "had nothing against it"
+
+
+@admin.register(Redaction)
+class RedactionAdmin(WorkAdmin[Redaction]):
+    """What was redacted, and whether everything that rests on it is gone."""
+
+    list_display = ["created_at", "number", "user_link", "how_far", "whole", "by"]
+    list_filter = [
+        StateFilter,
+        ProblemFilter,
+        ("created_at", admin.DateFieldListFilter),
+        "user__workspace",
+    ]
+    list_select_related = ["user"]
+    search_fields = ["user__user_id", "by", "reason"]
+    search_help_text = "By user id, who did it, or why."
+    ordering = ["-created_at", "-id"]
+    when_empty = "Nothing has been redacted yet."
+    fieldsets = [
+        (None, {"fields": ["user_link", "number", "how_far", "by", "reason", "created_at"]}),
+        ("What is gone", {"fields": ["chosen", "derived", "records", "constraints", "reopened"]}),
+        ("The project without it", {"fields": ["version_link", "had_against"]}),
+        (
+            "Work on it",
+            {
+                "classes": ["collapse"],
+                "fields": ["finished_at", "attempts", "run_after", "error"],
+            },
+        ),
+    ]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Redaction]:
+        """Look up the entry's key along: nothing has a foreign key to the log."""
+        entry = LogEntry.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
+        return super().get_queryset(request).annotate(entry_id=Subquery(entry.values("pk")[:1]))
+
+    @admin.display(description="entry", ordering="seq")
+    def number(self, row: Redaction) -> str:
+        """Lead to the entry of the log that says so."""
+        return link_to_key(LogEntry, getattr(row, "entry_id", None), f"#{row.seq}")
+
+    @admin.display(description="user", ordering="user__user_id")
+    def user_link(self, row: Redaction) -> str:
+        """Lead to the user."""
+        return link(row.user)
+
+    @admin.display(description="state", ordering="due_at")
+    def how_far(self, row: Redaction) -> str:
+        """Say whether all is gone, and if not, why."""
+        if row.due_at is None:
+            told = "done, against the gate" if row.problem else "done"
+            return badge("redacted" if row.problem else "done", told)
+        if row.last_error:
+            return badge("failing", "failing: nothing is told of the project until it is done")
+        return badge("working", "under way")
+
+    @admin.display(description="entries")
+    def whole(self, row: Redaction) -> str:
+        """Count the entries."""
+        return f"{len(row.entries)}"
+
+    @admin.display(description="chosen")
+    def chosen(self, row: Redaction) -> str:
+        """Lead to the entries that were named."""
+        return links_to_entries(row.user, row.asked)
+
+    @admin.display(description="derived from them")
+    def derived(self, row: Redaction) -> str:
+        """Lead to the entries that went along."""
+        return links_to_entries(row.user, set(row.entries) - set(row.asked))
+
+    @admin.display(description="version")
+    def version_link(self, row: Redaction) -> str:
+        """Lead to the version that was made of it."""
+        if row.version is None:
+            return NOTHING if row.due_at else "none: the project held nothing of it"
+        made = Checkpoint.objects.filter(user=row.user, version=row.version)
+        return link_to_key(Checkpoint, made.values_list("pk", flat=True).first(), f"v{row.version}")
+
+    @admin.display(description="the gate had against it")
+    def had_against(self, row: Redaction) -> str:
+        """Show what the gate found; it went all the same."""
+        return preformatted(row.problem) if row.problem else "nothing"

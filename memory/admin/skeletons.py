@@ -1,0 +1,191 @@
+"""Constraints that begin with a query of the console.
+
+What is to be alerted on is for a person to write: there is the query, as a comment, with what it
+reads.
+"""
+
+import re
+import textwrap
+import uuid
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from memory.admin.display import visible
+from memory.admin.runs import may_ask
+from memory.models import Run
+from memory.models.runs import RunKind
+from memory.project import Domain, Outline
+from memory.project.outline import REQUIRED
+from memory.project.types import ListOf, Named, format_type, members_of
+
+# A new constraint is called so until somebody names it, and its tests import it so.
+_NEW = "my_rule"
+# What an example of a record says where it has to say something.
+_VALUES = {
+    "str": '"…"',
+    "int": "1",
+    "float": "1.0",
+    "bool": "True",
+    "datetime.date": "TODAY",
+    "datetime.datetime": "datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)",
+    "datetime.time": "datetime.time(12)",
+    "decimal.Decimal": "decimal.Decimal(1)",
+}
+_NAME = re.compile(r"[^\W\d]\w*")
+
+
+def query_of(request: HttpRequest, parameter: str) -> Run | None:
+    """Return the query that a parameter of the address names, for who may see it; else None."""
+    try:
+        key = uuid.UUID(request.GET.get(parameter, ""))
+    except ValueError:
+        return None
+    # Its own screen says who may see it.
+    run: Run | None = admin.site.get_model_admin(Run).get_object(request, str(key))
+    return run if run is not None and run.kind == RunKind.QUERY and may_ask(request) else None
+
+
+def initial_of(request: HttpRequest) -> dict[str, str]:
+    """Return how the form of a new constraint begins that was asked for from the console."""
+    run = query_of(request, "from_query")
+    return {"source": visible(of_workspace(run)), "description": ""} if run is not None else {}
+
+
+def of_workspace(run: Run) -> str:
+    """Return the beginning of a constraint of a workspace that asks what a query asks.
+
+    It has the shapes of the records that the query names, and the query itself as a comment.
+    """
+    code = str(run.input.get("code", ""))
+    names = set(_NAME.findall(code))
+    outline = _outline_of(run)
+    shapes, parameters = [], []
+    for domain, name, class_name in _named_by(outline, code):
+        class_ = outline.domains[domain].classes[class_name]
+        fields = [
+            f"    {field.name}: {format_type(field.type)}"
+            for field in class_.fields
+            if field.name in names and _is_plain(format_type(field.type))
+        ]
+        shape = "\n".join(
+            [
+                "@dataclass(kw_only=True)",
+                f"class {class_.name}(Record):",
+                *(fields or ["    pass  # name the fields that you need"]),
+            ]
+        )
+        if shape not in shapes:
+            shapes.append(shape)
+            parameters.append(f"{name}: Sequence[{class_.name}]")
+    query = "\n".join(f"    # {line}".rstrip() for line in code.splitlines())
+    arguments = ", ".join(["today: datetime.date", *parameters])
+    blocks = "\n\n\n".join(shapes)
+    first = parameters[0].partition(":")[0] if parameters else "[]"
+    imports = "import datetime\n"
+    if "decimal." in blocks:
+        imports += "import decimal\n"
+    return (
+        '"""Say in a line what must not be."""\n\n'
+        f"{imports}from collections.abc import Iterator, Sequence\n"
+        "from dataclasses import dataclass\n\n"
+        "from uac import Alert, Record, warning\n\n\n"
+        f"{blocks}{chr(10) * 3 if blocks else ''}"
+        f"def check({arguments}) -> Iterator[Alert]:\n"
+        '    """Say in a line what must not be."""\n'
+        "    # The query that this began with:\n"
+        f"{query}\n"
+        f"    for one in {first}:\n"
+        "        if False:  # what must not be\n"
+        '            yield warning(f"{one.key} …", evidence=[one])\n'
+    )
+
+
+def _is_plain(type_: str) -> bool:
+    """Whether a shape can have a field of that type without a class of its own."""
+    words = set(_NAME.findall(type_))
+    return words <= {
+        *("str", "int", "float", "bool", "None", "datetime", "date", "time", "decimal", "Decimal"),
+        "list",
+    }
+
+
+def of_user(run: Run | None) -> dict[str, str]:
+    """Return the beginning of a constraint of one user: its name, source and tests, with the
+    collections and the text of a query."""
+    code = str(run.input.get("code", "")) if run is not None else ""
+    outline = _outline_of(run) if run is not None else Outline()
+    holders = _named_by(outline, code)
+    state = [f"from domains.{domain}.state import {name}\n" for domain, name, _ in holders]
+    first = holders[0][1] if holders else "[]"
+    example, needs = _example(outline, holders[0]) if holders else ("", [])
+    decimals = "import decimal\n" if "decimal." in example else ""
+    query = f"# The query that this began with:\n{textwrap.indent(code, '# ')}\n" if code else ""
+    source = (
+        '"""Say in a line what must not be."""\n\n'
+        "import datetime\nfrom collections.abc import Iterator\n\n"
+        f"{''.join(state)}from uac import Alert, warning\n\n\n"
+        "def check(today: datetime.date) -> Iterator[Alert]:\n"
+        '    """Say in a line what must not be."""\n'
+        f"{textwrap.indent(query, '    ')}"
+        f"    for one in {first}:\n"
+        "        if False:  # what must not be\n"
+        '            yield warning(f"{one.key} …", evidence=[one])\n'
+    )
+    given = f", {holders[0][1]}=[EXAMPLE]" if holders else ""
+    none = f", {holders[0][1]}=[]" if holders else ""
+    tests = (
+        f"import datetime\n{decimals}\n"
+        f"from constraints import {_NEW}\n"
+        f"{''.join(needs)}from uac.testing import run_check\n\n"
+        "TODAY = datetime.date(2026, 1, 1)\n"
+        f"{example}\n\n"
+        "def test_speaks() -> None:\n"
+        f"    assert len(run_check({_NEW}, today=TODAY{given})) == 1\n\n\n"
+        "def test_is_silent() -> None:\n"
+        f"    assert run_check({_NEW}, today=TODAY{none}) == []\n"
+    )
+    return {"name": _NEW, "source": source, "tests": tests}
+
+
+def _example(outline: Outline, holder: tuple[str, str, str]) -> tuple[str, list[str]]:
+    """Return a line that makes a record with all that its class asks for, and its imports."""
+    domain_name, _, class_name = holder
+    domain = outline.domains[domain_name]
+    needs, fields = [class_name], []
+    for field in domain.classes[class_name].fields:
+        if field.default is not REQUIRED:
+            continue
+        [kind, *_] = members_of(field.type)
+        value = _VALUES.get(format_type(kind), "...")
+        if isinstance(kind, ListOf):
+            value = "[]"
+        elif isinstance(kind, Named) and (members := _members(domain, kind.name)):
+            needs.append(kind.name)
+            value = f"{kind.name}.{members[0]}"
+        fields.append(f", {field.name}={value}")
+    return (
+        f'EXAMPLE = {class_name}(key="a"{"".join(fields)})\n',
+        [f"from domains.{domain_name}.schema import {', '.join(sorted(set(needs)))}\n"],
+    )
+
+
+def _members(domain: Domain, enumeration: str) -> list[str]:
+    found = domain.enums.get(enumeration)
+    return [name for name, *_ in found.members] if found else []
+
+
+def _named_by(outline: Outline, code: str) -> list[tuple[str, str, str]]:
+    """Return what holds records and is named by a query, as it names them: domain, name, class of
+    the records."""
+    names = list(dict.fromkeys(_NAME.findall(code)))
+    found = []
+    for domain in outline.domains.values():
+        holders = [(one.name, one.class_name) for one in domain.collections.values()]
+        holders += [(one.name, one.class_name) for one in domain.singletons.values()]
+        found += [(domain.name, name, class_) for name, class_ in holders if name in names]
+    return sorted(found, key=lambda holder: names.index(holder[1]))
+
+
+def _outline_of(run: Run) -> Outline:
+    return Outline() if run.checkpoint is None else Outline.from_json(run.checkpoint.outline)

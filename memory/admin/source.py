@@ -1,0 +1,197 @@
+"""Python as the screens show it: coloured, numbered, bounded, and never able to act.
+
+The lexer is ours. That of Pygments takes minutes for a hundred kilobytes of some hostile text, such
+as lines of one blank, and seconds for ordinary state. This one reads each character once, whatever
+stands there: no alternative begins as another does, and none is given up once it has begun.
+"""
+
+import ast
+import builtins
+import keyword
+import re
+from collections.abc import Collection, Iterator, Mapping
+from html import escape
+
+from django.utils.safestring import SafeString
+
+from memory.texts import visible
+
+# Of a longer text the beginning is shown.
+MAX_SOURCE = 400_000
+MAX_LINES = 20_000
+
+_TOKEN = re.compile(
+    r"""
+    (?P<comment>\#[^\n]*+)
+  | (?P<string>[bBfFrRtTuU]{0,2}+(?:
+        \"\"\"(?:[^"\\]|\\.|"(?!""))*+(?:\"\"\")?
+      | '''(?:[^'\\]|\\.|'(?!''))*+(?:''')?
+      | "(?:[^"\\\n]|\\.)*+"?
+      | '(?:[^'\\\n]|\\.)*+'?
+    ))
+  | (?P<decorator>(?m:^)[ \t]*+@[\w.]*+)
+  | (?P<number>\d[\w.]*+)
+  | (?P<cited>\bsources=\([\d, ]*+\))
+  | (?P<name>[^\W\d]\w*+)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+# Stands for the lines that an excerpt leaves out.
+_LEFT_OUT = "⋮"
+_KEYWORDS = frozenset(keyword.kwlist)
+_BUILTINS = frozenset(name for name in dir(builtins) if not name.startswith("_"))
+_NUMBER = re.compile(r"\d+")
+# A class of admin.css for each kind of token.
+_CLASSES = {
+    "comment": "c",
+    "string": "s",
+    "number": "n",
+    "decorator": "d",
+    "keyword": "k",
+    "builtin": "b",
+    "definition": "d",
+}
+
+
+def code_lines(text: str, entries: Mapping[int, str] | None = None) -> list[SafeString]:
+    """Return the lines of a program as markup; nothing in them steers the page.
+
+    `entries` are addresses by number: where a record names its sources, they lead there.
+    """
+    text = visible(text[:MAX_SOURCE].replace("\r\n", "\n").replace("\r", "\n")).removesuffix("\n")
+    parts: list[str] = []
+    end = 0
+    for kind, start, stop in _tokens(text):
+        parts.append(escape(text[end:start]))
+        token, end = text[start:stop], stop
+        if kind == "cited":
+            parts.append(_linked(token, entries or {}))
+            continue
+        css = _CLASSES[kind]
+        # A token that goes over lines begins anew in each.
+        parts.append(
+            "\n".join(
+                f'<span class="{css}">{escape(line)}</span>' if line else ""
+                for line in token.split("\n")
+            )
+        )
+    parts.append(escape(text[end:]))
+    lines = "".join(parts).split("\n")
+    return [SafeString(line) for line in lines]  # nosec B703 # its parts are escaped above
+
+
+def block(
+    text: str,
+    *,
+    marked: Collection[int] = (),
+    entries: Mapping[int, str] | None = None,
+    around: int | None = None,
+) -> SafeString:
+    """Return a program in a block that numbers its lines; what is copied has no numbers.
+
+    The `marked` lines stand out; with `around` they are shown with so many lines before and after
+    them, and the others are left out. `entries` are as for `code_lines`.
+    """
+    rows: list[str] = []
+    told = code_lines(text, entries)
+    near = None if around is None else _near(marked, around)
+    for number, line in enumerate(told[:MAX_LINES], 1):
+        if near is not None and number not in near:
+            if not rows or rows[-1] != _LEFT_OUT:
+                rows.append(_LEFT_OUT)
+            continue
+        name = f'<span class="number" data-number="{number}"></span>'
+        rows.append(f"{name}<mark>{line}</mark>" if number in marked else f"{name}{line}")
+    if len(told) > MAX_LINES:
+        rows.append(f"… {len(told) - MAX_LINES:,} more lines")
+    if (more := len(text) - MAX_SOURCE) > 0:
+        rows.append(f"… {more:,} more characters")
+    block = f'<pre class="block code" tabindex="0">{chr(10).join(rows)}</pre>'
+    return SafeString(block)  # nosec B703 # of lines that are escaped
+
+
+def _near(marked: Collection[int], around: int) -> set[int]:
+    return {one for number in marked for one in range(number - around, number + around + 1)}
+
+
+def cited(text: str) -> set[int]:
+    """Return the numbers of the entries that the records of a file name as their sources."""
+    if len(text) > MAX_SOURCE:
+        text = text[:MAX_SOURCE]
+    return {
+        int(number)
+        for kind, start, stop in _tokens(text)
+        if kind == "cited"
+        for number in _NUMBER.findall(text, start, stop)
+        if len(number) < 19  # what no log can hold
+    }
+
+
+def statements_that_say(text: str, severity: str, message: str) -> list[range]:
+    """Return the lines of each statement of a constraint that makes alerts of this severity and
+    message.
+
+    Those are calls such as `critical(f"…")` whose fixed words stand in the message in their order;
+    none if the text is no Python, or makes its alerts in another way.
+    """
+    try:
+        module = ast.parse(text[:MAX_SOURCE])
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    found = set()
+    left: list[tuple[ast.AST, ast.stmt | None]] = [(module, None)]
+    while left:
+        node, statement = left.pop()
+        if isinstance(node, ast.stmt):
+            # Of one that holds others, such as a loop, the call alone is meant.
+            statement = None if hasattr(node, "body") or hasattr(node, "cases") else node
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=[words, *_]) if name == severity:
+                if _may_say(words, message):
+                    place = statement or node
+                    found.add((place.lineno, place.end_lineno or place.lineno))
+        left += ((child, statement) for child in ast.iter_child_nodes(node))
+    return [range(first, last + 1) for first, last in sorted(found)]
+
+
+def _may_say(words: ast.expr, message: str) -> bool:
+    """Whether this expression can come to that message, as far as its constant parts tell."""
+    place = 0
+    parts = words.values if isinstance(words, ast.JoinedStr) else [words]
+    for part in parts:
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            found = message.find(part.value, place)
+            if found < 0:
+                return False
+            place = found + len(part.value)
+    return True
+
+
+def _tokens(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the tokens that have a colour, or lead somewhere: kind, beginning and end."""
+    defines = False
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup or ""
+        if kind == "name":
+            name = match[0]
+            if defines:
+                kind = "definition"
+            elif name in _KEYWORDS:
+                kind = "keyword"
+            elif name in _BUILTINS:
+                kind = "builtin"
+            defines = kind == "keyword" and name in ("def", "class")
+            if kind == "name":
+                continue
+        yield kind, match.start(), match.end()
+
+
+def _linked(text: str, entries: Mapping[int, str]) -> str:
+    """Link the numbers of `sources=(3, 7)`; nothing in it needs an escape."""
+
+    def link(match: re.Match[str]) -> str:
+        url = entries.get(int(match[0])) if len(match[0]) < 19 else None
+        told = f'<span class="n">{match[0]}</span>'
+        return f'<a href="{escape(url)}">{told}</a>' if url else told
+
+    return _NUMBER.sub(link, text)

@@ -1,0 +1,375 @@
+"""The time line of a user, and what leads the user's own page: what is known, what goes on."""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.db.models import Count, OuterRef, Q, QuerySet, Sum
+from django.http import HttpRequest, JsonResponse, QueryDict
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.dateparse import parse_date
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from memory import log, progress, timeline
+from memory.admin import masking
+from memory.admin.base import (
+    heavy,
+    link,
+    link_to_alert,
+    link_to_entry,
+    list_url,
+    may_see,
+    rows_for,
+)
+from memory.admin.display import badge, inline, sandbox_badge, shortened
+from memory.admin.foreseen import WEEKDAYS, calendar_of, look_up_alerts
+from memory.admin.llm import money
+from memory.models import (
+    Alert,
+    AlertEvent,
+    Checkpoint,
+    EntryOutcome,
+    Forecast,
+    Lane,
+    LlmCall,
+    LogEntry,
+    MemoryUser,
+    Run,
+)
+from memory.models.alerts import BY_SEVERITY, BY_STATE, LIVE_STATES
+from memory.models.log import Outcome
+from memory.models.runs import RunKind, RunStatus, RunTrigger
+from memory.overview import Spent
+from memory.timeline import KINDS, BadPlace, Kind, Moment, Page, Place
+
+PENDING = "pending"
+# So many moments are on the user's own page, and so many versions can be chosen there.
+ON_PAGE = 15
+ALERTS = 10
+VERSIONS = 200
+COST_DAYS = 30
+# What was told later than that says when it was.
+LATE = datetime.timedelta(days=1)
+# What tells entries, versions, runs and alerts apart at a glance.
+TONES = {"entries": "note", "versions": "good", "runs": "plain", "alerts": "caution"}
+
+
+# -- The line --------------------------------------------------------------------------------------
+
+
+def rows_by_kind(request: HttpRequest) -> Mapping[str, QuerySet[Any]]:
+    """Return what this member of the staff may be told, by kind, without what nobody looks at."""
+    rows: dict[str, QuerySet[Any]] = {
+        "entries": rows_for(request, LogEntry)
+        .defer("metadata", "salt", "payload_hash", "hash")
+        .annotate(
+            became=EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
+            .order_by()
+            .values("outcome")[:1]
+        ),
+        "versions": rows_for(request, Checkpoint).defer("tree", "outline", "edits", "verdict"),
+        "runs": rows_for(request, Run)
+        .defer("input", "output", "error", "stdout", "last_error", *heavy("checkpoint"))
+        .select_related("checkpoint"),
+        "alerts": rows_for(request, AlertEvent)
+        .select_related("alert")
+        .defer("detail", "alert__evidence", "alert__entries"),
+    }
+    return {name: rows[name] for name, kind in KINDS.items() if may_see(request, kind.model)}
+
+
+@dataclass(frozen=True)
+class Told:
+    """A moment as it is shown."""
+
+    at: datetime.datetime
+    kind: SafeString
+    what: SafeString
+    name: str
+    day: datetime.date | None  # where the user lives, if it was another than that of the moment
+
+
+def told(user: MemoryUser, moments: Sequence[Moment]) -> Sequence[Told]:
+    """Return moments as they are shown, each with the way to its page."""
+    zone = ZoneInfo(user.time_zone)
+    return [
+        Told(
+            one.place.at, badge_of(one.kind), _what(one.row), one.kind.name, _day_of(one.row, zone)
+        )
+        for one in moments
+    ]
+
+
+def _day_of(row: Any, zone: datetime.tzinfo) -> datetime.date | None:
+    """Return the day that an entry is of, if the server learned of it long after or before."""
+    if not isinstance(row, LogEntry) or abs(row.occurred_at - row.recorded_at) <= LATE:
+        return None
+    return row.occurred_at.astimezone(zone).date()
+
+
+def badge_of(kind: Kind) -> SafeString:
+    """Return the name of a kind on its colour."""
+    return format_html(
+        '<span class="badge {}">{}</span>', TONES[kind.name], kind.model._meta.verbose_name
+    )
+
+
+def _what(row: Any) -> SafeString:
+    match row:
+        case LogEntry():
+            became = getattr(row, "became", None) or PENDING
+            return format_html("{} {}", link_to_entry(row), badge(became))
+        case Checkpoint():
+            return format_html(
+                "{} from {}, up to entry #{}",
+                link(row, f"v{row.version}"),
+                row.get_origin_display(),
+                row.seen_seq,
+            )
+        case Run():
+            is_done = row.status == RunStatus.DONE
+            seconds = row.timings.get("total")
+            return format_html(
+                "{} {}{} because of: {}{} {}",
+                link(row),
+                badge(row.outcome, row.get_outcome_display())
+                if is_done
+                else badge(row.status, row.get_status_display()),
+                format_html(" on {}", link(row.checkpoint, f"v{row.checkpoint.version}"))
+                if row.checkpoint
+                else "",
+                row.get_trigger_display(),
+                f", {seconds:.2f} s" if seconds is not None else "",
+                sandbox_badge(row.runner) if row.runner else "",
+            )
+    return format_html(
+        "{} {} {} by {}",
+        link(row.alert, None if masking.is_hidden() else shortened(row.alert.message, 200)),
+        badge(row.alert.severity, row.alert.get_severity_display()),
+        badge(row.kind, row.get_kind_display()),
+        masking.content(inline(row.actor)),
+    )
+
+
+def line_context(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
+    """Return a page of the line, as the address asks for it. Raises BadPlace."""
+    visible = rows_by_kind(request)
+    asked = [one for one in timeline.chosen(request.GET.getlist("kind")) if one.name in visible]
+    kinds = asked or [KINDS[name] for name in visible]
+    zone = timezone.get_default_timezone()
+    day = request.GET.get("date", "")
+    before, after = (_place(request.GET.get(name, "")) for name in ("before", "after"))
+    if day and not (before or after):
+        try:
+            date = parse_date(day)
+        except ValueError:
+            date = None
+        if date is None:
+            raise BadPlace(day)
+        before = timeline.end_of(date, zone)
+    found = timeline.page(
+        user, {kind.name: visible[kind.name] for kind in kinds}, before=before, after=after
+    )
+    names = [kind.name for kind in kinds]
+    only = [] if len(names) == len(visible) else names
+    return {
+        "kinds": [(KINDS[name], KINDS[name] in kinds) for name in visible],
+        "date": day,
+        "moments": told(user, found.moments),
+        "newest": _address(only),
+        "newer": _address(only, after=found.newer) if found.newer else "",
+        "older": _address(only, before=found.older) if found.older else "",
+        "is_elsewhere": bool(before or after),
+    }
+
+
+def _place(text: str) -> Place | None:
+    return timeline.place_of(text) if text else None
+
+
+def _address(kinds: Sequence[str], **places: Place) -> str:
+    query = QueryDict(mutable=True)
+    query.setlist("kind", list(kinds))
+    for name, place in places.items():
+        query[name] = str(place)
+    return f"?{query.urlencode()}"
+
+
+# -- What leads the user's page --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a bar: of so many in all, from where to where in hundredths, and the rows."""
+
+    name: str
+    tone: str
+    number: int
+    start: float
+    width: float
+    url: str
+
+
+def panel(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
+    """Return what leads the page of the user, of what this member of the staff may see."""
+    now = timezone.now()
+    visible = rows_by_kind(request)
+    counted = coverage_of(user) if may_see(request, LogEntry) else None
+    latest: Page = timeline.page(user, _without_queries_of_staff(visible), limit=ON_PAGE)
+    look_up_alerts(user, rows_for(request, Alert))
+    return {
+        "user": user,
+        "sees_alerts": may_see(request, Alert),
+        "alerts": live_alerts(request, user),
+        "progress": progress_of(request, user, now, counted.pending if counted else None),
+        "coverage": coverage(user) if counted else None,
+        "cost": cost(user) if may_see(request, LlmCall) else None,
+        "versions": versions(request, user),
+        "moments": told(user, latest.moments),
+        "has_more": latest.older is not None,
+        "sees_line": bool(visible),
+        "calendar": calendar_of(user) if may_see(request, Forecast) else None,
+        "sees_calendar": may_see(request, Forecast),
+        "weekdays": WEEKDAYS,
+    }
+
+
+def _without_queries_of_staff(rows: Mapping[str, QuerySet[Any]]) -> Mapping[str, QuerySet[Any]]:
+    """Leave out what happened to nobody: that the staff asked something."""
+    if "runs" not in rows:
+        return rows
+    runs = rows["runs"].exclude(kind=RunKind.QUERY, trigger=RunTrigger.STAFF)
+    return {**rows, "runs": runs}
+
+
+def live_alerts(request: HttpRequest, user: MemoryUser) -> Mapping[str, Any]:
+    """Return the alerts that are not resolved, what needs somebody first leading, and the list of
+    them all if there are more."""
+    live = rows_for(request, Alert).filter(user=user, state__in=LIVE_STATES)
+    if not getattr(user, "live_alerts", True):
+        live = live.none()
+    found = live.order_by(BY_STATE, BY_SEVERITY, "-opened_at")[: ALERTS + 1]
+    shown = [link_to_alert(alert) for alert in found]
+    states = ",".join(LIVE_STATES)
+    everything = list_url(Alert, user__id__exact=user.pk, state__in=states)
+    return {"shown": shown[:ALERTS], "list_url": everything if len(shown) > ALERTS else ""}
+
+
+def coverage(user: MemoryUser) -> Mapping[str, Any]:
+    """Return what became of the entries as the parts of a bar."""
+    counts = coverage_of(user)
+    total = counts.total
+    parts, start = [], 0.0
+    for name, tone, number in (
+        ("covered", "good", counts.covered),
+        (PENDING, "caution", counts.pending),
+        ("dismissed", "plain", counts.dismissed),
+        ("rejected", "bad", counts.rejected),
+    ):
+        width = 100 * number / total if total else 0.0
+        model = LogEntry if name == PENDING else EntryOutcome
+        filters = {"outcome": name} if name == PENDING else {"outcome__exact": Outcome(name)}
+        url = list_url(model, user__id__exact=user.pk, **filters) if number else ""
+        parts.append(Part(name, tone, number, round(start, 3), round(width, 3), url))
+        start += width
+    return {"total": total, "parts": parts}
+
+
+def coverage_of(user: MemoryUser) -> log.Coverage:
+    """Return what became of the user's entries, counted once for this row."""
+    if "_coverage" not in user.__dict__:
+        user.__dict__["_coverage"] = log.coverage(user)
+    found: log.Coverage = user.__dict__["_coverage"]
+    return found
+
+
+def cost(user: MemoryUser) -> Sequence[Mapping[str, Any]]:
+    """Return what calls of language models have taken for the user, of late and altogether."""
+    since = _cost_since()
+    own: dict[str, Any] = {"user__id__exact": user.pk}
+    return [
+        {
+            "title": title,
+            "calls": f"{spent.calls:,}",
+            "url": list_url(LlmCall, **filters) if spent.calls else "",
+            "tokens_in": f"{spent.tokens_in:,}",
+            "tokens_out": f"{spent.tokens_out:,}",
+            "cost": money(spent.cost),
+        }
+        for spent, title, filters in zip(
+            spent_on(user),
+            (f"last {COST_DAYS} days", "altogether"),
+            ({**own, "started_at__gte": since}, own),
+            strict=True,
+        )
+    ]
+
+
+def spent_on(user: MemoryUser) -> Sequence[Spent]:
+    """Return what the user's calls took, of late and altogether, added up once for this row."""
+    if "_spent" not in user.__dict__:
+        sums: dict[str, Any] = {}
+        for when, only in (("late", Q(started_at__gte=_cost_since())), ("all", Q())):
+            sums |= {
+                f"{when}_calls": Count("pk", filter=only),
+                f"{when}_in": Sum("input_tokens", filter=only, default=0),
+                f"{when}_out": Sum("output_tokens", filter=only, default=0),
+                f"{when}_cost": Sum("cost", filter=only, default=Decimal(0)),
+            }
+        found = LlmCall.objects.filter(user=user).order_by().aggregate(**sums)
+        user.__dict__["_spent"] = [
+            Spent(*(found[f"{when}_{what}"] for what in ("calls", "in", "out", "cost")))
+            for when in ("late", "all")
+        ]
+    spent: Sequence[Spent] = user.__dict__["_spent"]
+    return spent
+
+
+def _cost_since() -> datetime.datetime:
+    return timezone.now().replace(second=0, microsecond=0) - datetime.timedelta(days=COST_DAYS)
+
+
+def versions(request: HttpRequest, user: MemoryUser) -> Sequence[tuple[int, datetime.datetime]]:
+    """Return the newest versions of the user with their moments, the newest first."""
+    own = rows_for(request, Checkpoint).filter(user=user).order_by("-version")
+    return list(own.values_list("version", "created_at")[:VERSIONS])
+
+
+# -- What goes on ----------------------------------------------------------------------------------
+
+
+def progress_of(
+    request: HttpRequest, user: MemoryUser, now: datetime.datetime, pending: int | None = None
+) -> Mapping[str, Any] | None:
+    """Return what is being worked on for the user; None to whom that is not told.
+
+    How many entries are pending is counted, unless it is known.
+    """
+    if not may_see(request, Lane):
+        return None
+    found = progress.of_user(user, lanes_of(user), pending)
+    return {
+        "text": found.in_words(now).capitalize() + ".",
+        "working": found.is_working,
+        "url": reverse("admin:memory_memoryuser_progress", args=[user.pk]),
+    }
+
+
+def lanes_of(user: MemoryUser) -> Sequence[Lane]:
+    """Return the user's lanes, looked up once for this row."""
+    if "_lanes" not in user.__dict__:
+        user.__dict__["_lanes"] = progress.lanes_of(user)
+    found: Sequence[Lane] = user.__dict__["_lanes"]
+    return found
+
+
+def progress_answer(request: HttpRequest, user: MemoryUser) -> JsonResponse:
+    """Return the same for the script that asks again and again."""
+    found = progress_of(request, user, timezone.now())
+    assert found is not None
+    return JsonResponse({"text": found["text"], "working": found["working"]})

@@ -1,0 +1,33 @@
+"""What workspaces have, and what waits of them."""
+
+from django.contrib import admin
+from django.utils.safestring import SafeString
+
+from memory.admin.base import ReadOnlyAdmin, link
+from memory.models import WorkspaceUse
+from memory.usage import MIB
+
+SHOWN = ("name", "users", "entries", "log_size", "pending_records", "pending_structure")
+
+
+@admin.register(WorkspaceUse)
+class WorkspaceUseAdmin(ReadOnlyAdmin[WorkspaceUse]):
+    """The tenants beside each other; a workspace's own page has its quotas."""
+
+    list_display = [*SHOWN]
+    list_select_related = ["workspace"]
+    search_fields = ["workspace__name", "=workspace__public_id"]
+    search_help_text = "By name or public id of the workspace."
+    ordering = ["-entries"]
+    when_empty = "Nothing has been counted yet: the dispatcher does so once a minute."
+    fields = [*SHOWN]
+
+    @admin.display(description="workspace", ordering="workspace__name")
+    def name(self, use: WorkspaceUse) -> SafeString | str:
+        """Lead to the workspace."""
+        return link(use.workspace)
+
+    @admin.display(description="logs", ordering="log_bytes")
+    def log_size(self, use: WorkspaceUse) -> str:
+        """Show what the logs take."""
+        return f"{use.log_bytes / MIB:,.1f} MiB"

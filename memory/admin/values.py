@@ -1,0 +1,80 @@
+"""Values in typed JSON, in a line, as a person reads them. What they hold is content to look at."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from memory.texts import shortened
+
+# Forms of one value that is best told as itself.
+_SCALARS = (
+    *("$int", "$float", "$decimal", "$date", "$datetime", "$time", "$partial_date", "$enum"),
+    *("$bytes", "$duration"),
+)
+_MOST_PARTS = 20
+
+
+def in_words(value: Any, length: int = 300) -> str:
+    """Return a value in one line, shortened; texts stand as they are where they stand alone."""
+    return shortened(value if isinstance(value, str) else _told(value), length)
+
+
+def scalar(value: Any) -> Any:
+    """Return what stands in a form such as `{"$date": …}`; anything else as it is."""
+    tag = tag_of(value)
+    return value[tag] if tag in _SCALARS else value
+
+
+def tag_of(value: Any) -> str | None:
+    """Return the form of a value that is not plain JSON, such as `$record`; None of others."""
+    if not isinstance(value, Mapping):
+        return None
+    return next((name for name in value if str(name).startswith("$")), None)
+
+
+def items_of(value: Any) -> list[Any] | None:
+    """Return the items of a list, tuple or set; None of anything else."""
+    if isinstance(value, list):
+        return value
+    tag = tag_of(value)
+    return list(value[tag]) if tag in ("$tuple", "$set") else None
+
+
+def pairs_of(value: Any) -> list[tuple[Any, Any]] | None:
+    """Return the keys and values of a dict; None of anything else."""
+    match tag_of(value):
+        case "$dict":
+            return [(key, item) for key, item in value["$dict"]]
+        case None if isinstance(value, Mapping):
+            return list(value.items())
+    return None
+
+
+def _told(value: Any) -> str:
+    match tag_of(value):
+        case "$record":
+            return f"{value['$record']} {value['key']}"
+        case "$ref":
+            return f"{value['$ref']} {value['key']}"
+        case "$object":
+            fields = _pairs(list(value["fields"].items()))
+            return f"{value['$object']}({fields})"
+        case "$duration":
+            return f"{value['$duration']} s"
+        case tag if tag in _SCALARS:
+            return str(value[tag])
+    if (items := items_of(value)) is not None:
+        told = ", ".join(_told(item) for item in items[:_MOST_PARTS])
+        more = len(items) - _MOST_PARTS
+        return f"[{told}{f', … {more:,} more' if more > 0 else ''}]"
+    if (pairs := pairs_of(value)) is not None:
+        return f"{{{_pairs(pairs)}}}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _pairs(pairs: list[tuple[Any, Any]]) -> str:
+    told = ", ".join(
+        f"{key if isinstance(key, str) else _told(key)}: {_told(item)}"
+        for key, item in pairs[:_MOST_PARTS]
+    )
+    return told + (", …" if len(pairs) > _MOST_PARTS else "")

@@ -1,0 +1,22 @@
+"""Middleware: answers of the API have an ETag; what the caller has already is not sent again."""
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.middleware.http import ConditionalGetMiddleware
+
+from memory.api.problems import CHANGED, answer
+
+
+class ConditionalGet(ConditionalGetMiddleware):
+    """Gives answers of the API an ETag, and answers `If-None-Match` with 304."""
+
+    def process_response(
+        self, request: HttpRequest, response: HttpResponseBase
+    ) -> HttpResponseBase:
+        """Return the response, or one that says that nothing, or something, has changed."""
+        if not request.path_info.startswith("/v1/"):
+            return response
+        found: HttpResponseBase = super().process_response(request, response)
+        if found.status_code == 412 and found is not response:
+            return answer(412, CHANGED)
+        return found

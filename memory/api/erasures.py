@@ -1,0 +1,70 @@
+"""`/v1/erasures/{id}/`: how far the erasure of a user is, and what stays of it."""
+
+from django.db.models import QuerySet
+from rest_framework import generics, serializers
+
+from memory import erasing
+from memory.api.authentication import principal_of
+from memory.api.serializers import StrictSerializer
+from memory.models import UserErasure
+
+MISSING = "Say why, with ?reason=…: it stays on record."
+
+
+class ReasonSerializer(StrictSerializer):
+    """Why a user is erased."""
+
+    reason = serializers.CharField(
+        max_length=erasing.MAX_REASON,
+        error_messages=dict.fromkeys(("required", "blank"), MISSING),
+    )
+
+
+class ErasureSerializer(serializers.ModelSerializer[UserErasure]):
+    """An erasure: under way, or done, which is all that stays of the user."""
+
+    state = serializers.SerializerMethodField(
+        help_text="under_way: nothing is told of the user any more; done: nothing is left."
+    )
+    user = serializers.UUIDField(
+        source="user.public_id", help_text="What the user is called from now on, in backups too."
+    )
+    entries = serializers.IntegerField(
+        source="user.last_seq", help_text="How many entries the log had: they are empty."
+    )
+    last_hash = serializers.SerializerMethodField(
+        help_text="Of the newest entry, by which the log verifies."
+    )
+    counts = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Kind → how many rows were erased so far."
+    )
+
+    class Meta:
+        model = UserErasure
+        fields = [
+            *("id", "state", "user", "by", "reason", "created_at", "finished_at"),
+            *("entries", "last_hash", "counts"),
+        ]
+
+    def get_state(self, row: UserErasure) -> str:
+        """Say whether all is gone."""
+        return "done" if row.due_at is None else "under_way"
+
+    def get_last_hash(self, row: UserErasure) -> str:
+        """Return it in hexadecimal."""
+        return bytes(row.user.last_hash).hex()
+
+
+class OneErasure(generics.RetrieveAPIView[UserErasure]):
+    """One erasure, by the id that the `202` named."""
+
+    certain_users = True
+    serializer_class = ErasureSerializer
+    lookup_url_kwarg = "erasure_id"
+
+    def get_queryset(self) -> QuerySet[UserErasure]:
+        """Return those of the caller's workspace."""
+        if getattr(self, "swagger_fake_view", False):
+            return UserErasure.objects.none()
+        reach = principal_of(self.request).reach("user")
+        return UserErasure.objects.filter(reach).select_related("user")

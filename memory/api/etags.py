@@ -1,0 +1,68 @@
+"""ETags: what is read again without a change is not sent again (304), and what has changed
+meanwhile is not overwritten (412).
+
+An ETag is a hash of the whole answer.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Model
+from django.utils.http import parse_etags, quote_etag
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+
+from memory.api.errors import Changed, ProblemSerializer
+from memory.api.problems import CONTENT_TYPE
+
+IF_MATCH = OpenApiParameter(
+    "If-Match",
+    str,
+    OpenApiParameter.HEADER,
+    description="The ETag of the answer to a GET of this address: if it would answer otherwise by"
+    " now, nothing is done (412). `*`: whatever there is.",
+)
+CHANGED: Mapping[Any, OpenApiResponse] = {
+    (412, CONTENT_TYPE): OpenApiResponse(
+        ProblemSerializer, "It is not what `If-Match` names any more."
+    )
+}
+
+
+@contextmanager
+def unchanged(request: Request, row: Model, representation: Callable[[], Any]) -> Iterator[None]:
+    """Within it the row stays as `If-Match` says, if the request has that; raises Changed.
+
+    `representation` returns what a GET of the address would answer at this moment.
+    """
+    if "If-Match" not in request.headers:
+        yield
+        return
+    with transaction.atomic():
+        type(row)._default_manager.select_for_update(no_key=True).filter(pk=row.pk).first()
+        require_match(request, representation())
+        yield
+
+
+def require_match(request: Request, representation: Any) -> bool:
+    """Raise Changed unless this is what `If-Match` names; None is for what is not there.
+
+    Returns whether it names what is there now, and not just anything.
+    """
+    wanted = request.headers.get("If-Match")
+    if wanted is None:
+        return False
+    anything = wanted.strip() == "*"
+    if representation is None or not (anything or etag_of(representation) in parse_etags(wanted)):
+        raise Changed
+    return not anything
+
+
+def etag_of(representation: Any) -> str:
+    """Return the ETag of the answer that has this content."""
+    body = JSONRenderer().render(representation)
+    return quote_etag(hashlib.md5(body, usedforsecurity=False).hexdigest())

@@ -1,0 +1,201 @@
+"""`export/` and `git/`: a user's project to take along, as a zip and as a git repository; and
+`subject-access/`: all that is kept of the person."""
+
+import zlib
+from collections.abc import Callable, Iterable
+from tempfile import SpooledTemporaryFile
+
+import structlog
+from django.conf import settings
+from django.http import FileResponse, HttpResponse, HttpResponseBase
+from django.utils.http import parse_etags
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework.exceptions import ParseError, PermissionDenied
+from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+from memory.api.authentication import PasswordAuthentication, principal_of
+from memory.api.errors import PayloadTooLarge
+from memory.api.moments import AS_OF, KnownView
+from memory.api.users import UserScopedView
+from memory.export import archive, fetching, git, subject
+from memory.history import refuse_being_redacted
+from memory.models.workspaces import Scope
+
+logger = structlog.get_logger(__name__)
+
+RECEIVE = "git-receive-pack"
+READ_ONLY = (
+    "This repository is for reading. Propose changes instead: POST .../checkpoints/ with the files."
+)
+
+
+class AnyAccepted(DefaultContentNegotiation):
+    """What is sent has one form, whatever the Accept header says; errors are JSON."""
+
+    def select_renderer(
+        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        """Return the first, of errors."""
+        first = next(iter(renderers))
+        return first, first.media_type
+
+
+class Export(KnownView):
+    """The project as a zip."""
+
+    costly = ("GET",)
+    parameters = {"GET": ["as_of"], "HEAD": ["as_of"]}
+    content_negotiation_class = AnyAccepted
+
+    @extend_schema(
+        parameters=[AS_OF],
+        responses={
+            (200, "application/zip"): OpenApiResponse(
+                bytes, "Source, tests, and the library that they need; see docs/export.md."
+            ),
+            304: OpenApiResponse(description="It is what `If-None-Match` names."),
+        },
+    )
+    def get(self, request: Request, user_id: str) -> HttpResponseBase:
+        """Return the files of the newest version, or of an earlier one."""
+        known = self.known()
+        etag = archive.etag(known.checkpoint)
+        if {etag, "*"} & set(parse_etags(request.headers.get("If-None-Match", ""))):
+            return HttpResponse(status=304, headers={"ETag": etag})
+        return archive.download(known.user, known.checkpoint)
+
+
+class SubjectAccess(UserScopedView):
+    """All that is kept of the person, as a zip."""
+
+    # It tells more than any other request: prompts, deliveries, the reasons of redactions.
+    scopes = dict.fromkeys(("GET", "HEAD"), Scope.MANAGE)
+    content_negotiation_class = AnyAccepted
+
+    @extend_schema(
+        responses={
+            (200, "application/zip"): OpenApiResponse(
+                bytes, "JSON lines with a README; see docs/subject-access.md."
+            ),
+            503: OpenApiResponse(description="Something is being redacted: ask again."),
+        },
+    )
+    def get(self, request: Request, user_id: str) -> HttpResponseBase:
+        """Return all that is kept of the person, as it is at one moment.
+
+        It takes a key with the scope manage. Of a long log it takes minutes until the first byte.
+        """
+        user = self.memory_user()
+        answer = subject.download(user)
+        logger.info("subject_access", user=user.pk, by=str(principal_of(request)))
+        return answer
+
+
+class _GitView(UserScopedView):
+    """What git asks for. Errors are text, which it shows."""
+
+    authentication_classes = [PasswordAuthentication]
+    content_negotiation_class = AnyAccepted
+    reads_only = True
+
+    def handle_exception(self, exc: Exception) -> HttpResponse:  # type: ignore[override]
+        """Answer an error in words alone."""
+        answer = super().handle_exception(exc)
+        detail = str(answer.data["detail"])
+        response = HttpResponse(f"{detail}\n", "text/plain; charset=utf-8", answer.status_code)
+        for name in ("WWW-Authenticate", "Allow", "Retry-After"):
+            if name in answer:
+                response[name] = answer[name]
+        return response
+
+    def history(self) -> git.History:
+        """Return the history of the addressed user; BeingRedacted while it cannot be told."""
+        user = self.memory_user()
+        refuse_being_redacted(user)
+        return git.history_of(user)
+
+
+@extend_schema(exclude=True)
+class GitRefs(_GitView):
+    """What the repository has."""
+
+    costly = ("GET",)
+    parameters = {"GET": ["service"], "HEAD": ["service"]}
+
+    def get(self, request: Request, user_id: str) -> HttpResponseBase:
+        """Return the refs with their commits, as `git clone` and `git fetch` ask for them first."""
+        service = request.query_params.get("service")
+        if service == RECEIVE:
+            self.memory_user()
+            raise PermissionDenied(READ_ONLY)
+        if service != fetching.SERVICE:
+            raise ParseError(f"Use git: this address wants service={fetching.SERVICE}.")
+        history = self.history()
+        return _sent("advertisement", lambda write: fetching.advertise(history, write))
+
+
+@extend_schema(exclude=True)
+class GitUploadPack(_GitView):
+    """What somebody lacks of the repository."""
+
+    costly = ("POST",)
+
+    def post(self, request: Request, user_id: str) -> HttpResponseBase:
+        """Return the objects that a client asks for, as git's protocol has it."""
+        if request.content_type != f"application/x-{fetching.SERVICE}-request":
+            raise ParseError("Use git: this address takes what it sends, and nothing else.")
+        history = self.history()
+        body = _body(request)
+
+        def write(write: Callable[[bytes], object]) -> None:
+            try:
+                fetching.answer(history, body, write)
+            except fetching.BadRequest as error:
+                raise ParseError(str(error)) from None
+
+        return _sent("result", write)
+
+
+@extend_schema(exclude=True)
+class GitReceivePack(_GitView):
+    """Where a push would go."""
+
+    def post(self, request: Request, user_id: str) -> HttpResponseBase:
+        """Refuse it."""
+        self.memory_user()
+        raise PermissionDenied(READ_ONLY)
+
+
+def _sent(form: str, write: Callable[[Callable[[bytes], object]], None]) -> FileResponse:
+    spool = SpooledTemporaryFile(max_size=archive.IN_MEMORY)  # noqa: SIM115 the response closes it
+    try:
+        write(spool.write)
+    except BaseException:
+        spool.close()
+        raise
+    size = spool.tell()
+    spool.seek(0)
+    response = FileResponse(spool, content_type=f"application/x-{fetching.SERVICE}-{form}")
+    response["Content-Length"] = str(size)
+    response["Cache-Control"] = "no-cache, max-age=0, must-revalidate"
+    return response
+
+
+def _body(request: Request) -> bytes:
+    """Return the body, unpacked; raises PayloadTooLarge for one that is too large by then."""
+    body: bytes = request.body
+    if request.headers.get("Content-Encoding", "identity") == "identity":
+        return body
+    if request.headers["Content-Encoding"] not in ("gzip", "x-gzip"):
+        raise ParseError("The body may be compressed by gzip alone.")
+    limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    unpacking = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    try:
+        found = unpacking.decompress(body, limit + 1)
+    except zlib.error:
+        raise ParseError("The body is no gzip, as its Content-Encoding says.") from None
+    if len(found) > limit:
+        raise PayloadTooLarge
+    return found

@@ -1,0 +1,110 @@
+"""`/v1/users/{user_id}/merge/`: somebody anonymous turned out to be this user."""
+
+from django.http import Http404
+from django.urls import reverse
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory import merging
+from memory.api import idempotency
+from memory.api.authentication import principal_of
+from memory.api.errors import Conflict
+from memory.api.operations import accepted
+from memory.api.serializers import StrictSerializer
+from memory.api.users import UserScopedView
+from memory.models import IdempotencyKey, MemoryUser, Merge
+from memory.models.users import USER_ID_PATTERN
+from memory.models.workspaces import Scope
+
+
+class WhomSerializer(StrictSerializer):
+    """Who is to be merged into the user."""
+
+    def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
+        """Return the field, whose name no attribute can have."""
+        return {"from": serializers.CharField(help_text="The anonymous user's id.")}
+
+
+class MergeSerializer(serializers.ModelSerializer[Merge]):
+    """A merge, and how far it has come."""
+
+    into = serializers.CharField(source="user.user_id")
+    state = serializers.SerializerMethodField(
+        help_text="under_way: entries are being appended; done: all are, and are worked on."
+    )
+    entries = serializers.IntegerField(
+        source="last_seq", help_text="The merged user's log, redacted entries included."
+    )
+
+    class Meta:
+        model = Merge
+        fields = ["into", "state", "entries", "copied", "left_behind", "created_at", "finished_at"]
+
+    def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
+        """Add `from`, which is no name of an attribute."""
+        return {"from": serializers.CharField(source="merged.user_id"), **super().get_fields()}
+
+    def get_state(self, row: Merge) -> str:
+        """Say whether all is copied."""
+        return "done" if row.due_at is None else "under_way"
+
+
+class MergeUser(UserScopedView):
+    """Merge an anonymous user into this one."""
+
+    # It cannot be taken back.
+    scopes = {"POST": Scope.MANAGE}
+    of_merged = ["POST"]
+
+    @extend_schema(responses=MergeSerializer)
+    def get(self, request: Request, user_id: str) -> Response:
+        """Return how far it is with merging this user into another."""
+        user = self.memory_user()
+        row = Merge.objects.filter(merged=user).select_related("user", "merged").first()
+        if row is None:
+            raise Http404("This user was not merged into another.")
+        return Response(MergeSerializer(row).data)
+
+    @extend_schema(
+        request=WhomSerializer,
+        responses={202: MergeSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
+    def post(self, request: Request, user_id: str) -> Response:
+        """Append the log of another user to this one's, and close the other.
+
+        202 at once: the other takes no entries any more (409, with the name of this one), and its
+        entries follow, each once. Asked again, it tells how far that is. What it means for records,
+        facts and alerts is in docs/merging.md. It takes a key with the scope manage.
+        """
+        body = WhomSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        user = self.memory_user()
+        merged = self._merged(body.validated_data["from"])
+
+        def merge() -> Merge:
+            try:
+                return merging.merge(user, merged, by=str(principal_of(request)))
+            except merging.MergeRefused as error:
+                raise Conflict(str(error)) from None
+
+        def recall(known: IdempotencyKey) -> Merge:
+            return Merge.objects.get(merged=merged)
+
+        written = idempotency.once(request, merge, user_of=lambda row: row.user, recall=recall)
+        return accepted(
+            MergeSerializer(written.result).data,
+            reverse("merge", args=[written.result.merged.user_id]),
+            written.headers,
+        )
+
+    def _merged(self, user_id: str) -> MemoryUser:
+        found = None
+        if USER_ID_PATTERN.fullmatch(user_id):
+            users = MemoryUser.objects.filter(principal_of(self.request).reach())
+            found = users.filter(user_id=user_id).first()
+        if found is None:
+            raise Http404("There is no such user in this workspace to be merged: see `from`.")
+        return found

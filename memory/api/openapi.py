@@ -1,0 +1,239 @@
+"""The OpenAPI document: what all operations have in common, written once, and examples.
+
+The document is made from the code; `docs/openapi.yaml` is a copy of it, which a test compares.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from memory.api.pagination import Pagination
+from memory.api.problems import CONTENT_TYPE, NAMESPACE
+from memory.models.users import USER_ID_PATTERN
+
+EXAMPLES = Path(__file__).with_name("examples.json")
+BODIES = Path(__file__).with_name("bodies.json")
+
+READ = ("get", "head")
+# Besides those that an operation names itself.
+ERRORS: Mapping[str, str] = {
+    "400": "The address, a parameter, a header or the body is wrong: `errors` names the field.",
+    "401": "There is no API key, or none that holds.",
+    "403": "The key has not the scope, or a quota is used up (then with `limit`).",
+    "404": "There is no such thing for this key.",
+    "405": "The address does not take the method.",
+    "406": "The `Accept` header allows nothing that is to be had.",
+    "409": "It contradicts what is there.",
+    "410": "It rests on what was redacted.",
+    "412": "It is not what `If-Match` names.",
+    "413": "The body is too large.",
+    "415": "The `Content-Type` is none that is read here.",
+    "422": "It cannot be done.",
+    "429": "A rate is used up.",
+    "500": "The server failed.",
+    "503": "The server can tell in a moment.",
+}
+ALWAYS = ("400", "401", "403", "404", "405", "406", "409", "410", "412", "429", "500", "503")
+WITH_BODY = ("413", "415", "422")
+
+_PROBLEM = {"schema": {"$ref": "#/components/schemas/Problem"}}
+_TEXT = {"type": "string"}
+LOWER_NAME = {"pattern": "^[a-z][a-z0-9_]{0,99}$", "format": "lower-name"}
+HEADERS: Mapping[str, Any] = {
+    "X-Request-Id": {
+        "description": "Names the request: as the caller named it in a header of this name, if"
+        " that was 1 to 128 of A-Z a-z 0-9 . _ : -",
+        "schema": _TEXT,
+        "required": True,
+    },
+    "RateLimit": {
+        "description": "How the rates stand that the request was counted in, such as"
+        ' `"reads_per_minute";r=11999;t=1`: so many are left, and in so many seconds all are.',
+        "schema": _TEXT,
+    },
+    "RateLimit-Policy": {
+        "description": 'The rates, such as `"reads_per_minute";q=12000;w=60`: so many in so many'
+        " seconds.",
+        "schema": _TEXT,
+    },
+    "ETag": {"description": "For `If-None-Match` and `If-Match`.", "schema": _TEXT},
+    "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}},
+    "Location": {
+        "description": "The address of what was created, or where it is told how far it is.",
+        "schema": _TEXT,
+    },
+    "Idempotent-Replayed": {
+        "description": "`true`: the request was carried out before, and is answered again.",
+        "schema": {"type": "string", "enum": ["true"]},
+    },
+    "WWW-Authenticate": {"description": "How to send the key.", "schema": _TEXT},
+}
+
+
+def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, Any]:
+    """Add to the document what every operation has: errors, headers, limits and examples.
+
+    What a body takes beyond what its serializer tells of itself is in `bodies.json`, which is
+    merged into the components of these names.
+    """
+    components = result["components"]
+    components["headers"] = dict(HEADERS)
+    components["responses"] = _shared()
+    schemas = components["schemas"]
+    for name, schema in schemas.items():
+        if name.endswith("Request") and schema.get("type") == "object":
+            schema["additionalProperties"] = False
+    _merge(schemas, json.loads(BODIES.read_text()))
+    _anything(result)
+    examples = json.loads(EXAMPLES.read_text()) if EXAMPLES.exists() else {}
+    for path, method, operation in operations(result):
+        _errors(method, operation)
+        _body(operation, schemas)
+        for parameter in operation.get("parameters", []):
+            _narrow(parameter)
+        for code, response in operation["responses"].items():
+            _headers(method, code, response)
+        _example(operation, examples.get(f"{method.upper()} {path}", {}))
+    return result
+
+
+def _anything(schema: Any) -> None:
+    """What may be any JSON may be null: the generator says that it is either, and never both."""
+    if isinstance(schema, dict):
+        if {} in schema.get("oneOf", ()):
+            del schema["oneOf"]
+        if schema.pop("nullable", None) is True:  # of the framework's, which speaks OpenAPI 3.0
+            schema["type"] = [schema["type"], "null"]
+        for inner in schema.values():
+            _anything(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            _anything(inner)
+
+
+def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Merge objects into objects; null takes something away."""
+    for name, value in more.items():
+        if value is None:
+            del into[name]
+        elif isinstance(value, dict) and isinstance(into.get(name), dict):
+            _merge(into[name], value)
+        else:
+            into[name] = value
+
+
+def operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield path, method and operation."""
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def _body(operation: dict[str, Any], schemas: Mapping[str, Any]) -> None:
+    """Say that a body has to be sent where it may be one of several things, or has to have
+    something in it: the generator says so of a single kind alone."""
+    if (body := operation.get("requestBody")) is None:
+        return
+    for media_type in body["content"].values():
+        schema = media_type["schema"]
+        schema = schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+        if schema.get("required") or {"oneOf", "anyOf"} & schema.keys():
+            body["required"] = True
+
+
+def _errors(method: str, operation: dict[str, Any]) -> None:
+    """Add the errors that an operation does not name itself, and those that it names in words."""
+    responses = operation["responses"]
+    for code in [*ALWAYS, *(WITH_BODY if "requestBody" in operation else ())]:
+        response = responses.setdefault(code, {"$ref": f"#/components/responses/{code}"})
+        if "$ref" not in response:
+            response.setdefault("content", {}).setdefault(CONTENT_TYPE, _PROBLEM)
+            response["description"] = response.get("description") or ERRORS[code]
+    if method == "get":
+        responses["304"] = {"$ref": "#/components/responses/304"}
+    operation["responses"] = dict(sorted(responses.items()))
+
+
+def _shared() -> dict[str, Any]:
+    """Return the responses that operations have in common."""
+    found: dict[str, Any] = {
+        code: {"description": text, "content": {CONTENT_TYPE: _PROBLEM}}
+        for code, text in ERRORS.items()
+    }
+    found["304"] = {"description": "It is what `If-None-Match` names."}
+    for code, response in found.items():
+        _headers("get", code, response)
+    return found
+
+
+def _headers(method: str, code: str, response: dict[str, Any]) -> None:
+    if "$ref" in response:
+        return
+    names = ["X-Request-Id", "RateLimit", "RateLimit-Policy"]
+    if method == "get" and code in ("200", "304"):
+        names.append("ETag")
+    if code in ("201", "202"):
+        names.append("Location")
+    if code in ("202", "409", "429", "503"):
+        names.append("Retry-After")
+    if method != "get" and code < "300":
+        names.append("Idempotent-Replayed")
+    if code == "401":
+        names.append("WWW-Authenticate")
+    response["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+
+
+def _narrow(parameter: dict[str, Any]) -> None:
+    """Say of parameters that many operations have what they take."""
+    schema = parameter["schema"]
+    match parameter["in"], parameter["name"]:
+        case "path", "user_id":
+            schema["pattern"] = f"^{USER_ID_PATTERN.pattern}$"
+        case "path", "seq" | "version" | "number":
+            schema |= {"minimum": 1, "maximum": 2**31 - 1}
+        case "path", "name":
+            schema |= LOWER_NAME
+        case "query", "page_size":
+            schema |= {"minimum": 1, "maximum": Pagination.max_page_size}
+        case "query", "cursor":
+            schema.setdefault("format", "cursor")
+        case "query", "wait":
+            schema |= {"minimum": 0, "maximum": settings.UAC_MAX_WAIT_SECONDS}
+        case "query", "after" if schema["type"] == "integer":
+            schema |= {"minimum": 0, "maximum": 2**31 - 1}
+        case "query", "after":
+            schema |= {"pattern": "^(now|[0-9]{1,9})?$", "format": "feed-number"}
+        case "query", "page" | "version":
+            schema |= {"minimum": 1, "maximum": 999_999_999}
+            schema.pop("format", None)
+        case "query", "reason":
+            schema |= {"maxLength": 2000, "minLength": 1, "pattern": r"\S"}
+        case "query", "resumed":
+            schema |= {"type": "string", "enum": ["false", "true"]}
+            schema.pop("format")
+        case "query", "as_of" | "since" | "until" if schema.get("format") != "date-time":
+            schema["format"] = "moment"
+        case "header", "Idempotency-Key":
+            schema |= {"pattern": "^[!-~]([ -~]{0,253}[!-~])?$"}
+
+
+def _example(operation: dict[str, Any], example: Mapping[str, Any]) -> None:
+    """Put what was sent and answered once into the document."""
+    if not example:
+        return
+    for parameter in operation.get("parameters", []):
+        if parameter["name"] in example.get("parameters", {}):
+            parameter["example"] = example["parameters"][parameter["name"]]
+    for media_type in operation.get("requestBody", {}).get("content", {}).values():
+        if "body" in example:
+            media_type["example"] = example["body"]
+            break
+    response = operation["responses"][str(example["status"])]
+    if "answer" not in example or "$ref" in response:
+        return
+    is_problem = str(example["answer"].get("type", "")).startswith(NAMESPACE)
+    kind = CONTENT_TYPE if is_problem else "application/json"
+    response["content"][kind]["example"] = example["answer"]

@@ -1,0 +1,72 @@
+"""Pages of lists that are no query of the database: with a cursor, as all other lists."""
+
+import base64
+import bisect
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework import serializers
+from rest_framework.request import Request
+
+from memory.api.pagination import Pagination, bad_cursor
+
+Row = TypeVar("Row")
+
+PAGE = [
+    OpenApiParameter(
+        "cursor",
+        {"type": "string", "format": "key-cursor"},
+        description="Of the `next` or `previous` of a page.",
+    ),
+    OpenApiParameter("page_size", int, description="Number of results of a page."),
+]
+
+
+class PageSerializer(serializers.Serializer[Any]):
+    """What every page of a list has; `results` is the subclass's."""
+
+    next = serializers.URLField(allow_null=True)
+    previous = serializers.URLField(allow_null=True)
+
+
+def page_of(
+    request: Request, rows: Sequence[Row], key: Callable[[Row], Sequence[str | float]]
+) -> dict[str, Any]:
+    """Return a page of rows that are there already, with the addresses of its neighbours.
+
+    They are put in the order of their keys, of which no two are the same; a cursor is the key of
+    the last row before its page, so that rows that are added or go move no other to another page.
+    """
+    pagination = Pagination()
+    size = pagination.get_page_size(request)
+    by_key = {tuple(key(row)): row for row in rows}
+    keys = sorted(by_key)
+    start = 0
+    if text := request.query_params.get(pagination.cursor_query_param):
+        start = _place(keys, text)
+
+    def address(place: int) -> str:
+        query = request.query_params.copy()
+        query.pop(pagination.cursor_query_param, None)
+        if place > 0:
+            cursor = json.dumps(keys[place - 1], separators=(",", ":")).encode()
+            query[pagination.cursor_query_param] = base64.urlsafe_b64encode(cursor).decode()
+        path = f"{request.path}?{query.urlencode()}" if query else request.path
+        return str(request.build_absolute_uri(path))
+
+    return {
+        "next": address(start + size) if start + size < len(keys) else None,
+        "previous": address(max(0, start - size)) if start > 0 else None,
+        "results": [by_key[one] for one in keys[start : start + size]],
+    }
+
+
+def _place(keys: Sequence[tuple[str | float, ...]], text: str) -> int:
+    """Return the place after the key that a cursor names, whether or not it is there still."""
+    try:
+        named = tuple(json.loads(base64.urlsafe_b64decode(text.encode())))
+        return bisect.bisect_right(keys, named)
+    except (ValueError, TypeError, RecursionError):  # or brackets in brackets
+        raise bad_cursor() from None

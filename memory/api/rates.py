@@ -1,0 +1,97 @@
+"""The rates of a workspace, as its requests meet them.
+
+Answers tell how they stand in `RateLimit` and `RateLimit-Policy`
+(draft-ietf-httpapi-ratelimit-headers).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from rest_framework import exceptions, status
+from rest_framework.throttling import BaseThrottle
+
+from memory import quotas, rates, refusals
+from memory.api.authentication import Principal, principal_of, scope_of
+from memory.models.workspaces import Scope
+
+if TYPE_CHECKING:
+    # `rest_framework.views` imports this module, by name of the settings.
+    from collections.abc import Callable
+
+    from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
+    from rest_framework.request import Request
+    from rest_framework.views import APIView
+
+    from memory.rates import Standing
+
+
+class TooMuch(exceptions.APIException):
+    """More than a workspace may have of something: for a moment (429), or for good (403)."""
+
+    def __init__(self, detail: str, limit: str, wait: float | None) -> None:
+        super().__init__(detail)
+        self.limit = limit
+        self.status_code = status.HTTP_403_FORBIDDEN
+        if wait is not None:
+            self.status_code = status.HTTP_429_TOO_MANY_REQUESTS
+            # The framework makes `Retry-After` of it.
+            self.wait = math.ceil(wait)
+
+
+class Rates(BaseThrottle):
+    """Takes every request of a key from the workspace's rate of its kind."""
+
+    def allow_request(self, request: Request, view: APIView) -> bool:
+        """Return True, or raise TooMuch."""
+        if isinstance(request.user, Principal):
+            take(request, rate_of(request, view))
+        return True
+
+
+def rate_of(request: Request, view: APIView) -> str:
+    """Name the rate of a request. A view names the methods that compute in `costly`."""
+    if request.method in getattr(view, "costly", ()):
+        return quotas.COSTLY
+    return quotas.READS if scope_of(request, view) == Scope.READ else quotas.WRITES
+
+
+def take(request: Request, name: str, cost: int = 1) -> None:
+    """Take so much of a rate of the caller's workspace; raises TooMuch, and then takes nothing."""
+    workspace = principal_of(request).workspace
+    standing = rates.take(workspace, name, cost)
+    told: list[Standing] = vars(request._request).setdefault("rates", [])
+    told.append(standing)
+    if standing.wait is None:
+        return
+    refusals.count(workspace, name)
+    what = name.removesuffix("_per_minute")
+    what = "costly requests" if name == quotas.COSTLY else what
+    raise TooMuch(
+        f"This workspace may make {standing.rate} {what} a minute ({name}): come back in"
+        f" {math.ceil(standing.wait)} s.",
+        name,
+        standing.wait,
+    )
+
+
+def tell_rates(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Return a middleware that tells on answers how the rates stand that the request has met."""
+
+    def respond(request: HttpRequest) -> HttpResponseBase:
+        response = get_response(request)
+        standings: list[Any] = getattr(request, "rates", [])
+        if standings:
+            response["RateLimit-Policy"] = ", ".join(
+                f'"{one.name}";q={one.rate};w={rates.MINUTE:.0f}' for one in standings
+            )
+            response["RateLimit"] = ", ".join(
+                f'"{one.name}";r={one.left};t={math.ceil(one.full_in)}' for one in standings
+            )
+        return response
+
+    return respond

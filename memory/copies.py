@@ -1,0 +1,119 @@
+"""Which entries of which users say the same, since one of them was merged into the other.
+
+A merge copies entries in their order, so what became of them is told by ranges. Whatever is to
+happen to an entry wherever it is (a redaction) finds the others here.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from django.db.models import F, Q
+
+from memory.models import CopiedEntries, MemoryUser, Merge
+
+
+def family(user_pks: Collection[int]) -> list[int]:
+    """Return these users and all that were merged into one of them or it was merged into, directly
+    or not."""
+    found, newest = set(user_pks), set(user_pks)
+    while newest:
+        merges = Merge.objects.filter(Q(user__in=newest) | Q(merged__in=newest))
+        newest = {pk for row in merges for pk in (row.user_id, row.merged_id)} - found
+        found |= newest
+    return sorted(found)
+
+
+def merged_into(user: MemoryUser) -> list[MemoryUser]:
+    """Return all who were merged into this user, directly or not."""
+    found: dict[int, MemoryUser] = {}
+    newest = {user.pk}
+    while newest:
+        merges = Merge.objects.filter(user__in=newest).exclude(merged__in=[user.pk, *found])
+        rows = merges.select_related("merged__workspace", "merged__head")
+        newest = {row.merged_id for row in rows}
+        found |= {row.merged_id: row.merged for row in rows}
+    return list(found.values())
+
+
+def lock_families(user_pks: Collection[int]) -> dict[int, MemoryUser]:
+    """Lock the rows of these users' families, in one order everywhere, and return them by their
+    key.
+
+    Raises MemoryUser.DoesNotExist if one of them was erased meanwhile.
+    """
+    while True:
+        known = family(user_pks)
+        rows = lock(known)
+        if known == family(user_pks):  # nobody was merged meanwhile
+            return rows
+
+
+def lock(user_pks: Iterable[int]) -> dict[int, MemoryUser]:
+    """Lock the rows of these users in the order of their keys: two orders would deadlock.
+
+    Raises MemoryUser.DoesNotExist if one was erased meanwhile.
+    """
+    wanted = set(user_pks)
+    rows = MemoryUser.objects.select_for_update(no_key=True).filter(pk__in=wanted)
+    found = {row.pk: row for row in rows.order_by("pk")}
+    if found.keys() != wanted:
+        raise MemoryUser.DoesNotExist("one of these users was erased meanwhile")
+    return found
+
+
+def everywhere(
+    user: MemoryUser, seqs: Collection[int], closure: Callable[[int, Collection[int]], set[int]]
+) -> dict[int, set[int]]:
+    """Return user → entries: these, what `closure` adds to them, and the same of the family."""
+    found = {user.pk: closure(user.pk, seqs)}
+    todo = [user.pk]
+    while todo:
+        pk = todo.pop()
+        for merge in Merge.objects.filter(Q(user=pk) | Q(merged=pk)):
+            if merge.merged_id == pk:
+                other, mapped = merge.user_id, set(became(merge, found[pk]).values())
+            else:
+                other, mapped = merge.merged_id, set(came_from(merge, found[pk]).values())
+            before = found.get(other, set())
+            if mapped - before:
+                found[other] = before | closure(other, mapped)
+                todo.append(other)
+    return found
+
+
+def became(merge: Merge, seqs: Collection[int]) -> dict[int, int]:
+    """Return what these entries of the merged user became, by their number; of some: nothing."""
+    return _mapped(merge, seqs, "from_seq", "seq")
+
+
+def came_from(merge: Merge, seqs: Collection[int]) -> dict[int, int]:
+    """Return of which entries of the merged user these of the other are copies, by their number."""
+    return _mapped(merge, seqs, "seq", "from_seq")
+
+
+def origins(user: MemoryUser, seqs: Collection[int]) -> dict[int, tuple[Merge, int]]:
+    """Return which of a user's entries are copies: by which merge, of which entry."""
+    return {
+        seq: (merge, original)
+        for merge in Merge.objects.filter(user=user).select_related("merged")
+        for seq, original in came_from(merge, seqs).items()
+    }
+
+
+def _mapped(merge: Merge, seqs: Collection[int], given: str, wanted: str) -> dict[int, int]:
+    if not seqs:
+        return {}
+    ranges: Sequence[tuple[int, int, int]] = list(
+        CopiedEntries.objects.filter(
+            merge=merge, **{f"{given}__lte": max(seqs), f"{given}__gt": min(seqs) - F("number")}
+        )
+        .order_by(given)
+        .values_list(given, wanted, "number")
+    )
+    found = {}
+    place = 0
+    for seq in sorted(set(seqs)):
+        while place < len(ranges) and ranges[place][0] + ranges[place][2] <= seq:
+            place += 1
+        if place < len(ranges) and ranges[place][0] <= seq:
+            found[seq] = ranges[place][1] + seq - ranges[place][0]
+    return found

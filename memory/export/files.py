@@ -1,0 +1,41 @@
+"""The files of a version as they are on disk: those of its tree, and what they need to run."""
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+
+from django.conf import settings
+
+from memory import checkpoints
+from memory.models import Checkpoint
+
+LIBRARY = "uac/"
+_TEMPLATES = Path(__file__).parent / "project"
+# Where the files beside this one go. They are the same in every version.
+_PLACES = {
+    "README.md": "README.md",
+    "gitignore": ".gitignore",
+    "pyproject.toml": "pyproject.toml",
+    "test_project.py": f"{LIBRARY}test_project.py",
+}
+# How a server speaks with its sandboxes.
+_NOT_FOR_PROJECTS = "protocol.py"
+
+
+@functools.cache
+def surroundings() -> Mapping[str, bytes]:
+    """Return path → content of what makes a tree a project that runs: the library, settings."""
+    library = Path(settings.BASE_DIR) / "sandbox_image" / "uac"
+    found = {
+        f"{LIBRARY}{path.name}": path.read_bytes()
+        for path in library.iterdir()
+        if path.suffix in (".py", ".typed") and path.name != _NOT_FOR_PROJECTS
+    }
+    return found | {place: (_TEMPLATES / name).read_bytes() for name, place in _PLACES.items()}
+
+
+def files_of(checkpoint: Checkpoint | None) -> dict[str, bytes]:
+    """Return path → content of a version, or of a project of which nothing is known, by path."""
+    sources = checkpoints.read_files(checkpoint) if checkpoint else {}
+    found = {path: source.encode() for path, source in sources.items()}
+    return dict(sorted({**found, **surroundings()}.items()))

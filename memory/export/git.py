@@ -1,0 +1,282 @@
+"""A user's project as a git repository: a commit for each version, one after the other.
+
+Nothing of it is stored. Ids follow from the versions, so every server of a release names them
+alike, and what a client asks for is put together from the files in the database. Since the history
+is a line, whoever has one version lacks those that follow, and no graph has to be walked.
+"""
+
+import datetime
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models import QuerySet
+from dulwich.objects import Commit, ObjectID
+from dulwich.pack import REF_DELTA, UnpackedObject
+
+from memory.canonical import git_blob_id
+from memory.export.deltas import delta
+from memory.export.files import surroundings
+from memory.export.story import Event, message
+from memory.models import Blob, Checkpoint, MemoryUser
+from memory.project import Outline
+
+AUTHOR = b"uac <uac@localhost>"
+COMMIT, TREE, BLOB = 1, 2, 3  # as git numbers the types of objects
+# A file is told by what differs from its next version, and that again, at most so often.
+MAX_DELTAS = 50
+CHUNK = 100
+
+
+class HistoryChanged(Exception):
+    """What was to be sent is not there any more: it was redacted a moment ago."""
+
+
+@dataclass(frozen=True)
+class History:
+    """The commits of a user's versions, oldest first, with the numbers of the versions."""
+
+    user: MemoryUser
+    names: Mapping[str, str]
+    versions: Sequence[int]
+    commits: Sequence[Commit]
+    index: Mapping[ObjectID, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        index = {commit.id: number for number, commit in enumerate(self.commits)}
+        object.__setattr__(self, "index", index)
+
+    def refs(self) -> list[tuple[bytes, ObjectID]]:
+        """Return what a clone begins with: HEAD, the branch `main`, and a tag for each version."""
+        if not self.commits:
+            return []
+        head = self.commits[-1].id
+        tags = {
+            b"refs/tags/v%d" % version: commit.id
+            for version, commit in zip(self.versions, self.commits, strict=True)
+        }
+        return [(b"HEAD", head), (b"refs/heads/main", head), *sorted(tags.items())]
+
+
+def history_of(user: MemoryUser) -> History:
+    """Return the history up to the head: what this reads of each version is its tree and edits."""
+    names = _names(user)
+    versions: list[int] = []
+    commits: list[Commit] = []
+    classes = _classes(user)
+    rows = _rows(user).values(
+        "version", "tree", "origin", "seen_seq", "created_at", "edits", "verdict__restored"
+    )
+    for row, folder, redacted in _folders(rows.iterator(chunk_size=CHUNK), names):
+        event = Event(
+            version=row["version"],
+            origin=row["origin"],
+            seen_seq=row["seen_seq"],
+            created_at=row["created_at"],
+            edits=row["edits"] or (),
+            restored=row["verdict__restored"],
+        )
+        text = message(event, classes, redacted)
+        parents = [commits[-1].id] if commits else []
+        commits.append(_commit(folder.write({}), parents, event.created_at, text))
+        versions.append(event.version)
+    return History(user, names, versions, commits)
+
+
+def _rows(user: MemoryUser) -> QuerySet[Checkpoint]:
+    return Checkpoint.objects.filter(user=user).order_by("version")
+
+
+def _names(user: MemoryUser) -> dict[str, str]:
+    """Return the git id of each content that is there, by its hash.
+
+    What was redacted has no name here, and is not told.
+    """
+    there = Blob.objects.filter(content__isnull=False, user=user)
+    found = dict(there.exclude(git_id="").values_list("hash", "git_id"))
+    old = there.filter(git_id="").values_list("hash", "content")
+    for hash_, content in old.iterator(chunk_size=CHUNK):
+        found[hash_] = git_blob_id((content or "").encode())
+    return found
+
+
+def _classes(user: MemoryUser) -> dict[tuple[str, str], str]:
+    """Return the classes of collections, by domain and name, as the head has them."""
+    if user.head is None:
+        return {}
+    found: dict[tuple[str, str], str] = {}
+    for domain in Outline.from_json(user.head.outline).domains.values():
+        found |= {(domain.name, one.name): one.class_name for one in domain.collections.values()}
+        found |= {(domain.name, one.name): one.class_name for one in domain.singletons.values()}
+    return found
+
+
+def _commit(tree: str, parents: list[ObjectID], moment: datetime.datetime, text: str) -> Commit:
+    commit = Commit()
+    commit.tree = ObjectID(tree.encode())
+    commit.parents = parents
+    commit.author = commit.committer = AUTHOR
+    commit.author_time = commit.commit_time = int(moment.timestamp())
+    commit.author_timezone = commit.commit_timezone = 0
+    commit.message = text.encode(errors="replace")
+    return commit
+
+
+# -- Trees -------------------------------------------------------------------------------------
+
+
+class Folder:
+    """A folder whose files change from version to version; what stays is not written again."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, str] = {}
+        self._folders: dict[str, Folder] = {}
+        self._id: str | None = None
+
+    def put(self, path: str, id_: str | None) -> None:
+        """Put a file where it belongs, or with None take it away."""
+        self._id = None
+        name, _, rest = path.partition("/")
+        if rest:
+            folder = self._folders.setdefault(name, Folder())
+            folder.put(rest, id_)
+            if not folder._files and not folder._folders:
+                del self._folders[name]
+        elif id_ is None:
+            self._files.pop(name, None)
+        else:
+            self._files[name] = id_
+
+    def write(self, into: dict[str, bytes]) -> str:
+        """Add all folders that changed since this was called last; return the id of this one."""
+        if self._id is None:
+            entries = [(name.encode(), b"100644", id_) for name, id_ in self._files.items()]
+            # Git sorts a folder as if its name ended in a slash.
+            entries += [
+                (name.encode() + b"/", b"40000", folder.write(into))
+                for name, folder in self._folders.items()
+            ]
+            content = b"".join(
+                mode + b" " + name.rstrip(b"/") + b"\0" + bytes.fromhex(id_)
+                for name, mode, id_ in sorted(entries)
+            )
+            self._id = _id(b"tree", content)
+            into[self._id] = content
+        return self._id
+
+
+def _id(kind: bytes, content: bytes) -> str:
+    head = kind + b" %d\0" % len(content)
+    return hashlib.sha1(head + content, usedforsecurity=False).hexdigest()
+
+
+def _folders(
+    rows: Iterable[Mapping[str, Any]], names: Mapping[str, str]
+) -> Iterator[tuple[Mapping[str, Any], Folder, list[str]]]:
+    """Yield each version with the folder of its files, and the paths that were redacted."""
+    folder = Folder()
+    for path, content in surroundings().items():
+        folder.put(path, git_blob_id(content))
+    before: dict[str, str] = {}
+    for row in rows:
+        tree = row["tree"]
+        after = {path: names[hash_] for path, hash_ in tree.items() if hash_ in names}
+        for path, id_ in after.items() - before.items():
+            folder.put(path, id_)
+        for path in before.keys() - after.keys():
+            folder.put(path, None)
+        yield row, folder, sorted(tree.keys() - after.keys())
+        before = after
+
+
+# -- What is sent ------------------------------------------------------------------------------
+
+
+@dataclass
+class Parcel:
+    """The objects that somebody lacks: whole trees, and files by path, oldest first."""
+
+    commits: list[Commit]
+    trees: dict[str, bytes]
+    files: dict[str, list[tuple[str, str]]]
+    count: int
+
+
+def parcel(history: History, send: Sequence[int], known: int | None) -> Parcel:
+    """Return all that belongs to some versions, given by their places in the history.
+
+    Without what belongs to the one at `known`, which the receiver has.
+    """
+    found = Parcel([history.commits[number] for number in send], {}, {}, 0)
+    seen: set[str] = set()
+    versions = [history.versions[number] for number in send]
+    if known is not None:
+        versions.append(history.versions[known])
+    rows = _rows(history.user).filter(version__in=versions).values("version", "tree")
+    by_id = {git_blob_id(content): "" for content in surroundings().values()}
+    if known is not None:
+        ((row, folder, _),) = _folders(rows.filter(version=history.versions[known]), history.names)
+        had: dict[str, bytes] = {}
+        folder.write(had)
+        seen = {*had, *by_id, *(history.names.get(hash_, "") for hash_ in row["tree"].values())}
+        rows = rows.exclude(version=history.versions[known])
+    found.files[""] = [(id_, "") for id_ in by_id if id_ not in seen]
+    seen |= by_id.keys()
+    for row, folder, _ in _folders(rows.iterator(chunk_size=CHUNK), history.names):
+        folder.write(found.trees)
+        for path, hash_ in row["tree"].items():
+            id_ = history.names.get(hash_)
+            if id_ is not None and id_ not in seen:
+                seen.add(id_)
+                found.files.setdefault(path, []).append((id_, hash_))
+    for id_ in seen & found.trees.keys():
+        del found.trees[id_]
+    files = sum(map(len, found.files.values()))
+    found.count = len(found.commits) + len(found.trees) + files
+    return found
+
+
+def objects(history: History, parcel: Parcel) -> Iterator[UnpackedObject]:
+    """Yield the objects of a parcel, the content of files last; raises HistoryChanged."""
+    for commit in parcel.commits:
+        yield _object(COMMIT, commit.id.decode(), commit.as_raw_string())
+    for id_, content in parcel.trees.items():
+        yield _object(TREE, id_, content)
+    contents = {git_blob_id(content): content for content in surroundings().values()}
+    for id_, _ in parcel.files[""]:
+        yield _object(BLOB, id_, contents[id_])
+    for path, files in parcel.files.items():
+        if path:
+            yield from _file_objects(history.user, files[::-1])
+
+
+def _file_objects(user: MemoryUser, files: Sequence[tuple[str, str]]) -> Iterator[UnpackedObject]:
+    """Yield the contents that a file had, newest first: that one whole, most others as deltas."""
+    newer: tuple[str, bytes] | None = None
+    deltas = 0
+    for start in range(0, len(files), CHUNK):
+        chunk = files[start : start + CHUNK]
+        blobs = Blob.objects.filter(user=user, hash__in=[hash_ for _, hash_ in chunk])
+        contents = dict(blobs.values_list("hash", "content"))
+        for id_, hash_ in chunk:
+            content = (contents.get(hash_) or "").encode()
+            if git_blob_id(content) != id_:
+                raise HistoryChanged
+            change = delta(newer[1], content) if newer and deltas < MAX_DELTAS else None
+            if newer is not None and change is not None and len(change) < len(content) / 2:
+                yield _object(REF_DELTA, id_, change, base=newer[0])
+                deltas += 1
+            else:
+                yield _object(BLOB, id_, content)
+                deltas = 0
+            newer = id_, content
+
+
+def _object(kind: int, id_: str, content: bytes, base: str | None = None) -> UnpackedObject:
+    return UnpackedObject(
+        kind,
+        delta_base=bytes.fromhex(base) if base else None,
+        decomp_chunks=[content],
+        sha=bytes.fromhex(id_),
+    )

@@ -1,0 +1,13 @@
+"""Every file of the project can be imported, also where it has no tests of its own."""
+
+from importlib import import_module
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_everything_can_be_imported() -> None:
+    """A file that cannot be imported fails with the reason."""
+    for folder in ("domains", "constraints"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))

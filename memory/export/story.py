@@ -1,0 +1,144 @@
+"""What a version changed and why, in the words of a commit."""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memory.models.checkpoints import Origin
+from memory.texts import one_line
+
+MAX_SUBJECT = 100
+MAX_NAMED = 2
+MAX_LINES = 100
+MAX_LINE = 300
+MAX_TEXT = 80
+_VERBS = {"add": "adds", "update": "changes", "retire": "retires"}
+
+
+@dataclass(frozen=True)
+class Event:
+    """A version, as far as its story is concerned."""
+
+    version: int
+    origin: str
+    seen_seq: int
+    created_at: datetime.datetime
+    edits: Sequence[Mapping[str, Any]]
+    restored: Mapping[str, Any] | None
+
+
+def message(
+    event: Event, classes: Mapping[tuple[str, str], str], redacted: Sequence[str] = ()
+) -> str:
+    """Return the commit's message: what changed, then where it comes from, edit by edit.
+
+    `classes` are those of collections, by domain and name; `redacted` are the files of the version
+    whose content was redacted since. Nothing in it can steer a terminal.
+    """
+    edits = [_Told(edit, classes) for edit in event.edits]
+    paragraphs = [one_line(f"v{event.version}: {_subject(event, edits)}", MAX_SUBJECT)]
+    origin = Origin(event.origin).label if event.origin in Origin.values else event.origin
+    facts = [f"Origin: {origin}"]
+    if cited := sorted({seq for edit in edits for seq in edit.sources}):
+        facts.append(f"Entries: {_numbers(cited)}")
+    facts.append(f"Log read up to entry {event.seen_seq}")
+    paragraphs.append("\n".join(facts))
+    if event.restored and event.restored.get("reason"):
+        paragraphs.append(one_line(str(event.restored["reason"]), MAX_LINE))
+    if edits:
+        paragraphs.append(_listed([edit.line for edit in edits[:MAX_LINES]], len(edits)))
+    if redacted:
+        told = _listed([one_line(path, MAX_LINE) for path in redacted], len(redacted))
+        paragraphs.append(f"Redacted since, and therefore not here:\n{told}")
+    return "\n\n".join(paragraphs) + "\n"
+
+
+class _Told:
+    """An edit in words."""
+
+    def __init__(self, edit: Mapping[str, Any], classes: Mapping[tuple[str, str], str]) -> None:
+        self.edit = edit
+        self.op = self._text("op") or "something"
+        self.sources = [seq for seq in edit.get("sources") or () if type(seq) is int]
+        place = (self._text("domain"), self._text("collection"))
+        self.verb = _VERBS.get(self.op, "")
+        self.what = self._text("class_name") or classes.get(place) or place[1] or "a record"
+
+    def _text(self, name: str) -> str:
+        value = self.edit.get(name)
+        return one_line(value, MAX_TEXT) if isinstance(value, str) else ""
+
+    @property
+    def phrase(self) -> str:
+        """The edit by itself: `adds Trip rome`."""
+        name = self._text("name")
+        field = f"{self.what}.{name}"
+        match self.op:
+            case "add" | "update" | "retire":
+                return f"{self.verb} {self.what} {self._text('key')}".rstrip()
+            case "define_class":
+                return f"defines {name}"
+            case "add_field":
+                return f"adds the field {field}"
+            case "widen_field":
+                return f"widens {field} to {self._text('type')}"
+            case "rename_field":
+                return f"renames {field} to {self._text('new_name')}"
+            case "write_constraint":
+                return f"writes the constraint {name}"
+            case "delete_constraint":
+                return f"deletes the constraint {name}"
+            case "note":
+                return "adds a note"
+            case "conflict":
+                return f"marks a conflict: {self._text('about')}"
+            case "dismiss":
+                return "dismisses what holds nothing to remember"
+        return self.op
+
+    @property
+    def line(self) -> str:
+        """The edit with all that is known of why."""
+        told = self.phrase
+        if place := ".".join(filter(None, (self._text("domain"), self._text("collection")))):
+            told += f" in {place}"
+        if self.sources:
+            told += f" ({'entry' if len(self.sources) == 1 else 'entries'} "
+            told += f"{_numbers(self.sources)})"
+        derived = [pair for pair in self.edit.get("derived") or () if isinstance(pair, list)]
+        reasons = [self._text("reason"), *(": ".join(map(str, pair)) for pair in derived)]
+        if self.edit.get("redacted"):
+            reasons.append("redacted since")
+        why = "; ".join(filter(None, reasons))
+        return one_line(f"{told}: {why}" if why else told, MAX_LINE)
+
+
+def _subject(event: Event, edits: Sequence[_Told]) -> str:
+    if event.restored:
+        return f"goes back to v{event.restored.get('version')}"
+    phrases = []
+    for verb in ("adds", "changes", "retires"):
+        some = [edit for edit in edits if edit.verb == verb]
+        if len(some) > MAX_NAMED:
+            phrases.append(f"{verb} {len(some)} records")
+        else:
+            phrases += [edit.phrase for edit in some]
+    others = [edit.phrase for edit in edits if not edit.verb]
+    if len(others) > MAX_NAMED and phrases:
+        others = [f"{len(others)} changes of schema and rules"]
+    if event.origin == Origin.IMPORTED:
+        phrases.insert(0, "imports a project")
+    if event.origin == Origin.REDACTION:
+        phrases.insert(0, "takes out what was redacted")
+    return ", ".join([*phrases, *others]) or "changes nothing that is known"
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    named = ", ".join(map(str, numbers[:MAX_LINES]))
+    return f"{named} and {len(numbers) - MAX_LINES} more" if len(numbers) > MAX_LINES else named
+
+
+def _listed(lines: Sequence[str], total: int) -> str:
+    more = [f"and {total - MAX_LINES} more"] if total > MAX_LINES else []
+    return "\n".join(f"- {line}" for line in [*lines[:MAX_LINES], *more])

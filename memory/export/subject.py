@@ -1,0 +1,374 @@
+"""Everything that is kept of a person, for the person: a zip of JSON lines with a README.
+
+What there is follows from the registry of erasure: each of its models has a part here, and of each
+part all columns are told but those that are left out by name, with the reason. The zip is written
+to a file, row by row, in one snapshot; its format is in docs/subject-access.md.
+"""
+
+import datetime
+import json
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+from django.db import models
+from django.http import FileResponse
+from django.utils import timezone
+
+from memory import copies, llm_calls, redaction
+from memory.encryption import EncryptionError
+from memory.history import BeingRedacted, refuse_being_redacted
+from memory.models import (
+    Alert,
+    AlertEvent,
+    AlertFeedback,
+    Backtest,
+    BacktestFinding,
+    BacktestUser,
+    Blob,
+    Bytecode,
+    Checkpoint,
+    CopiedEntries,
+    Delivery,
+    DeliveryAttempt,
+    EntryOutcome,
+    Forecast,
+    IdempotencyKey,
+    Lane,
+    LlmCall,
+    LogEntry,
+    MemoryUser,
+    Merge,
+    Pause,
+    PausedConstraint,
+    RecordLocation,
+    Redaction,
+    Run,
+    SearchBlock,
+    SearchIndex,
+    SearchSegment,
+    UserErasure,
+    WebhookEndpoint,
+    Workspace,
+)
+from memory.snapshots import snapshot
+
+_WORK = "the server's own bookkeeping of who works on it"
+_WHOSE = "it is the person's in every row"
+_NUMBER = "the row's number in the database, which nothing here refers to"
+_PLACE = "where the server keeps its work, and nothing of what is remembered"
+_LEASE = dict.fromkeys(
+    ("run_after", "hinted_at", "lease_owner", "lease_expires_at", "token", "attempts"), _WORK
+)
+# What a reference to a row of these is told by; of others it is their key.
+_NAMES: Mapping[type[models.Model], str] = {
+    Checkpoint: "version",
+    Lane: "name",
+    MemoryUser: "user_id",
+    Merge: "merged__user_id",
+    WebhookEndpoint: "url",
+    Workspace: "name",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of one model that are of a person.
+
+    `path` leads from a row to the person. `left_out` are columns that are not told, each with the
+    reason. `chunk` rows are read at a time.
+    """
+
+    name: str
+    what: str
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    path: str = "user"
+    order: Sequence[str] = ("pk",)
+    chunk: int = 500
+
+
+# Models of which nothing is told, and why.
+LEFT_OUT: Mapping[type[models.Model], str] = {
+    Bytecode: "the project's files once more, as a machine runs them: they are in files.jsonl",
+    SearchIndex: _WORK,
+    UserErasure: "of whom there is one, there is nothing to be told any more",
+    SearchSegment: "an index of the log, made of log.jsonl: which entries it covers",
+    SearchBlock: "an index of the log, made of log.jsonl: hashes of its words",
+}
+
+PARTS: Mapping[type[models.Model], Part] = {
+    MemoryUser: Part(
+        "person",
+        "who it is: the id that the product gave, time zone, and what the product noted",
+        {"id": _NUMBER, **dict.fromkeys(("alerts_version", "constraints_changed_at"), _WORK)},
+        path="pk",
+    ),
+    LogEntry: Part(
+        "log",
+        "all that was said and sent, in its order; what was redacted is an entry without content",
+        {"user": _WHOSE},
+        order=("seq",),
+    ),
+    EntryOutcome: Part(
+        "outcomes", "what became of each entry", {"id": _NUMBER, "user": _WHOSE}, order=("seq",)
+    ),
+    Redaction: Part(
+        "redactions",
+        "what was taken out again, when and why",
+        {"id": _NUMBER, "user": _WHOSE, **_LEASE},
+        order=("seq",),
+    ),
+    Merge: Part(
+        "merges",
+        "who turned out to be this person, and since when",
+        {"id": _NUMBER, "user": _WHOSE, **_LEASE},
+    ),
+    CopiedEntries: Part(
+        "copied-entries",
+        "which entries of whom became which of this person",
+        {"id": _NUMBER},
+        path="merge__user",
+    ),
+    Checkpoint: Part(
+        "versions",
+        "every version of the project: its files (path and hash), and what changed by which entry",
+        {"id": _NUMBER, "user": _WHOSE},
+        order=("version",),
+        chunk=20,
+    ),
+    Blob: Part(
+        "files",
+        "the content of every file that a version has, by its hash; empty where it was redacted",
+        {"id": _NUMBER, "user": _WHOSE},
+        chunk=50,
+    ),
+    RecordLocation: Part(
+        "records",
+        "every record there is or was: its name, and the file that has it",
+        {"id": _NUMBER, "user": _WHOSE},
+    ),
+    Run: Part(
+        "runs",
+        "every question, query, proposal and check: what was asked, and what came of it",
+        {"user": _WHOSE, "host": _PLACE, **_LEASE},
+        order=("queued_at", "pk"),
+        chunk=50,
+    ),
+    Alert: Part(
+        "alerts", "what was found, and how it stands", {"user": _WHOSE}, order=("opened_at", "pk")
+    ),
+    AlertEvent: Part(
+        "alert-events",
+        "what happened to each alert, and who did it",
+        path="alert__user",
+        order=("seq",),
+    ),
+    AlertFeedback: Part(
+        "alert-feedback",
+        "what was thought of each alert",
+        {"id": _NUMBER},
+        path="alert__user",
+    ),
+    Pause: Part(
+        "pauses",
+        "when the staff had the work on the person stand still",
+        {"user": _WHOSE},
+    ),
+    PausedConstraint: Part(
+        "paused-constraints", "rules that were paused, since they said too much", {"user": _WHOSE}
+    ),
+    Forecast: Part(
+        "forecast",
+        "what is foreseen to be found",
+        {"id": _NUMBER, "user": _WHOSE, **_LEASE},
+    ),
+    Backtest: Part(
+        "backtests",
+        "trials of the person's own rules on the past",
+        {"user": _WHOSE, **_LEASE, "cursor": _WORK},
+    ),
+    BacktestUser: Part("backtest-results", "what trials of rules came to", {"user": _WHOSE}),
+    BacktestFinding: Part(
+        "backtest-findings",
+        "what rules would have found in the past",
+        {"id": _NUMBER},
+        path="result__user",
+    ),
+    Delivery: Part(
+        "deliveries",
+        "messages about alerts that were sent, and to which address",
+        {**_LEASE},
+        path="alert__user",
+        order=("created_at", "pk"),
+    ),
+    DeliveryAttempt: Part(
+        "delivery-attempts",
+        "each time that a message was sent, and what was answered",
+        {"id": _NUMBER},
+        path="delivery__alert__user",
+    ),
+    LlmCall: Part(
+        "model-calls",
+        "every call of a language model: when, which model, how much, and what was sent and"
+        " answered where that is kept",
+        {"user": _WHOSE},
+        order=("started_at", "pk"),
+        chunk=20,
+    ),
+    IdempotencyKey: Part(
+        "requests",
+        "the names of the product's requests that wrote something",
+        {"id": _NUMBER, "user": _WHOSE},
+    ),
+    Lane: Part(
+        "work", "whether something waits to be worked on", {"id": _NUMBER, "user": _WHOSE, **_LEASE}
+    ),
+}
+
+
+def columns(model: type[models.Model]) -> list[str]:
+    """Name the columns of a part that are told."""
+    left_out = PARTS[model].left_out
+    return [one.name for one in model._meta.concrete_fields if one.name not in left_out]
+
+
+def rows(user: MemoryUser, model: type[models.Model]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one model that are of the person, column → value, in their order."""
+    part = PARTS[model]
+    found = model._default_manager.filter(**{part.path: user.pk}).order_by(*part.order)
+    names = columns(model)
+    if model is LlmCall:
+        for call in found.select_related("lane", "checkpoint", "workspace").iterator(part.chunk):
+            assert isinstance(call, LlmCall)
+            yield {name: _of_call(call, name) for name in names}
+        return
+    lookups = [_lookup(model, name) for name in names]
+    for values in found.values_list(*lookups).iterator(chunk_size=part.chunk):
+        yield dict(zip(names, values, strict=True))
+
+
+def _lookup(model: type[models.Model], name: str) -> str:
+    related = model._meta.get_field(name).related_model
+    shown = _NAMES.get(related) if isinstance(related, type) else None
+    return f"{name}__{shown}" if shown else name
+
+
+def _of_call(call: LlmCall, name: str) -> Any:
+    if name in ("prompt", "answer"):
+        try:
+            return llm_calls.opened(getattr(call, name))
+        except EncryptionError as error:
+            return {"unreadable": str(error)}
+    related = LlmCall._meta.get_field(name).related_model
+    if related is None:
+        return getattr(call, name)
+    shown = _NAMES.get(related) if isinstance(related, type) else None
+    row = getattr(call, name) if shown else None
+    return getattr(row, shown, None) if shown else getattr(call, f"{name}_id")
+
+
+def write(user: MemoryUser) -> IO[bytes]:
+    """Write the zip to a temporary file, and return it to be read from its beginning.
+
+    Raises BeingRedacted while something of it may still hold what was redacted.
+    """
+    spool = TemporaryFile()  # noqa: SIM115 the caller closes it
+    try:
+        with snapshot(), zipfile.ZipFile(spool, "w", zipfile.ZIP_DEFLATED) as archive:
+            person = MemoryUser.objects.select_related("head", "workspace").get(pk=user.pk)
+            _write_person(archive, person, "")
+            for other in copies.merged_into(person):
+                _write_person(archive, other, f"merged/{other.public_id}/")
+    except BaseException:
+        spool.close()
+        raise
+    spool.seek(0)
+    return spool
+
+
+def download(user: MemoryUser) -> FileResponse:
+    """Return the answer to somebody who downloads all that is kept; BeingRedacted."""
+    content = write(user)
+    response = FileResponse(
+        content,
+        as_attachment=True,
+        filename=f"{user.user_id}-subject-access.zip",
+        content_type="application/zip",
+    )
+    response["Cache-Control"] = "private, no-store"
+    return response
+
+
+def _write_person(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> None:
+    refuse_being_redacted(user)
+    if redaction.waiting().filter(user=user).exists():
+        raise BeingRedacted
+    counts = {}
+    for model, part in PARTS.items():
+        with archive.open(f"{folder}{part.name}.jsonl", "w", force_zip64=True) as file:
+            number = 0
+            for number, row in enumerate(rows(user, model), 1):  # noqa: B007 counted
+                line = json.dumps(row, default=_told, ensure_ascii=False)
+                file.write(line.encode(errors="replace") + b"\n")
+            counts[part.name] = number
+    _write_project(archive, user, folder)
+    archive.writestr(f"{folder}README.md", _readme(user, counts))
+
+
+def _write_project(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> None:
+    """The newest version's files as they are on disk, one in memory at a time."""
+    if user.head is None:
+        return
+    for path, hash_ in sorted(user.head.tree.items()):
+        content = Blob.objects.get(user=user, hash=hash_).content
+        if content is not None:
+            archive.writestr(f"{folder}project/{path}", content)
+
+
+def _told(value: object) -> str:
+    """Say what JSON has no form for: moments, ids, amounts, and bytes as hexadecimal."""
+    if isinstance(value, datetime.datetime | datetime.date):
+        return value.isoformat()
+    if isinstance(value, bytes | memoryview):
+        return bytes(value).hex()
+    return str(value)
+
+
+def _readme(user: MemoryUser, counts: Mapping[str, int]) -> str:
+    made = timezone.now().astimezone(datetime.UTC)
+    lines = [
+        f"# What is kept of {user.user_id}",
+        "",
+        f"As of {made:%Y-%m-%d %H:%M} UTC, by the workspace {user.workspace.name}. Everything is as"
+        " it was at one moment.",
+        "",
+        "Each `.jsonl` file has a row a line, as JSON. An entry is named by its `seq`, a version of"
+        " the project by its number, an alert and a run by their id, a file by its hash. `project/`"
+        " has the files of the newest version, to be read with any editor.",
+        "",
+        "| file | what | rows |",
+        "|---|---|---|",
+        *(f"| `{one.name}.jsonl` | {one.what} | {counts[one.name]} |" for one in PARTS.values()),
+        "| `project/` | what is remembered now, as Python source"
+        f" | {len(user.head.tree) if user.head else 0} files |",
+        "",
+        "## What is not in it",
+        "",
+        *(f"- {model._meta.verbose_name_plural}: {why}" for model, why in LEFT_OUT.items()),
+        *(
+            f"- of `{part.name}.jsonl`: {', '.join(f'`{name}`' for name in names)}: {why}"
+            for part in PARTS.values()
+            for why, names in _by_reason(part).items()
+        ),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _by_reason(part: Part) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, why in part.left_out.items():
+        found.setdefault(why, []).append(name)
+    return found

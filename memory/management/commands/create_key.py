@@ -1,0 +1,91 @@
+"""`manage.py create_key WORKSPACE`: a further API key, or one in the place of another."""
+
+import datetime
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from memory.models import ApiKey, Workspace
+from memory.models.workspaces import Scope
+from memory.workspaces import OVERLAP, NotReplaced, UnknownUsers, create_key, persons, replace_key
+
+
+class Command(BaseCommand):
+    """Creates an API key and prints it."""
+
+    help = "Create an API key of a workspace, or one that replaces another; print it as JSON."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Take what the key may do, for whom and for how long, or which one it replaces."""
+        parser.add_argument("workspace", help="name of the workspace")
+        parser.add_argument("--name", default="command line", help="what will use the key")
+        parser.add_argument(
+            "--scope",
+            action="append",
+            choices=Scope.values,
+            help="what the key may do; give it several times; default: read and write",
+        )
+        parser.add_argument(
+            "--user",
+            action="append",
+            metavar="USER_ID",
+            help="a user of whom alone it may read and write; give it several times;"
+            " default: everybody",
+        )
+        parser.add_argument("--expires-days", type=float, help="how long it holds; default: ever")
+        parser.add_argument(
+            "--replace",
+            metavar="PREFIX",
+            help="make a key like the one that begins with uac_PREFIX_, which ends soon",
+        )
+        parser.add_argument(
+            "--overlap-hours",
+            type=float,
+            default=OVERLAP.total_seconds() / 3600,
+            help="how long the replaced key holds beside the new one; default: %(default)g",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print one line: the workspace, and the key's text, which is shown only here."""
+        try:
+            workspace = Workspace.objects.get(name=options["workspace"])
+        except Workspace.DoesNotExist:
+            raise CommandError(f"There is no workspace {options['workspace']!r}.") from None
+        text = self._replaced(workspace, options) if options["replace"] else None
+        text = text or self._created(workspace, options)
+        self.stdout.write(json.dumps({"workspace": workspace.name, "api_key": text}))
+
+    def _created(self, workspace: Workspace, options: dict[str, Any]) -> str:
+        days = options["expires_days"]
+        if days is not None and days <= 0:
+            raise CommandError("--expires-days: give more than 0.")
+        try:
+            pks = persons(workspace, options["user"]) if options["user"] else None
+        except UnknownUsers as error:
+            raise CommandError(f"--user: {error}") from None
+        _, text = create_key(
+            workspace,
+            options["name"],
+            [Scope(scope) for scope in options["scope"] or (Scope.READ, Scope.WRITE)],
+            expires_at=None if days is None else timezone.now() + datetime.timedelta(days=days),
+            user_pks=pks,
+        )
+        return text
+
+    def _replaced(self, workspace: Workspace, options: dict[str, Any]) -> str:
+        if options["scope"] or options["user"] or options["expires_days"] is not None:
+            raise CommandError("--replace: the new key may do what the old one may, for as long.")
+        if options["overlap_hours"] < 0:
+            raise CommandError("--overlap-hours: give 0 or more.")
+        prefix = options["replace"].removeprefix("uac_").rstrip("_…")
+        key = ApiKey.objects.filter(workspace=workspace, prefix=prefix, revoked_at=None).first()
+        if key is None:
+            raise CommandError(f"--replace: {workspace} has no key uac_{prefix}_… that is valid.")
+        try:
+            _, text = replace_key(key, datetime.timedelta(hours=options["overlap_hours"]))
+        except NotReplaced as error:
+            raise CommandError(f"--replace: {error}") from None
+        return text

@@ -1,0 +1,55 @@
+"""`manage.py erase`: who was erased, and the same again after a backup was restored."""
+
+import json
+import sys
+import uuid
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from memory import erasing
+from memory.models import MemoryUser, UserErasure
+
+
+class Command(BaseCommand):
+    """Lists erasures for keeping outside of backups, and asks for them again from such a list."""
+
+    help = (
+        "List who was erased, a line of JSON each; --again reads such lines (also within logs) and"
+        " erases whom a restored backup has brought back."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Take the list to go by."""
+        parser.add_argument("--again", metavar="FILE", help="the list; - for standard input")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print the list, or what became of its lines."""
+        if options["again"] is None:
+            for row in UserErasure.objects.select_related("user").order_by("created_at").iterator():
+                line = {"erased_user": str(row.user.public_id), "at": row.created_at.isoformat()}
+                self.stdout.write(json.dumps(line))
+            return
+        try:
+            name = options["again"]
+            lines = sys.stdin if name == "-" else Path(name).read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(f"--again: {error}") from None
+        listed = {name for line in lines if (name := _listed(line)) is not None}
+        if not listed:
+            raise CommandError('--again: no line has {"erased_user": "…"}')
+        back = list(MemoryUser.objects.filter(public_id__in=listed))
+        # Whoever was merged into another goes with that one.
+        for user in sorted(back, key=lambda user: user.merged_into_id is not None):
+            erasing.ask(user, by="command", reason=erasing.RESTORED)
+        self.stdout.write(f"{len(listed)} listed, {len(back)} of them are being erased again")
+
+
+def _listed(line: str) -> uuid.UUID | None:
+    """Return the user that a line names, if it does."""
+    try:
+        return uuid.UUID(json.loads(line)["erased_user"])
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None

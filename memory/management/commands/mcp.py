@@ -1,0 +1,48 @@
+"""`manage.py mcp`: an MCP server over standard input and output, for an agent on this machine."""
+
+import os
+from argparse import ArgumentParser
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+
+class Command(BaseCommand):
+    """Speaks MCP, and asks the API of a server with a key: it needs nothing else of it."""
+
+    help = "Speak MCP over standard input and output with the tools of a UaC server."
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Take the server's address and the user that the tools are for."""
+        parser.add_argument(
+            "--url", default=os.environ.get("UAC_URL"), help="of the server; default: $UAC_URL"
+        )
+        parser.add_argument("--user", help="bind to this user: no tool names another one then")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Serve until the input ends; the key is read from UAC_KEY, out of sight of `ps`."""
+        try:
+            import anyio
+            import httpx2
+            from mcp.server.stdio import stdio_server
+
+            from memory.mcp import server
+            from memory.mcp.api import TIMEOUT_SECONDS, Api
+            from memory.mcp.tools import Caller
+        except ImportError as error:
+            raise CommandError(f"Install it with its extra, uac-server[mcp] ({error}).") from None
+        url, key = options["url"], os.environ.get("UAC_KEY")
+        if not url or not key or not key.isascii():
+            raise CommandError("Set UAC_URL to the server's address and UAC_KEY to an API key.")
+
+        with httpx2.Client(timeout=TIMEOUT_SECONDS) as client, ThreadPoolExecutor() as threads:
+            api = Api(client, url.rstrip("/"), {"Authorization": f"Bearer {key}"}, threads)
+            mcp = server.create(lambda _: Caller(api, options["user"]))
+
+            async def serve() -> None:
+                async with stdio_server() as (received, sent):
+                    await mcp.run(received, sent, mcp.create_initialization_options())
+
+            anyio.run(serve)

@@ -1,0 +1,62 @@
+"""`manage.py partition_log`: the log cut into partitions by user, while the server goes on."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from memory import partitioning
+
+
+class Command(BaseCommand):
+    """Does one step; docs/capacity.md says when it is worth it, and in which order."""
+
+    help = (
+        "Cut the log into partitions by user, as the role that owns the tables, while the server"
+        " goes on: prepare, copy, check, swap, finish. `copy` and `swap` again go back, until"
+        " `finish`."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Take the step."""
+        steps = ("status", "prepare", "copy", "check", "swap", "finish")
+        parser.add_argument("step", choices=steps)
+        parser.add_argument("--partitions", type=int, default=16, help="of `prepare` (16)")
+        parser.add_argument("--jobs", type=int, default=4, help="of `copy`: connections (4)")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Do it, and say what was done."""
+        try:
+            self.stdout.write(self._do(options["step"], options["partitions"], options["jobs"]))
+        except partitioning.NotNow as error:
+            raise CommandError(str(error)) from error
+
+    def _do(self, step: str, partitions: int, jobs: int) -> str:
+        match step:
+            case "prepare":
+                partitioning.prepare(partitions)
+                return f"{partitions} partitions are there, and empty"
+            case "copy":
+                return f"{partitioning.copy(self._tell, jobs=jobs)} entries copied"
+            case "check":
+                if found := partitioning.differences():
+                    raise CommandError(f"{found} entries differ: do not swap")
+                return "all that was copied is the same"
+            case "swap":
+                return f"swapped: the log was locked for {partitioning.swap():.2f} s"
+            case "finish":
+                partitioning.finish()
+                return "the spare table is gone"
+            case _:
+                now = partitioning.state()
+                what = "partitioned" if now.partitioned else "plain"
+                beside = (
+                    f"; the spare is in {now.spare} and lacks entries of {now.behind} users"
+                    if now.spare
+                    else "; there is no spare"
+                )
+                return f"the log is {what}{beside}"
+
+    def _tell(self, copied: int) -> None:
+        if self.stderr.isatty():
+            self.stderr.write(f"{copied} more")

@@ -1,0 +1,112 @@
+"""The API as the tools use it: version 1 over HTTP, or the same application in this process."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+import httpx2
+
+# Longer than any request waits.
+TIMEOUT_SECONDS = 90.0
+
+Json: TypeAlias = dict[str, Any]
+
+
+class Refused(Exception):
+    """The API did not do it; the text says what is wrong and how to mend it."""
+
+    def __init__(self, text: str, answer: Json | None = None) -> None:
+        super().__init__(text)
+        self.answer = answer
+
+
+@dataclass(frozen=True)
+class Api:
+    """Version 1 of the API with one key. Requests are made on the threads of `threads`."""
+
+    client: httpx2.Client
+    base_url: str
+    headers: Mapping[str, str]
+    threads: Executor
+
+    async def get(self, address: str, **parameters: object) -> Json:
+        """Return what is at the address; parameters that are None are left out. Raises Refused."""
+        return await self._call("GET", address, None, parameters)
+
+    async def post(self, address: str, body: Json, **parameters: object) -> Json:
+        """Return what the API answers to the body. Raises Refused."""
+        return await self._call("POST", address, body, parameters)
+
+    async def _call(
+        self, method: str, address: str, body: Json | None, parameters: Mapping[str, object]
+    ) -> Json:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self.threads, self._send, method, address, body, parameters
+        )
+
+    def _send(
+        self, method: str, address: str, body: Json | None, parameters: Mapping[str, object]
+    ) -> Json:
+        try:
+            # Escaped, so that half of a character reaches the API, which names its field.
+            content = None if body is None else json.dumps(body)
+        except (RecursionError, ValueError):
+            raise Refused("The arguments are nested too deeply.") from None
+        given = {name: str(value) for name, value in parameters.items() if value is not None}
+        try:
+            response = self.client.request(
+                method,
+                f"{self.base_url}/v1/{address}",
+                content=content,
+                params=given,
+                headers={**self.headers, "Content-Type": "application/json"},
+            )
+        except (httpx2.TransportError, httpx2.InvalidURL) as error:
+            raise Refused(f"The UaC server at {self.base_url} does not answer ({error}).") from None
+        return _read(response)
+
+
+def address(*segments: str) -> str:
+    """Return the path of an address below `/v1/`, which ends in a slash.
+
+    Raises Refused for a name that could lead elsewhere, or nowhere.
+    """
+    for segment in segments:
+        if segment in ("", ".", "..") or "/" in segment or not segment.isprintable():
+            raise Refused(f"There is nothing called {segment[:100]!r}.")
+    return "".join(f"{quote(segment, safe='')}/" for segment in segments)
+
+
+def _read(response: httpx2.Response) -> Json:
+    try:
+        answer = response.json()
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise Refused(f"This is no UaC server: it answers {response.status_code} without JSON.")
+    if response.status_code >= 400:
+        raise Refused(_told(answer), answer)
+    return answer
+
+
+def _told(answer: Json) -> str:
+    """Say what is wrong: of problem details the sentence and each field, else all there is."""
+    if "detail" not in answer:
+        return json.dumps(answer, ensure_ascii=False)
+    return " ".join([answer["detail"], *_fields(answer.get("errors", {}), "")])
+
+
+def _fields(errors: Any, name: str) -> Iterator[str]:
+    if isinstance(errors, dict):
+        for key, inner in errors.items():
+            yield from _fields(inner, f"{name}.{key}" if name else key)
+    elif isinstance(errors, list):
+        for inner in errors:
+            yield from _fields(inner, name)
+    else:
+        yield f"{name}: {errors}"

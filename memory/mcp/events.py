@@ -1,0 +1,228 @@
+"""Server-sent events: the feed of alerts as a stream that is resumed by the number of an event.
+
+A stream reads the feed, so it misses nothing and tells nothing twice; what wakes it may be lost.
+One thread of the process listens for all of its streams, and looks into the database at intervals.
+A stream holds no thread while it waits, and of the feed one page, however slow its reader is; those
+that have read equally far read on together.
+"""
+
+import asyncio
+import threading
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import structlog
+from django.conf import settings
+from django.db import Error, close_old_connections, connection
+from django.db.models import prefetch_related_objects
+from starlette.types import Receive, Scope, Send
+
+from memory import alert_events, hints, webhooks
+from memory.models import Alert, AlertEvent, Workspace
+from memory.workspaces import find_key
+
+logger = structlog.get_logger(__name__)
+
+# Events that a stream holds at a time.
+PAGE = 50
+# So often it is looked whether there are new ones, signalled or not.
+LOOK_SECONDS = 2.0
+# After so many looks it is subscribed anew, in case Redis was away at the first time.
+LOOKS = 30
+# Whoever takes nothing for so long is gone.
+SEND_SECONDS = 60.0
+# What a client waits before it comes again.
+RETRY_MILLISECONDS = 2000
+
+
+class Full(Exception):
+    """As many streams are open as may be, of all or of the workspace."""
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """Whose events, by which key, after which number. Without a user, those of all.
+
+    A user is named by the primary key: whoever has the same `user_id` later is somebody else.
+    """
+
+    key: str
+    workspace: Workspace
+    user: int | None
+    after: int
+
+
+class Streams:
+    """The streams of this process. `threads` are those on which the database is asked."""
+
+    def __init__(self, threads: Executor) -> None:
+        self._threads = threads
+        # By workspace: whom to wake, and the newest number that was seen.
+        self._bells: dict[int, set[asyncio.Event]] = defaultdict(set)
+        self._newest: dict[int, int] = {}
+        # What is being read, for all who have read equally far.
+        self._reading: dict[_Place, asyncio.Future[_Page]] = {}
+        self._open = 0
+        self._stopping = threading.Event()
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """Wake the streams until the block ends."""
+        loop = asyncio.get_running_loop()
+        thread = threading.Thread(target=self._listen, args=(loop,), name="events", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stopping.set()
+
+    async def send(
+        self, subscription: Subscription, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request with the events until one side leaves. Raises Full before it begins."""
+        with self._bell(subscription.workspace) as bell:
+            headers = [
+                (b"content-type", b"text/event-stream"),
+                (b"cache-control", b"no-store"),
+                (b"x-accel-buffering", b"no"),
+            ]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+            async def speak() -> None:
+                async for text in self._texts(subscription, bell):
+                    body = {"type": "http.response.body", "body": text.encode(), "more_body": True}
+                    async with asyncio.timeout(SEND_SECONDS):
+                        await send(body)
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+            async def hear() -> None:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+
+            both = [asyncio.create_task(speak()), asyncio.create_task(hear())]
+            try:
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in both:
+                    task.cancel()
+                ended = await asyncio.gather(*both, return_exceptions=True)
+            if isinstance(ended[0], Exception) and not isinstance(ended[0], TimeoutError):
+                raise ended[0]
+
+    async def _texts(self, subscription: Subscription, bell: asyncio.Event) -> AsyncIterator[str]:
+        loop = asyncio.get_running_loop()
+        workspace, after = subscription.workspace.pk, subscription.after
+        heartbeat = settings.UAC_EVENT_HEARTBEAT_SECONDS
+        yield f"retry: {RETRY_MILLISECONDS}\n\n"
+        looked_at_key = time.monotonic()
+        while True:
+            if time.monotonic() - looked_at_key >= heartbeat:
+                if not await loop.run_in_executor(self._threads, _holds, subscription.key):
+                    yield 'event: closed\ndata: {"detail": "The API key holds no more."}\n\n'
+                    return
+                looked_at_key = time.monotonic()
+            page = await self._page((workspace, subscription.user, after))
+            for text in page.texts:
+                yield text
+            after = page.next
+            if page.texts or self._newest.get(workspace, 0) > after:
+                continue
+            bell.clear()
+            try:
+                async with asyncio.timeout(heartbeat):
+                    await bell.wait()
+            except TimeoutError:
+                yield ": nothing new\n\n"
+
+    async def _page(self, place: "_Place") -> "_Page":
+        """Read on from a place, once for all who are there."""
+        reading = self._reading.get(place)
+        if reading is None:
+            loop = asyncio.get_running_loop()
+            reading = loop.run_in_executor(self._threads, _read, place)
+            self._reading[place] = reading
+            reading.add_done_callback(lambda _: self._reading.pop(place, None))
+        return await asyncio.shield(reading)  # who leaves does not take it along
+
+    @contextmanager
+    def _bell(self, workspace: Workspace) -> Iterator[asyncio.Event]:
+        most = settings.UAC_EVENT_STREAMS
+        bells = self._bells[workspace.pk]
+        # A workspace takes half of them, so that others find room.
+        if self._open >= most or len(bells) >= most - most // 2:
+            raise Full
+        bell = asyncio.Event()
+        self._open += 1
+        bells.add(bell)
+        try:
+            yield bell
+        finally:
+            self._open -= 1
+            bells.discard(bell)
+
+    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Ring where the newest number has changed. Runs in a thread of its own."""
+        while not self._stopping.is_set():
+            with hints.events_signalled() as wait:
+                for _ in range(LOOKS):
+                    wait(LOOK_SECONDS)
+                    if self._stopping.is_set():
+                        break
+                    self._look(loop)
+        connection.close()
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        listened = [pk for pk, bells in tuple(self._bells.items()) if bells]
+        if not listened:
+            return
+        try:
+            close_old_connections()
+            newest = alert_events.newest_of(listened)
+        except Error as error:
+            logger.warning("events_not_looked_for", error=type(error).__name__)
+            return
+        loop.call_soon_threadsafe(self._ring, newest)
+
+    def _ring(self, newest: Mapping[int, int]) -> None:
+        for workspace, number in newest.items():
+            if self._newest.get(workspace) != number:
+                self._newest[workspace] = number
+                for bell in self._bells[workspace]:
+                    bell.set()
+
+
+# A workspace, one of its users or None for all, and the number after which to read.
+_Place: TypeAlias = tuple[int, int | None, int]
+
+
+@dataclass(frozen=True)
+class _Page:
+    texts: Sequence[str]
+    next: int
+
+
+def _holds(key: str) -> bool:
+    close_old_connections()
+    return find_key(key) is not None
+
+
+def _read(place: _Place) -> _Page:
+    """Return the next events as they are sent."""
+    close_old_connections()
+    workspace, user, after = place
+    alerts = Alert.objects.filter(user__workspace=workspace)
+    if user is not None:
+        alerts = alerts.filter(user=user)
+    page = alert_events.read(workspace, after, alerts, PAGE)
+    prefetch_related_objects(page.events, "alert__user")
+    return _Page([_text(event) for event in page.events], page.next)
+
+
+def _text(event: AlertEvent) -> str:
+    told = webhooks.message(event.alert.user, event)
+    return f"id: {event.seq}\nevent: alert.{event.kind}\ndata: {told}\n\n"

@@ -1,0 +1,68 @@
+"""The resources: the manifest and the files of the newest version of a user's project."""
+
+import re
+from collections.abc import Sequence
+from urllib.parse import quote, unquote
+
+from mcp_types import Resource, ResourceTemplate
+
+from memory.mcp.api import Refused, address
+from memory.mcp.tools import Caller
+
+_URI = re.compile(r"uac://users/(?P<user>[^/]+)/(?:manifest|files/(?P<path>.+))")
+PYTHON, TEXT = "text/x-python", "text/plain"
+
+
+def templates(caller: Caller) -> Sequence[ResourceTemplate]:
+    """Return the forms of the URIs that the caller can read."""
+    user = "{user_id}" if caller.user_id is None else quote(caller.user_id, safe="")
+    return [
+        ResourceTemplate(
+            name="manifest",
+            uri_template=f"uac://users/{user}/manifest",
+            description="What the project knows: domains, classes, collections, open alerts.",
+            mime_type=TEXT,
+        ),
+        ResourceTemplate(
+            name="file",
+            uri_template=f"uac://users/{user}/files/{{+path}}",
+            description="A file of the project, such as domains/travel/state.py.",
+            mime_type=PYTHON,
+        ),
+    ]
+
+
+async def listed(caller: Caller) -> Sequence[Resource]:
+    """Return the manifest and the files of the user that the caller is bound to, if it is."""
+    if caller.user_id is None:
+        return []
+    user = f"uac://users/{quote(caller.user_id, safe='')}"
+    manifest = Resource(uri=f"{user}/manifest", name="manifest", mime_type=TEXT)
+    version = await _head(caller, caller.user_id)
+    paths = sorted((await caller.api.get(version))["files"]) if version else []
+    files = [
+        Resource(uri=f"{user}/files/{quote(path)}", name=path, mime_type=PYTHON) for path in paths
+    ]
+    return [manifest, *files]
+
+
+async def read(caller: Caller, uri: str) -> tuple[str, str]:
+    """Return the text at a URI and its type. Raises Refused."""
+    match = _URI.fullmatch(uri)
+    user = unquote(match["user"]) if match else ""
+    if match is None or caller.user_id not in (None, user):
+        known = ", ".join(template.uri_template for template in templates(caller))
+        raise Refused(f"There is no such resource; there are: {known}.")
+    if match["path"] is None:
+        return str((await caller.api.get(address("users", user, "manifest")))["text"]), TEXT
+    version = await _head(caller, user)
+    if version is None:
+        raise Refused("This user's project has no version yet, and so no file.")
+    path = address(*unquote(match["path"]).split("/")).removesuffix("/")
+    return str((await caller.api.get(f"{version}files/{path}"))["source"]), PYTHON
+
+
+async def _head(caller: Caller, user: str) -> str | None:
+    """Return the address of the newest version, None if there is none yet."""
+    version = (await caller.api.get(address("users", user)))["head"]
+    return None if version is None else address("users", user, "checkpoints", str(version))

@@ -1,0 +1,272 @@
+"""What the process `mcp` answers over HTTP: MCP, the stream of events and health checks.
+
+Whoever asks is judged first: the host and the origin by ALLOWED_HOSTS, the transport as everywhere,
+then the key. What the tools ask of the API goes to the WSGI application in this process, with the
+caller's own key: so all that holds there holds here.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import httpx2
+import rest_framework.views  # noqa: F401 - before what it imports itself, by name of the settings
+from django.conf import settings
+from django.db import Error, close_old_connections
+from django.http.request import split_domain_port, validate_host
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from memory import alert_events, database
+from memory.api.authentication import NOT_FOR_CERTAIN_USERS
+from memory.api.errors import Unavailable, of_database
+from memory.api.problems import CONTENT_TYPE, problem
+from memory.mcp import server
+from memory.mcp.api import Api
+from memory.mcp.events import Full, Streams, Subscription
+from memory.mcp.tools import Caller
+from memory.models import ApiKey, MemoryUser
+from memory.models.workspaces import Scope as KeyScope
+from memory.workspaces import find_key, reach
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+# As many as a web process has for requests; of these UAC_WAITING_REQUESTS may wait.
+THREADS = 16
+RETRY_SECONDS = 5
+HEALTH = ("/livez", "/readyz")
+NOTHING_ELSE = (
+    "This process answers POST /mcp, POST /users/{user_id}/mcp, GET /events/ and"
+    " GET /users/{user_id}/events/; the API is at another address."
+)
+# Where in a request's scope stands whose key it has.
+KEY, KEY_TEXT = "uac.key", "uac.key_text"
+
+
+def application(wsgi: "WSGIApplication") -> ASGIApp:
+    """Return the ASGI application. `wsgi` is the server's own, which answers the API."""
+    threads = ThreadPoolExecutor(THREADS, thread_name_prefix="api")
+    client = httpx2.Client(transport=httpx2.WSGITransport(_with_path_as_bytes(wsgi)))
+    streams = Streams(threads)
+
+    def caller_of(request: Request) -> Caller:
+        headers = {"Authorization": f"Bearer {request.scope[KEY_TEXT]}"}
+        api = Api(client, _base_url(request), headers, threads)
+        return Caller(api, request.path_params.get("user_id"))
+
+    manager = StreamableHTTPSessionManager(
+        server.create(caller_of),
+        json_response=True,
+        stateless=True,
+        max_request_body_size=settings.DATA_UPLOAD_MAX_MEMORY_SIZE,
+    )
+
+    async def events(scope: Scope, receive: Receive, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+        asked = await loop.run_in_executor(threads, _subscription, Request(scope))
+        try:
+            await streams.send(asked, scope, receive, send)
+        except Full:
+            raise HTTPException(
+                503,
+                "This server has as many streams open as it may have; come again later.",
+                {"Retry-After": str(RETRY_SECONDS)},
+            ) from None
+
+    async def live(request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def ready(request: Request) -> Response:
+        loop = asyncio.get_running_loop()
+        url = f"{_base_url(request)}/readyz"
+        answer = await loop.run_in_executor(threads, client.get, url)
+        return JSONResponse(answer.json(), answer.status_code)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with manager.run(), streams.listening():
+            yield
+        threads.shutdown(wait=False, cancel_futures=True)
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        if error.detail == HTTPStatus(error.status_code).phrase:
+            error.detail = NOTHING_ELSE
+        return _problem(error)
+
+    app = Starlette(
+        routes=[
+            Route("/livez", live),
+            Route("/readyz", ready),
+            *(
+                route
+                for user in ("", "/users/{user_id}")
+                for route in (
+                    # There are no sessions to be listened to by GET, or deleted.
+                    Route(f"{user}/mcp", Endpoint(manager.handle_request), methods=["POST"]),
+                    Route(f"{user}/events/", Endpoint(events), methods=["GET"]),
+                )
+            ),
+        ],
+        exception_handlers={HTTPException: refuse},
+        lifespan=lifespan,
+    )
+    return GateKeeper(app, threads)
+
+
+class Endpoint:
+    """What a route leads to, where it is an application: functions are taken for something else."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request."""
+        await self._app(scope, receive, send)
+
+
+class GateKeeper:
+    """Lets in whoever has a key, and asks for a host of ours over a transport that is safe."""
+
+    def __init__(self, app: ASGIApp, threads: ThreadPoolExecutor) -> None:
+        self._app = app
+        self._threads = threads
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        try:
+            if scope["type"] == "http":
+                await self._judge(scope)
+        except HTTPException as error:
+            await _problem(error)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _judge(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        _check_host(headers)
+        if scope["path"] in HEALTH:
+            return
+        _check_transport(scope, headers)
+        kind, _, text = headers.get("authorization", "").partition(" ")
+        text = text.strip()
+        loop = asyncio.get_running_loop()
+        key = await loop.run_in_executor(self._threads, _key, text) if text else None
+        if key is None or kind.lower() != "bearer":
+            raise HTTPException(
+                401,
+                "The API key is unknown, expired or revoked; send 'Authorization: Bearer uac_…'."
+                if kind
+                else "The request has no API key; send 'Authorization: Bearer uac_…'.",
+                {"WWW-Authenticate": 'Bearer realm="uac"'},
+            )
+        scope[KEY], scope[KEY_TEXT] = key, text
+
+
+def _check_host(headers: Headers) -> None:
+    """Refuse a host that is none of ours, and pages of others, which a browser names."""
+    host, _ = split_domain_port(headers.get("host", ""))
+    if not host or not validate_host(host, settings.ALLOWED_HOSTS):
+        raise HTTPException(421, "This server does not answer to that host: see ALLOWED_HOSTS.")
+    origin = headers.get("origin")
+    if origin is not None and not _is_ours(origin):
+        raise HTTPException(403, "Pages of that origin may not ask this server.")
+
+
+def _is_ours(origin: str) -> bool:
+    try:
+        host, _ = split_domain_port(urlsplit(origin).netloc.lower())
+    except ValueError:
+        return False
+    return bool(host) and validate_host(host, settings.ALLOWED_HOSTS)
+
+
+def _check_transport(scope: Scope, headers: Headers) -> None:
+    """Refuse a key in clear text, where the server is to be asked over TLS alone."""
+    secure = scope["scheme"] == "https"
+    if settings.SECURE_PROXY_SSL_HEADER:
+        name, value = settings.SECURE_PROXY_SSL_HEADER
+        told = headers.get(name.removeprefix("HTTP_").replace("_", "-"))
+        secure = secure if told is None else told.split(",")[0].strip() == value
+    if settings.SECURE_SSL_REDIRECT and not secure:
+        raise HTTPException(403, "Ask over https: API keys must not travel in clear text.")
+
+
+@contextmanager
+def _database() -> Iterator[None]:
+    """Within it the database is asked; one that does not answer is an HTTPException (503)."""
+    close_old_connections()
+    try:
+        yield
+    except Error as error:
+        if not database.is_unavailable(error):
+            raise
+        again = {"Retry-After": str(Unavailable.wait)}
+        raise HTTPException(503, of_database(error), again) from None
+
+
+@_database()
+def _key(text: str) -> ApiKey | None:
+    return find_key(text)
+
+
+@_database()
+def _subscription(request: Request) -> Subscription:
+    """Read which events are asked for; raises HTTPException that says what is wrong."""
+    key: ApiKey = request.scope[KEY]
+    if KeyScope.READ not in key.scopes:
+        raise HTTPException(403, "This API key has not the scope read, which is needed here.")
+    user_id, user = request.path_params.get("user_id"), None
+    if user_id is not None:
+        users = MemoryUser.objects.filter(reach(key), user_id=user_id).values_list("pk", flat=True)
+        user = None if "\0" in user_id else users.first()
+        if user is None:
+            raise HTTPException(404, "There is no such user in this workspace.")
+    elif key.user_pks is not None:
+        raise HTTPException(404, NOT_FOR_CERTAIN_USERS)
+    if unknown := sorted(set(request.query_params) - {"after"}):
+        raise HTTPException(400, f"Unknown parameter {unknown[0][:100]!r}; this address has after.")
+    asked = request.headers.get("last-event-id") or request.query_params.get("after", "now")
+    try:
+        after = alert_events.number(asked, alert_events.newest(key.workspace))
+    except ValueError as error:
+        raise HTTPException(400, f"after, or Last-Event-ID: {error}") from None
+    return Subscription(request.scope[KEY_TEXT], key.workspace, user, after)
+
+
+def _base_url(request: Request) -> str:
+    """Return where the API is for this request: behind the same host, as safe as was checked."""
+    scheme = "https" if settings.SECURE_SSL_REDIRECT else "http"
+    return f"{scheme}://{request.headers['host']}"
+
+
+def _problem(error: HTTPException) -> Response:
+    return JSONResponse(
+        problem(error.status_code, error.detail),
+        error.status_code,
+        headers=error.headers,
+        media_type=CONTENT_TYPE,
+    )
+
+
+def _with_path_as_bytes(wsgi: "WSGIApplication") -> "WSGIApplication":
+    """Give the application its path in the form that WSGI wants, which the client does not keep."""
+
+    def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> "Iterable[bytes]":
+        environ["PATH_INFO"] = environ["PATH_INFO"].encode().decode("latin-1")
+        return wsgi(environ, start_response)
+
+    return answer

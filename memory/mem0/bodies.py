@@ -1,0 +1,228 @@
+"""What mem0's client sends, read to the letter: what is unknown is refused by name."""
+
+import datetime
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rest_framework import serializers
+
+from memory import log
+from memory.api.entries import MAX_TEXT
+from memory.api.search import MAX_QUERY, MAX_TOP_K
+from memory.api.serializers import ObjectField, StrictSerializer
+from memory.mem0.errors import CannotBeMapped
+from memory.mem0.events import MOST_MESSAGES
+from memory.mem0.filters import USER
+from memory.mem0.memories import APP, FIELDS, Change, metadata_with
+from memory.models.log import EntryKind
+
+MOST_CHANGES = 1000
+ENTITIES = (USER, "agent_id", "run_id", APP)
+NO_USER = (
+    "Memories here belong to a user: send user_id. An agent_id, run_id or app_id may be sent beside"
+    " it, and has no memories of its own."
+)
+
+
+@dataclass(frozen=True)
+class NotMapped:
+    """Why a field means nothing here, and the values of it that ask for nothing."""
+
+    reason: str
+    harmless: Collection[Any] = ()
+
+
+# Sent by many, and of no account: a key is of one workspace, nothing expires, and a search is
+# always by words.
+IGNORED = ("version", "output_format", "org_id", "project_id", "show_expired", "keyword_search")
+_EXPIRES = NotMapped("Memories do not expire here; delete what is to be forgotten.")
+_INSTRUCTIONS = NotMapped("What a language model is told is the same for all, and the server's.")
+_CATEGORIES = NotMapped("Memories have no categories here; send metadata, and filter by it.", [[]])
+_LATEST = NotMapped(
+    "Only the newest text of a memory is found; GET /v1/memories/{id}/history/ has the others.",
+    [True],
+)
+
+
+class Body(StrictSerializer):
+    """A body of which some fields cannot be mapped, and some are of no account."""
+
+    not_mapped: Mapping[str, NotMapped] = {}
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Validate; raises CannotBeMapped with the reason, or ValidationError."""
+        if isinstance(data, dict):
+            for name, field in self.not_mapped.items():
+                value = data.get(name)
+                if value is not None and value not in field.harmless:
+                    raise CannotBeMapped(f"{name}: {field.reason}")
+            passed_over = (*IGNORED, *self.not_mapped)
+            data = {name: value for name, value in data.items() if name not in passed_over}
+        return super().to_internal_value(data)
+
+
+class MessageSerializer(StrictSerializer):
+    """A message; `name` is who said it, where several speak."""
+
+    role = serializers.CharField(max_length=32)
+    content = serializers.CharField(max_length=MAX_TEXT)
+    name = serializers.CharField(required=False, max_length=200)
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Validate; raises CannotBeMapped for what is no text."""
+        if isinstance(data, dict) and isinstance(data.get("content"), list | dict):
+            raise CannotBeMapped("messages: The log holds text; send content as a string.")
+        return super().to_internal_value(data)
+
+
+class AddSerializer(Body):
+    """Messages to remember."""
+
+    messages = serializers.ListField(
+        child=MessageSerializer(), min_length=1, max_length=MOST_MESSAGES
+    )
+    user_id = serializers.CharField(required=False, max_length=128)
+    agent_id = serializers.CharField(required=False, max_length=200)
+    run_id = serializers.CharField(required=False, max_length=200)
+    app_id = serializers.CharField(required=False, max_length=200)
+    filters = serializers.DictField(required=False)
+    metadata = ObjectField(required=False)
+    infer = serializers.BooleanField(default=True)
+    timestamp = serializers.IntegerField(required=False)
+
+    not_mapped = {
+        "custom_categories": _CATEGORIES,
+        "custom_instructions": _INSTRUCTIONS,
+        "agent_custom_instructions": _INSTRUCTIONS,
+        "structured_data_schema": NotMapped(
+            "Send typed records: POST /v1/users/{user_id}/entries/ with kind record."
+        ),
+        "expiration_date": _EXPIRES,
+    }
+
+    def validate_timestamp(self, value: int) -> datetime.datetime:
+        """Return the moment of a Unix timestamp."""
+        try:
+            return datetime.datetime.fromtimestamp(value, datetime.UTC)
+        except (ValueError, OverflowError, OSError):
+            raise serializers.ValidationError(
+                "Send seconds since 1970-01-01 of a year up to 9999."
+            ) from None
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Find whose messages these are, at the top level or in the filters."""
+        filters = attrs.pop("filters", {})
+        wrong = [
+            name
+            for name, value in filters.items()
+            if name not in ENTITIES or not isinstance(value, str) or not value
+        ]
+        if wrong:
+            raise serializers.ValidationError(
+                {"filters": [f"{wrong[0][:100]}: send texts; there are {', '.join(ENTITIES)}."]}
+            )
+        attrs = {**filters, **attrs}
+        if USER not in attrs:
+            if any(name in attrs for name in ENTITIES):
+                raise CannotBeMapped(NO_USER)
+            raise serializers.ValidationError({USER: ["Name the user whose memory it is."]})
+        return attrs
+
+    def drafts(self) -> list[log.Draft]:
+        """Return the entries to be appended: messages, or what is to be a memory as it is."""
+        asked = self.validated_data
+        return [
+            log.Draft(
+                kind=EntryKind.MESSAGE if asked["infer"] else EntryKind.FACT,
+                content=message["content"],
+                role=message["role"],
+                speaker=message.get("name"),
+                occurred_at=asked.get("timestamp"),
+                session_id=asked.get("run_id"),
+                agent_id=asked.get("agent_id"),
+                metadata=metadata_with(asked.get("metadata"), asked.get(APP)),
+            )
+            for message in asked["messages"]
+        ]
+
+
+class SearchSerializer(Body):
+    """What to look for in whose memories."""
+
+    query = serializers.CharField(max_length=MAX_QUERY)
+    filters = serializers.DictField(required=False)
+    metadata = serializers.DictField(required=False)
+    top_k = serializers.IntegerField(default=10, min_value=1, max_value=MAX_TOP_K)
+    threshold = serializers.FloatField(default=0.0, min_value=0, max_value=1)
+    fields_ = serializers.ListField(
+        child=serializers.ChoiceField([*FIELDS, "score"]), required=False
+    )
+
+    not_mapped = {
+        "categories": _CATEGORIES,
+        "latest_only": _LATEST,
+        "rerank": NotMapped("One formula ranks, and nothing after it.", [False]),
+        "reference_date": NotMapped(
+            "Name the days in the query, or filter by created_at; POST /v1/users/{user_id}/query/"
+            " computes with dates."
+        ),
+    }
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """Return the fields; one has a name that serializers have a use for."""
+        fields = super().get_fields()
+        fields["fields"] = fields.pop("fields_")
+        return fields
+
+
+class GetAllSerializer(Body):
+    """Whose memories, and which."""
+
+    filters = serializers.DictField(required=False)
+    start_date = serializers.CharField(required=False, max_length=40)
+    end_date = serializers.CharField(required=False, max_length=40)
+
+    not_mapped = {"categories": _CATEGORIES, "latest_only": _LATEST}
+
+
+class UpdateSerializer(Body):
+    """What of a memory is to be another."""
+
+    text = serializers.CharField(required=False, max_length=MAX_TEXT)
+    metadata = ObjectField(required=False)
+
+    not_mapped = {
+        "timestamp": NotMapped(
+            "When it was told is not changed by a correction; delete the memory and add it anew."
+        ),
+        "expiration_date": _EXPIRES,
+    }
+
+    def change(self, memory_id: str) -> Change:
+        """Return what is to change of this memory."""
+        return Change(memory_id, **self.validated_data)
+
+
+class BatchUpdateItem(UpdateSerializer):
+    """A memory that is to be another."""
+
+    memory_id = serializers.CharField(max_length=100)
+
+
+class BatchUpdateSerializer(Body):
+    """Memories to be updated, all or none."""
+
+    memories = serializers.ListField(child=BatchUpdateItem(), min_length=1, max_length=MOST_CHANGES)
+
+
+class BatchDeleteItem(StrictSerializer):
+    """A memory to be deleted."""
+
+    memory_id = serializers.CharField(max_length=100)
+
+
+class BatchDeleteSerializer(Body):
+    """Memories to be deleted, all or none."""
+
+    memories = serializers.ListField(child=BatchDeleteItem(), min_length=1, max_length=MOST_CHANGES)

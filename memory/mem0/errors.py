@@ -1,0 +1,47 @@
+"""Errors in the form that mem0's client reads: JSON with a `detail` that says all."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rest_framework import exceptions, status
+from rest_framework.response import Response
+
+from memory.api.errors import exception_handler as problem_handler
+from memory.mem0.memories import UnknownMemory
+
+
+class CannotBeMapped(exceptions.APIException):
+    """mem0 has it, and there is nothing here that it could mean (501)."""
+
+    status_code = status.HTTP_501_NOT_IMPLEMENTED
+    default_code = "not_implemented"
+
+
+def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
+    """Answer as the rest of the API does, as plain JSON, with the wrong fields in the detail."""
+    if isinstance(error, UnknownMemory):
+        error = exceptions.NotFound(str(error))
+    response = problem_handler(error, context)
+    if response is None:
+        return None
+    response.content_type = "application/json"
+    if isinstance(error, exceptions.ValidationError):
+        response.data["detail"] = " ".join(_sentences(error.detail))
+    elif isinstance(error, exceptions.NotAuthenticated):
+        response.data["detail"] = "The request has no API key; send 'Authorization: Token uac_…'."
+    return response
+
+
+def _sentences(detail: Any, place: str = "") -> Iterator[str]:
+    """Every message, after the name of its field."""
+    if isinstance(detail, dict):
+        for name, inner in detail.items():
+            named = "" if name == "non_field_errors" else str(name)
+            yield from _sentences(inner, ".".join(filter(None, [place, named])))
+    elif isinstance(detail, list):
+        for number, inner in enumerate(detail):
+            nested = isinstance(inner, dict | list)
+            yield from _sentences(inner, f"{place}[{number}]" if nested else place)
+    else:
+        told = str(detail)
+        yield told if not place or told.startswith(place) else f"{place}: {told}"

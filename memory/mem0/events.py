@@ -1,0 +1,136 @@
+"""Events of mem0: what an addition to the log has come to.
+
+An event is the entries of one append, and its id that of the first. They are consecutive and were
+recorded at the same moment, which no other append of the user was.
+"""
+
+import datetime
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.models import Min, QuerySet
+
+from memory import lanes, log
+from memory.lanes import State
+from memory.mem0.memories import Memory, of_told
+from memory.models import LogEntry, MemoryUser, Workspace
+from memory.models.log import EntryKind, Outcome
+
+# So many messages can be added at once.
+MOST_MESSAGES = 1000
+_ADDED = (EntryKind.MESSAGE, EntryKind.FACT)
+
+
+class UnknownEvent(Exception):
+    """The workspace has added nothing under this id."""
+
+    def __init__(self, event_id: str) -> None:
+        super().__init__(f"There is no event {event_id[:100]!r} in this workspace.")
+
+
+def one(workspace: Workspace, event_id: str) -> dict[str, Any]:
+    """Return an event as mem0 does; raises UnknownEvent."""
+    try:
+        key = uuid.UUID(event_id)
+    except ValueError:
+        raise UnknownEvent(event_id) from None
+    first = (
+        _added()
+        .filter(pk=key, user__workspace=workspace, user__erased_at=None)
+        .select_related("user")
+        .first()
+    )
+    if first is None:
+        raise UnknownEvent(event_id)
+    return _event(first)
+
+
+def newest(user: MemoryUser, number: int) -> list[dict[str, Any]]:
+    """Return the user's newest events, the newest first."""
+    appended = _added().filter(user=user).order_by().values("recorded_at")
+    seqs = appended.annotate(first=Min("seq")).order_by("-first").values_list("first", flat=True)
+    firsts = LogEntry.objects.filter(user=user, seq__in=list(seqs[:number])).order_by("-seq")
+    return [_event(first) for first in firsts.select_related("user")]
+
+
+def added(memory: Memory) -> dict[str, Any]:
+    """Return a new memory as mem0 tells of it."""
+    text = memory.now.content
+    return {"id": str(memory.told.pk), "event": "ADD", "memory": text, "data": {"memory": text}}
+
+
+def _added() -> QuerySet[LogEntry]:
+    """What was told, and not found by a language model."""
+    return LogEntry.objects.filter(kind__in=_ADDED, derived_from=[])
+
+
+def _event(first: LogEntry) -> dict[str, Any]:
+    user = first.user
+    entries = list(
+        _added()
+        .filter(
+            user=user,
+            seq__range=(first.seq, first.seq + MOST_MESSAGES),
+            recorded_at=first.recorded_at,
+        )
+        .order_by("seq")
+    )
+    inferred = first.kind == EntryKind.MESSAGE
+    status, ended, metadata = _standing(user, entries) if inferred else ("SUCCEEDED", None, {})
+    ended = ended or (first.recorded_at if status == "SUCCEEDED" else None)
+    return {
+        "id": str(first.pk),
+        "event_type": "ADD",
+        "status": status,
+        "payload": {
+            "user_id": user.user_id,
+            "infer": inferred,
+            "messages": [
+                {"role": entry.role, "content": entry.content}
+                for entry in entries
+                if entry.redacted_at is None
+            ],
+        },
+        "metadata": metadata,
+        "results": [
+            added(memory)
+            for memory in of_told(user, _remembered(user, entries) if inferred else entries)
+        ],
+        "created_at": first.recorded_at.isoformat(),
+        "updated_at": (ended or first.recorded_at).isoformat(),
+        "started_at": None,
+        "completed_at": ended.isoformat() if ended else None,
+        "latency": (ended - first.recorded_at).total_seconds() * 1000 if ended else None,
+    }
+
+
+def _remembered(user: MemoryUser, messages: Sequence[LogEntry]) -> list[LogEntry]:
+    """Return the facts that rest on these messages."""
+    seqs = [message.seq for message in messages]
+    facts = LogEntry.objects.filter(
+        user=user, kind=EntryKind.FACT, seq__gt=seqs[0], derived_from__overlap=seqs
+    )
+    return list(facts.order_by("seq"))
+
+
+def _standing(
+    user: MemoryUser, messages: Sequence[LogEntry]
+) -> tuple[str, datetime.datetime | None, dict[str, Any]]:
+    """Return how far a language model has come with messages, when it was done, and more of it."""
+    settled = log.outcomes(user, [message.seq for message in messages])
+    if all(message.seq in settled or message.redacted_at for message in messages):
+        ended = max((one.decided_at for one in settled.values()), default=None)
+        reasons = {
+            str(seq): one.reason
+            for seq, one in sorted(settled.items())
+            if one.outcome == Outcome.REJECTED
+        }
+        return ("FAILED", ended, {"rejected": reasons}) if reasons else ("SUCCEEDED", ended, {})
+    standing = lanes.standing(user)
+    metadata = {
+        "state": standing.state.value,
+        "until": standing.until.isoformat() if standing.until else None,
+        "reason": standing.reason or None,
+    }
+    return "RUNNING" if standing.state == State.WORKING else "PENDING", None, metadata

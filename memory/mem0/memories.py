@@ -1,0 +1,432 @@
+"""What mem0 calls a memory, in our log.
+
+A memory is a statement: a fact, which a language model has found or the product has told, or a
+correction that stands by itself. Its id is the entry's. To update it appends a correction that is
+derived from it, of which the newest holds; to delete it redacts the entry, and what is derived from
+it with it.
+"""
+
+import hashlib
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    Count,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    When,
+)
+from django.db.models.expressions import RawSQL
+from django.db.models.lookups import IsNull
+
+from memory import copies, log, redaction, usage
+from memory.models import ApiKey, LogEntry, MemoryUser, Workspace
+from memory.models.log import STATEMENTS, EntryKind
+from memory.models.users import USER_ID_PATTERN
+from memory.search.documents import CorpusName
+from memory.search.filters import Column, column
+from memory.search.finding import find
+from memory.users import UserExists, create_user
+from memory.workspaces import reach
+
+REASON = "deleted through the API of mem0"
+
+# A correction without an entry that it is derived from corrects none in particular.
+_CORRECTS = Q(kind=EntryKind.CORRECTION, derived_from__len__gt=0)
+
+
+def _no_correction(**fields: Any) -> IsNull:
+    """A look into the index for each entry: of an EXISTS the planner, where it knows little of the
+    table, makes a join of all with all."""
+    corrections = LogEntry.objects.filter(
+        user=OuterRef("user"), kind=EntryKind.CORRECTION, redacted_at=None, **fields
+    )
+    return IsNull(Subquery(corrections.order_by().values("seq")[:1]), True)
+
+
+# The entries that say how a memory reads now.
+CURRENT = (
+    Q(kind__in=STATEMENTS)
+    & Q(_no_correction(derived_from__0=OuterRef("seq")))
+    & (
+        ~_CORRECTS
+        | Q(_no_correction(derived_from__0=OuterRef("derived_from__0"), seq__gt=OuterRef("seq")))
+    )
+)
+_TOLD_AT = """coalesce((
+    SELECT told.occurred_at FROM memory_logentry AS told
+    WHERE "memory_logentry"."kind" = 'correction' AND told.user_id = "memory_logentry"."user_id"
+        AND told.seq = "memory_logentry"."derived_from"[1]
+), "memory_logentry"."occurred_at")"""
+
+# mem0's keys of filters, beside `user_id` and the metadata.
+FILTERED: Mapping[str, Column] = {
+    "agent_id": column("agent_id"),
+    "run_id": column("session_id"),
+    "created_at": Column(_TOLD_AT, "time"),
+    "timestamp": Column(_TOLD_AT, "time"),
+    "updated_at": column("recorded_at", "time"),
+    "memory": column("content"),
+    "keywords": column("content"),
+}
+# What a memory is told as.
+FIELDS = (
+    *("id", "memory", "user_id", "agent_id", "app_id", "run_id", "hash", "metadata"),
+    *("categories", "created_at", "updated_at"),
+)
+# There is no column for an app: its id is kept with the metadata.
+APP = "app_id"
+
+
+class UnknownMemory(Exception):
+    """The workspace has no memory with this id, or not any more."""
+
+    def __init__(self, memory_id: str) -> None:
+        super().__init__(
+            f"There is no memory {memory_id[:100]!r} in this workspace, or it was deleted."
+        )
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A memory: the entry that told it, and the one that says how it reads now."""
+
+    told: LogEntry
+    now: LogEntry
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as mem0 does."""
+        metadata, app = _without_app(self.now.metadata)
+        text = self.now.content or ""
+        return {
+            "id": str(self.told.pk),
+            "memory": text,
+            "user_id": self.told.user.user_id,
+            "agent_id": self.now.agent_id,
+            "app_id": app,
+            "run_id": self.now.session_id,
+            "hash": hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(),
+            "metadata": metadata,
+            "categories": None,
+            "created_at": self.told.occurred_at.isoformat(),
+            "updated_at": self.now.recorded_at.isoformat(),
+        }
+
+
+@dataclass(frozen=True)
+class Change:
+    """What of a memory is to be another; None leaves it as it is."""
+
+    memory_id: str
+    text: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+def user_named(workspace: Workspace, user_id: str) -> MemoryUser | None:
+    """Return the workspace's user of this id, if there is one."""
+    if not USER_ID_PATTERN.fullmatch(user_id):
+        return None
+    return MemoryUser.objects.filter(workspace=workspace, user_id=user_id).first()
+
+
+def refuse_others(key: ApiKey, memory_ids: Iterable[str]) -> None:
+    """Raise UnknownMemory for a memory of a user whom the key may not touch."""
+    if key.user_pks is None:
+        return
+    for memory_id in memory_ids:
+        with suppress(ValueError):  # which is told of later
+            told = LogEntry.objects.filter(reach(key, "user"), pk=uuid.UUID(memory_id))
+            if not told.exists():
+                raise UnknownMemory(memory_id)
+
+
+def user_to_tell(workspace: Workspace, user_id: str) -> MemoryUser:
+    """Return the user, who is created if need be; raises ValidationError for an impossible id."""
+    if user := user_named(workspace, user_id):
+        return user
+    try:
+        return create_user(workspace, user_id, metadata=None)
+    except UserExists:  # by somebody else, at this moment
+        return MemoryUser.objects.get(workspace=workspace, user_id=user_id)
+
+
+def count(user: MemoryUser, where: RawSQL | None) -> int:
+    """Count the user's memories, or those that fit as they read now."""
+    return _told(user).count() if where is None else _fitting(user, where).count()
+
+
+def page(user: MemoryUser, where: RawSQL | None, start: int, end: int) -> list[Memory]:
+    """Return some of the user's memories, or of those that fit as they read now, by their places:
+    what was told last comes first."""
+    if where is None:
+        return of_told(user, list(_told(user).order_by("-seq")[start:end]))
+    told = Case(
+        When(_CORRECTS, then=F("derived_from__0")),
+        default=F("seq"),
+        output_field=BigIntegerField(),
+    )
+    return of_entries(user, list(_fitting(user, where).order_by(told.desc())[start:end]))
+
+
+def _told(user: MemoryUser) -> QuerySet[LogEntry]:
+    """Select the entries that have told a memory of the user."""
+    return LogEntry.objects.filter(
+        ~_CORRECTS, user=user, kind__in=STATEMENTS, redacted_at=None
+    ).order_by()
+
+
+def _fitting(user: MemoryUser, where: RawSQL) -> QuerySet[LogEntry]:
+    """Select the entries that say how the memories read now, of those that fit."""
+    return LogEntry.objects.filter(CURRENT, Q(where), user=user, redacted_at=None).order_by()
+
+
+def of_entries(user: MemoryUser, entries: Sequence[LogEntry]) -> list[Memory]:
+    """Return the memories of which these entries say how they read now, in their order."""
+    seqs = {log.told_by(entry) for entry in entries}
+    found = LogEntry.objects.filter(user=user, seq__in=seqs).order_by()
+    told = {entry.seq: entry for entry in found}
+    for entry in told.values():
+        entry.user = user
+    return [Memory(told[log.told_by(entry)], entry) for entry in entries]
+
+
+def of_told(user: MemoryUser, told: Sequence[LogEntry]) -> list[Memory]:
+    """Return the memories that these entries have told, without those that were deleted."""
+    newest = log.corrections(user, [entry.seq for entry in told])
+    for entry in told:
+        entry.user = user
+    return [
+        Memory(entry, newest.get(entry.seq, entry)) for entry in told if entry.redacted_at is None
+    ]
+
+
+def one(workspace: Workspace, memory_id: str) -> Memory:
+    """Return a memory as it reads now; raises UnknownMemory."""
+    told = _find(workspace, memory_id)
+    if told.redacted_at is not None:
+        raise UnknownMemory(memory_id)
+    return Memory(told, _versions(told)[-1])
+
+
+def search(
+    user: MemoryUser, query: str, *, where: RawSQL | None, top_k: int, threshold: float
+) -> list[tuple[Memory, float]]:
+    """Return the memories that answer a query best with their scores, the best first."""
+    found = find(
+        user,
+        query,
+        corpora=[CorpusName.FACTS],
+        top_k=top_k,
+        where=CURRENT if where is None else CURRENT & Q(where),
+        threshold=threshold,
+    )
+    # A hit has of its entry what a search needs.
+    whole = LogEntry.objects.in_bulk([hit.entry.pk for hit in found.hits])
+    hits = [hit for hit in found.hits if hit.entry.pk in whole]
+    entries = [whole[hit.entry.pk] for hit in hits]
+    return [
+        (memory, hit.score)
+        for memory, hit in zip(of_entries(user, entries), hits, strict=True)
+        if memory.now.redacted_at is None
+    ]
+
+
+def update(workspace: Workspace, changes: Sequence[Change], *, by: str) -> list[Memory]:
+    """Append a correction for each memory that is to read otherwise, all or none.
+
+    Returns the memories in the order of the changes; raises UnknownMemory.
+    """
+    with transaction.atomic():
+        told = _lock(workspace, [change.memory_id for change in changes])
+        changed = []
+        for change in changes:
+            entry = told[change.memory_id]
+            memory = Memory(entry, _versions(entry)[-1])
+            draft = _correction(memory, change)
+            if draft is not None:
+                usage.check_entries(workspace, entry.user, 1)
+                memory = Memory(entry, log.append(entry.user, [draft], source=by)[0])
+            changed.append(memory)
+    return changed
+
+
+def delete(workspace: Workspace, memory_ids: Sequence[str], *, by: str) -> None:
+    """Redact the memories and what is derived from them, all or none; raises UnknownMemory."""
+    with transaction.atomic():
+        told = _lock(workspace, memory_ids)
+        of_user: dict[int, list[LogEntry]] = {}
+        for entry in told.values():
+            of_user.setdefault(entry.user_id, []).append(entry)
+        for entries in of_user.values():
+            redaction.redact(
+                entries[0].user, sorted(entry.seq for entry in entries), by=by, reason=REASON
+            )
+
+
+def delete_all(user: MemoryUser, where: RawSQL | None, *, by: str) -> int:
+    """Redact the user's memories, or those that fit; return how many there were."""
+    with transaction.atomic():
+        copies.lock_families([user.pk])
+        found = _told(user) if where is None else _fitting(user, where)
+        seqs = sorted(log.told_by(entry) for entry in found.only("kind", "seq", "derived_from"))
+        if seqs:
+            redaction.redact(user, seqs, by=by, reason=REASON)
+    return len(seqs)
+
+
+def history(workspace: Workspace, memory_id: str) -> list[dict[str, Any]]:
+    """Return what became of a memory, the oldest first, as mem0 does; raises UnknownMemory.
+
+    Of one that was deleted it tells when that was, and not what it had said.
+    """
+    told = _find(workspace, memory_id)
+    events = []
+    before: LogEntry | None = None
+    heard = _heard(told)
+    for entry in _versions(told, redacted=True):
+        metadata, _ = _without_app(entry.metadata)
+        events.append(
+            {
+                "id": str(entry.pk),
+                "memory_id": str(told.pk),
+                "event": "UPDATE" if before else "ADD",
+                "input": heard if before is None else _as_messages([entry]),
+                "old_memory": before.content if before else None,
+                "new_memory": entry.content,
+                "user_id": told.user.user_id,
+                "metadata": metadata,
+                "created_at": told.occurred_at.isoformat(),
+                "updated_at": entry.recorded_at.isoformat(),
+            }
+        )
+        before = entry
+    if told.redacted_at is not None:
+        events.append(
+            {
+                **events[-1],
+                "id": str(uuid.uuid5(told.pk, "DELETE")),
+                "event": "DELETE",
+                "input": [],
+                "old_memory": None,
+                "updated_at": told.redacted_at.isoformat(),
+            }
+        )
+    return events
+
+
+def counts(users: Iterable[MemoryUser]) -> dict[int, int]:
+    """Return how many memories each of these users has, by primary key."""
+    statements = LogEntry.objects.filter(
+        ~_CORRECTS, user__in=list(users), kind__in=STATEMENTS, redacted_at=None
+    )
+    counted = statements.order_by().values("user_id").annotate(number=Count("pk"))
+    return {row["user_id"]: row["number"] for row in counted}
+
+
+def metadata_with(metadata: Mapping[str, Any] | None, app: str | None) -> dict[str, Any] | None:
+    """Return the metadata of an entry: the caller's own, and the app."""
+    return {**(metadata or {}), **({} if app is None else {APP: app})} or None
+
+
+def _without_app(metadata: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, Any]:
+    own = dict(metadata or {})
+    app = own.pop(APP, None)
+    return own or None, app
+
+
+def _find(workspace: Workspace, memory_id: str) -> LogEntry:
+    """Return the entry that told a memory, which may be redacted; raises UnknownMemory."""
+    return _find_all(workspace, [memory_id])[memory_id]
+
+
+def _find_all(workspace: Workspace, memory_ids: Collection[str]) -> dict[str, LogEntry]:
+    keys = {}
+    for memory_id in memory_ids:
+        try:
+            keys[memory_id] = uuid.UUID(memory_id)
+        except ValueError:
+            raise UnknownMemory(memory_id) from None
+    told = LogEntry.objects.filter(
+        ~_CORRECTS,
+        pk__in=keys.values(),
+        user__workspace=workspace,
+        user__erased_at=None,
+        kind__in=STATEMENTS,
+    )
+    found = {entry.pk: entry for entry in told.order_by().select_related("user__workspace")}
+    for memory_id, key in keys.items():
+        if key not in found:
+            raise UnknownMemory(memory_id)
+    return {memory_id: found[key] for memory_id, key in keys.items()}
+
+
+def _lock(workspace: Workspace, memory_ids: Collection[str]) -> dict[str, LogEntry]:
+    """Return the memories under the locks of their users' families; raises UnknownMemory.
+
+    A redaction locks families: who locked one of them first would wait for whoever locks the rest.
+    """
+    users = {entry.user_id for entry in _find_all(workspace, memory_ids).values()}
+    try:
+        copies.lock_families(users)
+    except MemoryUser.DoesNotExist:
+        raise UnknownMemory(next(iter(memory_ids))) from None
+    found = _find_all(workspace, memory_ids)
+    for memory_id, entry in found.items():
+        if entry.redacted_at is not None:
+            raise UnknownMemory(memory_id)
+    return found
+
+
+def _versions(told: LogEntry, *, redacted: bool = False) -> list[LogEntry]:
+    """Return the entry that told a memory, and its corrections, the newest last."""
+    corrections = LogEntry.objects.filter(
+        user=told.user_id, kind=EntryKind.CORRECTION, derived_from__0=told.seq
+    )
+    if not redacted:
+        corrections = corrections.filter(redacted_at=None)
+    return [told, *corrections.order_by("seq")]
+
+
+def _correction(memory: Memory, change: Change) -> log.Draft | None:
+    """Return the entry by which a memory reads as it should; None if it does already."""
+    now = memory.now
+    own, app = _without_app(now.metadata)
+    text = now.content if change.text is None else change.text
+    metadata = own if change.metadata is None else change.metadata
+    if (text, metadata or None) == (now.content, own):
+        return None
+    return log.Draft(
+        kind=EntryKind.CORRECTION,
+        content=text,
+        metadata=metadata_with(metadata, app),
+        session_id=now.session_id,
+        role=now.role,
+        speaker=now.speaker,
+        agent_id=now.agent_id,
+        derived_from=[memory.told.seq],
+    )
+
+
+def _heard(told: LogEntry) -> list[dict[str, Any]]:
+    """Return the messages that a memory was made of, or itself."""
+    sources = LogEntry.objects.filter(
+        user=told.user_id, seq__in=told.derived_from, redacted_at=None
+    ).order_by("seq")
+    return _as_messages(list(sources) if told.derived_from else [told])
+
+
+def _as_messages(entries: Iterable[LogEntry]) -> list[dict[str, Any]]:
+    return [
+        {"role": entry.role or "user", "content": entry.content}
+        for entry in entries
+        if entry.redacted_at is None
+    ]

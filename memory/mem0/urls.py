@@ -1,0 +1,48 @@
+"""URLs of mem0's API, as its public client has them."""
+
+from django.urls import URLPattern, path, re_path
+
+from memory.mem0 import views
+
+MEMORY = "v1/memories/<path:memory_id>/"
+
+_PROFILE = (
+    "The user's project is the profile: GET /v1/users/{user_id}/manifest/, outside of /mem0/."
+)
+# What mem0 has and this server has not, or elsewhere: a pattern of addresses, and why.
+NOT_HERE = {
+    "v2/entities/.+/profile/": _PROFILE,
+    "v1/feedback/": "Feedback is given on alerts: POST /v1/alerts/{id}/feedback/, outside of"
+    " /mem0/.",
+    "v1/exports/": "The log is read with GET /v1/users/{user_id}/entries/, the user's project with"
+    " GET /v1/users/{user_id}/checkpoints/, both outside of /mem0/.",
+    "v1/summary/": "POST /v1/users/{user_id}/context/, outside of /mem0/, tells what matters under"
+    " a budget of tokens.",
+    "v2/profiles/": _PROFILE,
+    "api/v1/webhooks/": "Webhooks tell of alerts: POST /v1/webhooks/ outside of /mem0/.",
+    "api/v1/orgs/": "A workspace is organization and project; its settings and keys are in the"
+    " admin.",
+}
+
+
+def _not_here(beginning: str, reason: str) -> URLPattern:
+    return re_path(f"^{beginning}", views.NotHere.as_view(reason=reason))
+
+
+urlpatterns = [
+    path("v1/ping/", views.Ping.as_view()),
+    path("v3/memories/add/", views.Add.as_view()),
+    path("v3/memories/search/", views.Search.as_view()),
+    path("v3/memories/", views.Memories.as_view()),
+    path("v1/memories/", views.AllMemories.as_view()),
+    path(f"{MEMORY}history/", views.History.as_view()),
+    path(MEMORY, views.OneMemory.as_view()),
+    path("v1/batch/", views.Batch.as_view()),
+    path("v1/entities/", views.Entities.as_view()),
+    path("v2/entities/<str:kind>/<str:name>/", views.Entity.as_view()),
+    path("v1/event/<path:event_id>/", views.Event.as_view()),
+    path("v1/events/<path:event_id>/", views.Event.as_view()),
+    path("v1/events/", views.Events.as_view()),
+    *(_not_here(beginning, reason) for beginning, reason in NOT_HERE.items()),
+    re_path("", views.Unknown.as_view()),
+]

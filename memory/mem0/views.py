@@ -1,0 +1,421 @@
+"""The addresses that mem0's public client calls, below `/mem0/`."""
+
+import datetime
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from django.core.exceptions import ValidationError as ModelValidationError
+from django.db.models.expressions import RawSQL
+from django.http import Http404
+from rest_framework import serializers, status
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from memory import erasing, llm_calls, log, quotas, usage
+from memory.api import rates
+from memory.api.authentication import ApiKeyAuthentication, principal_of
+from memory.api.filters import refuse_unknown
+from memory.mem0 import bodies, events, filters, memories
+from memory.mem0.errors import CannotBeMapped, exception_handler
+from memory.models import MemoryUser, Workspace
+from memory.models.workspaces import Scope
+from memory.workspaces import reaches
+
+PAGE_SIZE = 100
+MAX_PAGE_SIZE = 1000
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,9}")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+PAGING = ("page", "page_size")
+
+
+class TokenAuthentication(ApiKeyAuthentication):
+    """Our keys under the name that mem0 has for the scheme."""
+
+    scheme = "Token"
+
+
+class Mem0View(APIView):
+    """What all of them share: who calls, how errors are told, and strict query parameters."""
+
+    authentication_classes = [TokenAuthentication]
+    certain_users = True
+    schema = None  # the OpenAPI document describes our own API
+    # Method → the query parameters that it reads.
+    parameters: Mapping[str, Collection[str]] = {}
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Refuse parameters that nobody reads."""
+        super().initial(request, *args, **kwargs)
+        known = self.parameters.get(str(request.method), ())
+        given = [name for name in request.query_params if name not in bodies.IGNORED]
+        refuse_unknown(given, known)
+
+    def get_exception_handler(self) -> Callable[..., Response | None]:
+        """Answer errors as mem0's client reads them."""
+        return exception_handler
+
+    @property
+    def workspace(self) -> Workspace:
+        """The caller's."""
+        return principal_of(self.request).workspace
+
+    def user_named(self, user_id: str) -> MemoryUser | None:
+        """Return the user of this id, if there is one whom the caller's key may touch."""
+        user = memories.user_named(self.workspace, user_id)
+        return user if user and reaches(principal_of(self.request).key, user) else None
+
+    def refuse_others(self, *memory_ids: str) -> None:
+        """Raise UnknownMemory for those of users whom the caller's key may not touch."""
+        memories.refuse_others(principal_of(self.request).key, memory_ids)
+
+    @property
+    def caller(self) -> str:
+        """What the log is told of who wrote or deleted."""
+        return str(principal_of(self.request))
+
+    def scope(
+        self, asked: Mapping[str, Any], also: Mapping[str, Any] | None = None
+    ) -> tuple[MemoryUser | None, RawSQL | None]:
+        """Return the user that filters name, if there is one, and the condition on its memories,
+        which is that of the filters and what else is asked.
+
+        Raises ValidationError, or CannotBeMapped for filters that are not about one user.
+        """
+        user_id, rest = filters.split(asked, also or {})
+        if user_id is None:
+            if rest:
+                raise CannotBeMapped(filters.ONE_USER)
+            raise ValidationError({"filters": {"user_id": ["Name the user whose memories."]}})
+        user = self.user_named(user_id)
+        return user, filters.compiled(rest, user.time_zone if user else "UTC")
+
+
+class Ping(Mem0View):
+    """Whose key it is."""
+
+    def get(self, request: Request) -> Response:
+        """Return the workspace, as organization and project."""
+        name = str(self.workspace.public_id)
+        return Response({"status": "ok", "org_id": name, "project_id": name, "user_email": None})
+
+
+class Add(Mem0View):
+    """Tell something of a user."""
+
+    def post(self, request: Request) -> Response:
+        """Append messages for a language model to remember (202), or memories as they are."""
+        body = bodies.AddSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        drafts = body.drafts()
+        restricted = principal_of(request).key.user_pks is not None
+        if restricted and self.user_named(body.validated_data["user_id"]) is None:
+            raise Http404("There is no such user for this API key, which is for certain users.")
+        rates.take(request, quotas.ENTRIES, len(drafts))
+        try:
+            user = memories.user_to_tell(self.workspace, body.validated_data["user_id"])
+        except ModelValidationError as error:
+            raise ValidationError(error.message_dict) from None
+        usage.check_entries(self.workspace, user, len(drafts))
+        entries = log.append(user, drafts, source=self.caller)
+        if body.validated_data["infer"]:
+            waits = llm_calls.why_stopped(self.workspace)
+            answer = {
+                "message": "The messages are in the log; a language model will remember them."
+                if waits is None
+                else f"The messages are in the log and wait for a language model: {waits}",
+                "status": "PENDING",
+                "event_id": str(entries[0].pk),
+            }
+            return Response(answer, status=status.HTTP_202_ACCEPTED)
+        return Response(
+            {
+                "message": "The memories are in the log.",
+                "status": "SUCCEEDED",
+                "event_id": str(entries[0].pk),
+                "results": [events.added(memory) for memory in memories.of_told(user, entries)],
+            }
+        )
+
+
+class Search(Mem0View):
+    """Memories by words."""
+
+    costly = ("POST",)
+    reads_only = True
+
+    def post(self, request: Request) -> Response:
+        """Return the memories of one user that answer a query best."""
+        body = bodies.SearchSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked = body.validated_data
+        metadata = {"metadata": asked["metadata"]} if asked.get("metadata") else {}
+        user, where = self.scope(asked.get("filters", {}), metadata)
+        if user is None:
+            return Response({"results": []})
+        found = memories.search(
+            user, asked["query"], where=where, top_k=asked["top_k"], threshold=asked["threshold"]
+        )
+        results = [{**memory.to_json(), "score": score} for memory, score in found]
+        if names := asked.get("fields"):
+            results = [{name: result[name] for name in ("id", *names)} for result in results]
+        return Response({"results": results})
+
+
+class Memories(Mem0View):
+    """The memories of a user, without a question."""
+
+    reads_only = True
+    parameters = {"POST": PAGING}
+
+    def post(self, request: Request) -> Response:
+        """Return a page of them, those told last first."""
+        body = bodies.GetAllSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked = body.validated_data
+        user, where = self.scope(asked.get("filters", {}), _created(asked))
+        if user is None:
+            return Response(_page(request, 0, lambda start, end: []))
+
+        def rows(start: int, end: int) -> list[dict[str, Any]]:
+            return [memory.to_json() for memory in memories.page(user, where, start, end)]
+
+        return Response(_page(request, memories.count(user, where), rows))
+
+
+class AllMemories(Mem0View):
+    """All the memories of a user at once."""
+
+    parameters = {"DELETE": (*bodies.ENTITIES, "filters")}
+
+    def delete(self, request: Request) -> Response:
+        """Redact the memories of the user, or those of an agent, a run or an app."""
+        asked = request.query_params.dict()
+        wanted = filters.from_query(asked["filters"]) if "filters" in asked else {}
+        named = {name: asked[name] for name in bodies.ENTITIES if name in asked}
+        user, where = self.scope({**wanted, **named})
+        deleted = memories.delete_all(user, where, by=self.caller) if user else 0
+        return Response({"message": "Memories deleted successfully!", "deleted": deleted})
+
+
+class OneMemory(Mem0View):
+    """A memory."""
+
+    parameters = {"DELETE": ("delete_linked",)}
+
+    def get(self, request: Request, memory_id: str) -> Response:
+        """Return it as it reads now."""
+        self.refuse_others(memory_id)
+        return Response(memories.one(self.workspace, memory_id).to_json())
+
+    def put(self, request: Request, memory_id: str) -> Response:
+        """Have it read otherwise: a correction is appended."""
+        body = bodies.UpdateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        if not request.data:
+            raise ValidationError({"text": ["Send text or metadata, or both."]})
+        change = body.change(memory_id)
+        self.refuse_others(memory_id)
+        rates.take(request, quotas.ENTRIES)
+        (memory,) = memories.update(self.workspace, [change], by=self.caller)
+        return Response(memory.to_json())
+
+    def delete(self, request: Request, memory_id: str) -> Response:
+        """Redact it, and what was derived from it; what it read before goes with it anyhow."""
+        self.refuse_others(memory_id)
+        memories.delete(self.workspace, [memory_id], by=self.caller)
+        return Response({"message": "Memory deleted successfully!"})
+
+
+class History(Mem0View):
+    """What became of a memory."""
+
+    def get(self, request: Request, memory_id: str) -> Response:
+        """Return each text that it had, and whether it was deleted."""
+        self.refuse_others(memory_id)
+        return Response(memories.history(self.workspace, memory_id))
+
+
+class Batch(Mem0View):
+    """Several memories, all or none."""
+
+    def put(self, request: Request) -> Response:
+        """Update them."""
+        body = bodies.BatchUpdateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        changes = [memories.Change(**one) for one in body.validated_data["memories"]]
+        for number, change in enumerate(changes):
+            if change.text is None and change.metadata is None:
+                raise ValidationError(
+                    {"memories": {str(number): ["Send text or metadata, or both."]}}
+                )
+        self.refuse_others(*(change.memory_id for change in changes))
+        rates.take(request, quotas.ENTRIES, len(changes))
+        memories.update(self.workspace, changes, by=self.caller)
+        return Response({"message": f"Successfully updated {len(changes)} memories"})
+
+    def delete(self, request: Request) -> Response:
+        """Redact them."""
+        body = bodies.BatchDeleteSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        ids = [one["memory_id"] for one in body.validated_data["memories"]]
+        self.refuse_others(*ids)
+        memories.delete(self.workspace, ids, by=self.caller)
+        return Response({"message": f"Successfully deleted {len(ids)} memories"})
+
+
+class Entities(Mem0View):
+    """The users of the workspace."""
+
+    parameters = {"GET": PAGING}
+
+    def get(self, request: Request) -> Response:
+        """Return them with the numbers of their memories."""
+        users = MemoryUser.objects.filter(principal_of(request).reach()).order_by("user_id")
+
+        def rows(start: int, end: int) -> list[dict[str, Any]]:
+            page = list(users[start:end])
+            counted = memories.counts(page)
+            return [
+                {
+                    "id": str(user.public_id),
+                    "name": user.user_id,
+                    "type": "user",
+                    "total_memories": counted.get(user.pk, 0),
+                    "owner": None,
+                    "organization": str(self.workspace.public_id),
+                    "metadata": user.metadata,
+                    "created_at": user.created_at.isoformat(),
+                    "updated_at": user.created_at.isoformat(),
+                }
+                for user in page
+            ]
+
+        # The client does not ask for a second page.
+        return Response(_page(request, users.count(), rows, size=MAX_PAGE_SIZE))
+
+
+class Entity(Mem0View):
+    """A user of the workspace."""
+
+    # What is gone does not come back.
+    scopes = {"DELETE": Scope.MANAGE}
+
+    def delete(self, request: Request, kind: str, name: str) -> Response:
+        """Erase the user, for good; agents, runs and apps are no more than words on memories."""
+        if kind != "user":
+            raise CannotBeMapped(
+                "There are no entities but users: DELETE /v1/memories/ with a user_id and an"
+                " agent_id, run_id or app_id redacts these memories."
+            )
+        user = self.user_named(name)
+        if user is None:
+            raise Http404("There is no such user in this workspace.")
+        row = erasing.ask(user, by=self.caller, reason=erasing.MEM0)
+        return Response({"message": "Entity deleted successfully!", "erasure": str(row.pk)})
+
+
+class Event(Mem0View):
+    """How far an addition has come."""
+
+    def get(self, request: Request, event_id: str) -> Response:
+        """Return its status, and the memories that have come of it."""
+        self.refuse_others(event_id)
+        try:
+            return Response(events.one(self.workspace, event_id))
+        except events.UnknownEvent as error:
+            raise Http404(str(error)) from None
+
+
+class Events(Mem0View):
+    """The newest additions to a user's memory."""
+
+    parameters = {"GET": ("user_id", "page_size")}
+
+    def get(self, request: Request) -> Response:
+        """Return them, the newest first."""
+        if "user_id" not in request.query_params:
+            raise CannotBeMapped(
+                "user_id: Events are told of one user at a time, or one by one:"
+                " GET /v1/event/{event_id}/."
+            )
+        user = self.user_named(request.query_params["user_id"])
+        size = _number(request, "page_size", default=50, most=100)
+        return Response({"results": events.newest(user, size) if user else []})
+
+
+class NotHere(Mem0View):
+    """What mem0 has and this server does not, or elsewhere."""
+
+    reads_only = True
+    reason = ""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Raise CannotBeMapped with the reason, once the caller is known."""
+        APIView.initial(self, request, *args, **kwargs)
+        raise CannotBeMapped(self.reason)
+
+
+class Unknown(Mem0View):
+    """An address at which there is nothing, whatever the method."""
+
+    reads_only = True
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Raise Http404, once the caller is known."""
+        APIView.initial(self, request, *args, **kwargs)
+        raise Http404("There is nothing at this address, which mem0's client 2.2 does not call.")
+
+
+def _created(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `start_date` and `end_date`, both included, as filters."""
+    operators: dict[str, str] = {}
+    if start := asked.get("start_date"):
+        operators["gte"] = start
+    if end := asked.get("end_date"):
+        operators["lte"] = end
+        if _DAY.fullmatch(end):
+            try:
+                following = datetime.date.fromisoformat(end) + datetime.timedelta(days=1)
+            except (ValueError, OverflowError):
+                raise ValidationError(
+                    {"end_date": ["Send a day that exists, such as 2026-03-01."]}
+                ) from None
+            del operators["lte"]
+            operators["lt"] = following.isoformat()
+    return {"created_at": operators} if operators else {}
+
+
+def _page(
+    request: Request,
+    count: int,
+    rows: Callable[[int, int], list[dict[str, Any]]],
+    *,
+    size: int = PAGE_SIZE,
+) -> dict[str, Any]:
+    """Return the asked page of so many rows as mem0 does, with the addresses of its neighbours."""
+    number = _number(request, "page", default=1, most=10**8)
+    size = _number(request, "page_size", default=size, most=MAX_PAGE_SIZE)
+    start = (number - 1) * size
+
+    def address(page: int) -> str:
+        query = request.query_params.copy()
+        query["page"] = str(page)
+        return request.build_absolute_uri(f"{request.path}?{query.urlencode()}")
+
+    return {
+        "count": count,
+        "next": address(number + 1) if start + size < count else None,
+        "previous": address(number - 1) if number > 1 and start < count + size else None,
+        "results": rows(start, start + size),
+    }
+
+
+def _number(request: Request, name: str, *, default: int, most: int) -> int:
+    text = request.query_params.get(name, str(default))
+    number = int(text) if _WHOLE_NUMBER.fullmatch(text) else 0
+    if not 1 <= number <= most:
+        raise serializers.ValidationError({name: [f"Send a number from 1 to {most}."]})
+    return number

@@ -1,0 +1,323 @@
+"""Merging an anonymous user into a known one: it was the same person all along.
+
+In one transaction the anonymous user is closed: nothing is appended to its log any more, nobody
+works on it, and its alerts are resolved. Then a worker appends its entries to the other's log,
+batch by batch, each with the place where it goes on in the same transaction: so every entry is
+copied once, whoever is killed. Nothing of the old log changes. `memory.copies` knows which entry
+became which.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
+from django.utils import timezone
+
+from memory import alerts, copies, forecasts, lanes, leases, log, redaction, runs
+from memory.hints import hint
+from memory.history import BeingRedacted, refuse_being_redacted
+from memory.models import (
+    Checkpoint,
+    CopiedEntries,
+    EntryOutcome,
+    Forecast,
+    Lane,
+    LogEntry,
+    MemoryUser,
+    Merge,
+    Run,
+)
+from memory.models.checkpoints import Origin
+from memory.models.log import EntryKind, Outcome
+from memory.models.runs import RunStatus
+from memory.project.names import key_of_entry, snake
+
+TASK = "workers.tasks.merge"
+# Of a batch: whoever else appends to the log waits for so long.
+BATCH = 200
+BATCH_CHARACTERS = 1_000_000
+# The key of a record whose entry names none: see `memory.project.apply.free_key`.
+_GENERATED = re.compile(r"(.+)-([1-9][0-9]{0,17})")
+
+
+class MergeRefused(ValueError):
+    """The one cannot be merged into the other; the message says why."""
+
+
+def merge(user: MemoryUser, merged: MemoryUser, *, by: str) -> Merge:
+    """Merge a user of the same workspace into this one: `merged` is closed, and its entries follow.
+
+    Once more, it returns the merge that there is. Raises MergeRefused, and BeingRedacted while
+    something of either is being redacted.
+    """
+    if user.pk == merged.pk:
+        raise MergeRefused(f"{user} cannot be merged into itself: name another user.")
+    if user.workspace_id != merged.workspace_id:
+        raise MergeRefused(f"{merged} is a user of another workspace.")
+    with transaction.atomic():
+        rows = copies.lock([user.pk, merged.pk])
+        user, merged = rows[user.pk], rows[merged.pk]
+        known = Merge.objects.filter(merged=merged).select_related("user", "merged").first()
+        if known is not None:
+            if known.user_id == user.pk:
+                return known
+            raise MergeRefused(f"{merged} was merged into {known.user} already.")
+        _refuse(user, merged)
+        return _close(user, merged, by)
+
+
+def _refuse(user: MemoryUser, merged: MemoryUser) -> None:
+    if user.merged_into is not None:
+        raise MergeRefused(f"{user} was merged into {final(user)}: merge {merged} into that user.")
+    for row in (user, merged):
+        refuse_being_redacted(row)
+        if redaction.waiting().filter(user=row).exists():
+            raise BeingRedacted
+    under_way = waiting().filter(user=merged).select_related("merged").first()
+    if under_way is not None:
+        raise MergeRefused(
+            f"{under_way.merged} is still being merged into {merged}: try again when that is done."
+        )
+    if Checkpoint.objects.filter(user=merged, origin=Origin.IMPORTED).exists():
+        raise MergeRefused(
+            f"A project was imported for {merged}, whose records no entry says: export it, and"
+            f" append them as typed entries of {user}."
+        )
+
+
+def _close(user: MemoryUser, merged: MemoryUser, by: str) -> Merge:
+    now = timezone.now()
+    lanes.interrupt(merged.pk)
+    Lane.objects.filter(user=merged).update(due_at=None, waiting=0, waiting_since=None)
+    runs.close(Run.objects.filter(user=merged), _told(merged, user))
+    forecasts.forget(merged)
+    Forecast.objects.filter(user=merged).update(due_at=None)
+    outline = merged.head.outline if merged.head else {}
+    row = Merge.objects.create(
+        user=user,
+        merged=merged,
+        by=by,
+        created_at=now,
+        last_seq=merged.last_seq,
+        left_behind=[f"constraints/{name}.py" for name, _ in outline.get("constraints", ())],
+        alerts=alerts.hand_over(merged, user),
+        due_at=now,
+        hinted_at=now,
+    )
+    merged.merged_into = user
+    merged.constraints_due_at = merged.constraints_changed_at = None
+    merged.save(update_fields=["merged_into", "constraints_due_at", "constraints_changed_at"])
+    hint(TASK, row.pk)
+    return row
+
+
+def _told(merged: MemoryUser, user: MemoryUser) -> str:
+    return f"{merged} was merged into {user}: ask there."
+
+
+def close_late_runs() -> int:
+    """Close the runs that somebody queued while their user was being merged; return of how many
+    users."""
+    late = MemoryUser.objects.filter(
+        Exists(Run.objects.exclude(status=RunStatus.DONE).filter(user=OuterRef("pk"))),
+        merged_into__isnull=False,
+    ).select_related("merged_into")
+    users = list(late)
+    for merged in users:
+        runs.close(Run.objects.filter(user=merged), _told(merged, final(merged)))
+    return len(users)
+
+
+def waiting() -> QuerySet[Merge]:
+    """Return the merges of which not everything is copied yet."""
+    return Merge.objects.filter(due_at__isnull=False)
+
+
+def final(user: MemoryUser) -> MemoryUser:
+    """Return whom a user was merged into in the end: somebody else's merge may have followed."""
+    while user.merged_into is not None:
+        user = user.merged_into
+    return user
+
+
+# -- Copying --------------------------------------------------------------------------------------
+
+
+def copy(row: Merge) -> bool:
+    """Copy the next batch of a merge that the caller has claimed; False when that was the last.
+
+    Raises LeaseLost.
+    """
+    with transaction.atomic():
+        users = copies.lock([row.user_id, row.merged_id])
+        leases.check(row)
+        user, merged = users[row.user_id], users[row.merged_id]
+        entries = _next(row)
+        if not entries:
+            leases.write(
+                row,
+                due_at=None,
+                finished_at=timezone.now(),
+                last_error="",
+                lease_owner="",
+                lease_expires_at=None,
+            )
+            return False
+        copied = _append(row, user, merged, entries)
+        row.cursor_seq, row.copied = entries[-1].seq, row.copied + copied
+        leases.write(row, cursor_seq=row.cursor_seq, copied=row.copied, attempts=0)
+    return True
+
+
+def _next(row: Merge) -> list[LogEntry]:
+    found = LogEntry.objects.filter(
+        user=row.merged_id, seq__gt=row.cursor_seq, seq__lte=row.last_seq
+    ).order_by("seq")
+    batch: list[LogEntry] = []
+    characters = 0
+    for entry in found[:BATCH].iterator(chunk_size=50):
+        batch.append(entry)
+        characters += len(entry.content or "")
+        if characters > BATCH_CHARACTERS:
+            break
+    return batch
+
+
+def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[LogEntry]) -> int:
+    """Append the copies of these entries with what became of them, under the lock of both users.
+
+    What was redacted is not there any more, and what tells of redactions tells of that log.
+    """
+    said = [one for one in entries if not one.redacted_at and one.kind != EntryKind.REDACTION]
+    cited = {seq for one in said for seq in one.derived_from}
+    named = {seq for one in said if (seq := _named(one)) is not None}
+    became = copies.became(row, cited | named)
+    nameless = _nameless(merged, named)
+    keys = [one.idempotency_key for one in said if one.idempotency_key is not None]
+    taken = {
+        one.idempotency_key: one
+        for one in LogEntry.objects.filter(user=user, idempotency_key__in=keys)
+    }
+    drafts: list[log.Draft] = []
+    new: list[LogEntry] = []
+    for entry in said:
+        draft = _draft(entry, became, nameless)
+        earlier = taken.get(entry.idempotency_key) if entry.idempotency_key else None
+        if earlier is not None:
+            # Told to both: once is enough. Something else under the same name is told without it.
+            if log.says_the_same(earlier, replace(draft, occurred_at=None)):
+                became[entry.seq] = earlier.seq
+                continue
+            draft = replace(draft, idempotency_key=None)
+        became[entry.seq] = user.last_seq + len(drafts) + 1
+        drafts.append(draft)
+        new.append(entry)
+    appended = log.append(user, drafts, source="merge") if drafts else []
+    assert [one.seq for one in appended] == [became[one.seq] for one in new], "under the lock"
+    _note(row, [(one.seq, became[one.seq]) for one in said])
+    _settle(user, merged, new, appended)
+    return len(appended)
+
+
+def _draft(entry: LogEntry, became: Mapping[int, int], nameless: Mapping[int, str]) -> log.Draft:
+    data = entry.data
+    seq = _named(entry)
+    if data and seq and seq in became and nameless.get(seq) == data["type"]:
+        data = {**data, "key": key_of_entry(data["type"], became[seq])}
+    return log.Draft(
+        kind=EntryKind(entry.kind),
+        occurred_at=entry.occurred_at,
+        content=entry.content,
+        data=data,
+        metadata=entry.metadata,
+        session_id=entry.session_id,
+        role=entry.role,
+        speaker=entry.speaker,
+        agent_id=entry.agent_id,
+        idempotency_key=entry.idempotency_key,
+        derived_from=[became[seq] for seq in entry.derived_from if seq in became],
+        source=entry.source,
+    )
+
+
+def _named(entry: LogEntry) -> int | None:
+    """Return the number in a key that the server may have made of an entry's number."""
+    data = entry.data if entry.kind == EntryKind.RECORD else None
+    match = _GENERATED.fullmatch((data or {}).get("key") or "")
+    return int(match[2]) if data and match and match[1] == snake(data["type"]) else None
+
+
+def _nameless(merged: MemoryUser, seqs: set[int]) -> dict[int, str]:
+    """Return the type of those of these entries that are records without a key."""
+    found = LogEntry.objects.filter(user=merged, seq__in=seqs, kind=EntryKind.RECORD)
+    return {one.seq: one.data["type"] for one in found if one.data and not one.data.get("key")}
+
+
+def _note(row: Merge, pairs: Sequence[tuple[int, int]]) -> None:
+    ranges: list[CopiedEntries] = []
+    for from_seq, seq in pairs:
+        last = ranges[-1] if ranges else None
+        if last and (from_seq, seq) == (last.from_seq + last.number, last.seq + last.number):
+            last.number += 1
+        else:
+            ranges.append(CopiedEntries(merge=row, from_seq=from_seq, seq=seq, number=1))
+    CopiedEntries.objects.bulk_create(ranges)
+
+
+def _settle(
+    user: MemoryUser,
+    merged: MemoryUser,
+    entries: Sequence[LogEntry],
+    copies: Sequence[LogEntry],
+) -> None:
+    """What was settled for good stays so: messages whose facts are there, and what says nothing
+    lasting. Facts and typed entries are worked on again, since they are to reach this project."""
+    settled = {}
+    outcomes = EntryOutcome.objects.filter(user=merged, seq__in=[one.seq for one in entries])
+    for outcome in outcomes.exclude(seq__in=_used_by_agents(merged, entries)):
+        settled[outcome.seq] = outcome
+    kept = [
+        EntryOutcome(
+            user=user,
+            seq=copy.seq,
+            outcome=settled[entry.seq].outcome,
+            reason=settled[entry.seq].reason,
+            checkpoint=user.head,
+            decided_at=copy.recorded_at,
+        )
+        for entry, copy in zip(entries, copies, strict=True)
+        if entry.seq in settled and _stays(entry, settled[entry.seq])
+    ]
+    if kept:
+        EntryOutcome.objects.bulk_create(kept)
+        if lanes.recount(user.pk):
+            hint("workers.tasks.structure", user.pk)
+
+
+def _stays(entry: LogEntry, outcome: EntryOutcome) -> bool:
+    if entry.kind == EntryKind.RECORD:
+        return False
+    return entry.kind == EntryKind.MESSAGE or outcome.outcome == Outcome.DISMISSED
+
+
+def _used_by_agents(merged: MemoryUser, entries: Sequence[LogEntry]) -> set[int]:
+    """Return the messages that a product's agent has made records of, and nobody a fact: no entry
+    says what it understood."""
+    seqs = {entry.seq for entry in entries if entry.kind == EntryKind.MESSAGE}
+    cited: set[int] = set()
+    proposed = Checkpoint.objects.filter(
+        Exists(EntryOutcome.objects.filter(checkpoint=OuterRef("pk"), seq__in=seqs)),
+        user=merged,
+        origin=Origin.PROPOSED,
+    )
+    for edits in proposed.values_list("edits", flat=True).iterator(chunk_size=20):
+        cited |= {seq for edit in edits for seq in edit.get("sources", ())} & seqs
+    if not cited:
+        return set()
+    facts = LogEntry.objects.filter(
+        user=merged, seq__gt=min(cited), derived_from__overlap=sorted(cited)
+    )
+    told = {seq for found in facts.values_list("derived_from", flat=True) for seq in found}
+    return cited - told

@@ -1,0 +1,41 @@
+"""What stays of a person who was erased: that it was done, by whom and why, and how much it was."""
+
+import uuid
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from memory.models.leased import LeasedWork
+from memory.models.users import MemoryUser
+
+
+class UserErasure(LeasedWork):
+    """The erasure of one user: work until it is done, a tombstone afterwards. See
+    `memory.erasing`."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.OneToOneField(MemoryUser, on_delete=models.PROTECT, related_name="erasure")
+    by = models.CharField(max_length=200)
+    reason = models.TextField()
+    created_at = models.DateTimeField()
+
+    due_at = models.DateTimeField(null=True, help_text="Empty when all is done.")
+    finished_at = models.DateTimeField(null=True)
+    counts = models.JSONField(default=dict, help_text="What was erased: kind → how many rows.")
+    hosts = ArrayField(
+        models.CharField(max_length=100),
+        default=list,
+        help_text="Sandbox hosts that have not said yet that they hold nothing of the user.",
+    )
+
+    class Meta:
+        ordering = ["-created_at"]
+        verbose_name = "erasure"
+        indexes = [
+            models.Index(
+                fields=["due_at"], name="erasure_due", condition=models.Q(due_at__isnull=False)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"erasure {str(self.id)[:8]}"

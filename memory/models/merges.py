@@ -1,0 +1,66 @@
+"""Users who turned out to be somebody known, and which entry of theirs became which."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from memory.models.leased import LeasedWork
+from memory.models.users import MemoryUser
+
+
+class Merge(LeasedWork):
+    """One user merged into another: the log of the one is appended to that of the other, batch by
+    batch. See `memory.merging`."""
+
+    user = models.ForeignKey(
+        MemoryUser, on_delete=models.CASCADE, related_name="merges", help_text="Who it is."
+    )
+    merged = models.OneToOneField(
+        MemoryUser,
+        on_delete=models.CASCADE,
+        related_name="merge",
+        help_text="Whom nothing is told any more.",
+    )
+    by = models.CharField(max_length=200)
+    created_at = models.DateTimeField()
+    last_seq = models.BigIntegerField(help_text="The end of the merged user's log at that moment.")
+    cursor_seq = models.BigIntegerField(default=0, help_text="Up to here all is copied.")
+    copied = models.BigIntegerField(default=0, help_text="Entries that were copied.")
+    left_behind = ArrayField(
+        models.CharField(max_length=300),
+        default=list,
+        help_text="The merged user's own constraints: no entry says them.",
+    )
+    # Fingerprint → the merged user's alert and its state, until the same is found of the other.
+    alerts = models.JSONField(default=dict)
+    due_at = models.DateTimeField(null=True, help_text="Empty when all is done.")
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+        indexes = [
+            models.Index(
+                fields=["due_at"], name="merge_due", condition=models.Q(due_at__isnull=False)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.merged} into {self.user}"
+
+
+class CopiedEntries(models.Model):
+    """Consecutive entries of a merged user, and the consecutive entries that they became."""
+
+    merge = models.ForeignKey(Merge, on_delete=models.CASCADE, related_name="ranges")
+    from_seq = models.BigIntegerField(help_text="The first, in the merged user's log.")
+    seq = models.BigIntegerField(help_text="What that became, in the other's log.")
+    number = models.BigIntegerField(help_text="So many, one after the other.")
+
+    class Meta:
+        verbose_name_plural = "copied entries"
+        constraints = [
+            models.UniqueConstraint(fields=["merge", "from_seq"], name="copied_once"),
+        ]
+        indexes = [models.Index(fields=["merge", "seq"], name="copied_as")]
+
+    def __str__(self) -> str:
+        return f"{self.merge}: #{self.from_seq} is #{self.seq}"

@@ -1,0 +1,40 @@
+"""What the server says of itself: that it does its rounds, and what is wrong with it."""
+
+from django.db import models
+
+from memory.models.leased import LeasedWork
+
+
+class Heartbeat(models.Model):
+    """When something that has to happen again and again has happened last. See `memory.alarms`."""
+
+    name = models.CharField(primary_key=True, max_length=50)
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Alarm(LeasedWork):
+    """Something that is wrong with the server, or was; the work on it is to tell the staff."""
+
+    name = models.CharField(max_length=100, unique=True)
+    detail = models.TextField(help_text="What is wrong, or was last.")
+    holds_since = models.DateTimeField(
+        null=True, help_text="Since when it is so; empty when it is not."
+    )
+    seen_at = models.DateTimeField(null=True, help_text="When it was so last.")
+    raised_at = models.DateTimeField(null=True, help_text="Empty: it is not, or not for long yet.")
+    cleared_at = models.DateTimeField(null=True, help_text="When it was over.")
+    is_told = models.BooleanField(
+        default=True, help_text="Whether the staff were told of the last change by e-mail."
+    )
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name

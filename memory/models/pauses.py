@@ -1,0 +1,46 @@
+"""Pauses: of whom nothing is worked on for the time being."""
+
+import uuid
+
+from django.db import models
+
+from memory.models.users import MemoryUser
+from memory.models.workspaces import Workspace
+
+
+class Pause(models.Model):
+    """The staff have the work on a user, or on all users of a workspace, stand still: see
+    `memory.pauses`."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="pauses")
+    user = models.ForeignKey(
+        MemoryUser,
+        null=True,
+        on_delete=models.CASCADE,
+        related_name="pauses",
+        help_text="Empty: all users of the workspace.",
+    )
+    reason = models.TextField(blank=True, default="")
+    paused_at = models.DateTimeField()
+    paused_by = models.CharField(max_length=200)
+    resumed_at = models.DateTimeField(null=True)
+    resumed_by = models.CharField(max_length=200, blank=True, default="")
+
+    class Meta:
+        ordering = ["-paused_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user"],
+                condition=models.Q(resumed_at__isnull=True),
+                name="user_paused_once",
+            ),
+            models.UniqueConstraint(
+                fields=["workspace"],
+                condition=models.Q(resumed_at__isnull=True, user__isnull=True),
+                name="workspace_paused_once",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user or self.workspace} paused {self.paused_at:%Y-%m-%d %H:%M}"

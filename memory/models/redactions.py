@@ -1,0 +1,50 @@
+"""What was redacted, by whom and why, and whether all that rests on it is gone."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from memory.models.leased import LeasedWork
+from memory.models.users import MemoryUser
+
+
+class Redaction(LeasedWork):
+    """One redaction: the entries are empty from its transaction on, a worker removes what rests on
+    them. See `memory.redaction`."""
+
+    user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="redactions")
+    seq = models.BigIntegerField(help_text="The entry of the log that says so.")
+    asked = ArrayField(models.BigIntegerField(), help_text="The entries that were named.")
+    entries = ArrayField(
+        models.BigIntegerField(), help_text="These, and all that was derived from them."
+    )
+    by = models.CharField(max_length=200)
+    reason = models.TextField(blank=True, default="")
+    created_at = models.DateTimeField()
+
+    due_at = models.DateTimeField(null=True, help_text="Empty when all is done.")
+    finished_at = models.DateTimeField(null=True)
+    version = models.IntegerField(
+        null=True, help_text="Of the project without them; empty if it held nothing of them."
+    )
+    records = models.PositiveIntegerField(default=0, help_text="Taken out of the project.")
+    constraints = models.PositiveIntegerField(default=0, help_text="Taken out of the project.")
+    reopened = models.PositiveIntegerField(
+        default=0, help_text="Other entries that these rested on, too: they are pending again."
+    )
+    problem = models.TextField(
+        blank=True, default="", help_text="What the gate had against the project without them."
+    )
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.UniqueConstraint(fields=["user", "seq"], name="redaction_of_user"),
+        ]
+        indexes = [
+            models.Index(
+                fields=["due_at"], name="redaction_due", condition=models.Q(due_at__isnull=False)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} #{self.seq}"

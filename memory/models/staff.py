@@ -1,0 +1,80 @@
+"""The staff: whose workspaces each of them sees, and what they did and looked at."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models.functions import Now
+
+from memory.models.workspaces import Workspace
+
+
+class StaffAccess(models.Model):
+    """Which workspaces one of the staff sees: see `memory.access`. Without a row it is none."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="access"
+    )
+    all_workspaces = models.BooleanField(
+        default=False, help_text="Those, too, that are made later. Superusers see all anyway."
+    )
+    workspaces = models.ManyToManyField(
+        Workspace,
+        blank=True,
+        related_name="staff",
+        help_text="What is seen where not all are. Without any, nothing of anybody is.",
+    )
+
+    class Meta:
+        ordering = ["user"]
+        verbose_name = "access to workspaces"
+        verbose_name_plural = "access to workspaces"
+        permissions = [("view_content", "Can see what people said, and what was made of it")]
+
+    def __str__(self) -> str:
+        return f"access of {self.user}"
+
+
+class AuditKind(models.TextChoices):
+    """What somebody of the staff did."""
+
+    LOGIN = "login", "logged in"
+    LOGOUT = "logout", "logged out"
+    VIEW = "view", "looked at"
+    ACT = "act", "acted on"
+    ADD = "add", "added"
+    CHANGE = "change", "changed"
+    DOWNLOAD = "download", "downloaded"
+
+
+class StaffAudit(models.Model):
+    """One thing that one of the staff did or looked at: see `memory.audit`.
+
+    The database refuses to change or delete a row. It holds no content and no name of a person:
+    whoever is erased can stay in it. Nor does it refer to accounts, which may be deleted.
+    """
+
+    at = models.DateTimeField(db_default=Now())
+    staff_id = models.BigIntegerField("number of the account")
+    staff_name = models.CharField("staff", max_length=150)
+    kind = models.CharField(max_length=16, choices=AuditKind.choices)
+    what = models.CharField("action", max_length=100, blank=True)
+    model = models.CharField("kind of row", max_length=100, blank=True)
+    row = models.CharField(max_length=100, blank=True, help_text="Its key, if it was one row.")
+    number = models.BigIntegerField("rows", default=1)
+    person = models.UUIDField(
+        null=True, help_text="The public id of the user whose they were, if it was one user."
+    )
+    workspace = models.ForeignKey(Workspace, null=True, on_delete=models.PROTECT, related_name="+")
+    request_id = models.CharField(max_length=100, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        verbose_name = "audit entry"
+        verbose_name_plural = "audit entries"
+        indexes = [
+            models.Index(fields=["at"], name="audit_at"),
+            models.Index(fields=["staff_name", "id"], name="audit_staff"),
+            models.Index(fields=["person", "id"], name="audit_person"),
+        ]
+
+    def __str__(self) -> str:
+        return f"audit entry {self.pk}"

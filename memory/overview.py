@@ -1,0 +1,181 @@
+"""What the staff's front page tells: how the server stands, and what went on of late.
+
+Whatever grows without end is counted within a period and by an index. The functions are given the
+rows that may be counted, so that who may see less is told of less.
+"""
+
+import datetime
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from django.db.models import Count, F, QuerySet, Sum
+from django.db.models.functions import Coalesce, Trunc
+
+from memory.models import Alert, LlmCall, LlmSpending, Run
+from memory.models.alerts import LIVE_STATES
+from memory.models.runs import RunOutcome, RunStatus
+
+# Days and hours are those of the server's zone, as the ledger of the language models has them.
+ZONE = datetime.UTC
+# So many workspaces, and models, are told of: those that took most.
+MOST_SPENDERS = 10
+
+
+@dataclass(frozen=True)
+class Period:
+    """A time that ends now, in hours or days."""
+
+    name: str
+    title: str
+    step: str
+    number: int
+
+    @property
+    def length(self) -> datetime.timedelta:
+        """How long one step is."""
+        return datetime.timedelta(**{f"{self.step}s": 1})
+
+    def starts(self, now: datetime.datetime) -> Sequence[datetime.datetime]:
+        """Return when each step begins, the earliest first; the last one holds `now`."""
+        last = now.astimezone(ZONE).replace(minute=0, second=0, microsecond=0)
+        if self.step == "day":
+            last = last.replace(hour=0)
+        return [last - self.length * back for back in reversed(range(self.number))]
+
+
+PERIODS: Mapping[str, Period] = {
+    period.name: period
+    for period in (
+        Period("day", "24 hours", "hour", 24),
+        Period("week", "7 days", "day", 7),
+        Period("month", "30 days", "day", 30),
+    )
+}
+
+# How runs end, in a few words, the good first.
+RUN_ENDINGS: Mapping[str, Collection[RunOutcome]] = {
+    "ok": [RunOutcome.OK],
+    "superseded": [RunOutcome.SUPERSEDED, RunOutcome.CANCELLED],
+    "rejected by the gate": [RunOutcome.REJECTED],
+    "error in the user's code": [RunOutcome.USER_ERROR],
+    "limit of the sandbox": [
+        *(RunOutcome.TIMEOUT, RunOutcome.OUT_OF_MEMORY, RunOutcome.OUTPUT_LIMIT),
+        *(RunOutcome.RESULT_LIMIT, RunOutcome.ALERT_LIMIT, RunOutcome.INPUT_LIMIT),
+    ],
+    "failure of the server": [
+        *(RunOutcome.KILLED, RunOutcome.PROTOCOL_ERROR, RunOutcome.MODEL_ERROR),
+        RunOutcome.ABANDONED,
+    ],
+}
+
+
+def live_alerts(alerts: QuerySet[Alert]) -> Mapping[tuple[str, str], int]:
+    """Count the alerts that are not resolved, by severity and state."""
+    live = alerts.filter(state__in=LIVE_STATES).order_by()
+    # Not of the key, which is not in the index that the rest is read from.
+    counted = live.values_list("severity", "state").annotate(number=Count("*"))
+    return {(severity, state): number for severity, state, number in counted}
+
+
+def opened_alerts(
+    alerts: QuerySet[Alert], period: Period, now: datetime.datetime
+) -> Mapping[tuple[datetime.datetime, str], int]:
+    """Count the alerts by the step in which they were opened, and by severity."""
+    opened = _stepped(alerts, "opened_at", period, now)
+    counted = opened.values_list("step", "severity").annotate(number=Count("*"))
+    return {(step, severity): number for step, severity, number in counted}
+
+
+def by_step(
+    rows: QuerySet[Any], field: str, period: Period, now: datetime.datetime
+) -> Mapping[datetime.datetime, int]:
+    """Count the rows by the step in which this moment of them lies; of none there is no number."""
+    steps = _stepped(rows, field, period, now).values_list("step")
+    return dict(steps.annotate(number=Count("*")))
+
+
+def run_endings(
+    runs: QuerySet[Run], period: Period, now: datetime.datetime
+) -> Mapping[tuple[datetime.datetime, str], int]:
+    """Count the runs that are done by the step in which they ended, and by how."""
+    done = _stepped(runs.filter(status=RunStatus.DONE), "finished_at", period, now)
+    counted = done.values_list("step", "outcome").annotate(number=Count("*"))
+    return {(step, outcome): number for step, outcome, number in counted}
+
+
+def _stepped(
+    rows: QuerySet[Any], field: str, period: Period, now: datetime.datetime
+) -> QuerySet[Any]:
+    begins = period.starts(now)[0]
+    of_late = rows.order_by().filter(**{f"{field}__gte": begins})
+    stepped: QuerySet[Any] = of_late.annotate(step=Trunc(field, period.step, tzinfo=ZONE))
+    return stepped
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What calls of language models took."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: Decimal = Decimal(0)
+
+    @property
+    def tokens(self) -> int:
+        """All of them."""
+        return self.tokens_in + self.tokens_out
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What was spent by step, and by whom and what most: workspaces by key and name."""
+
+    by_step: Mapping[datetime.datetime, Spent]
+    by_workspace: Sequence[tuple[int, str, Spent]]
+    by_model: Sequence[tuple[str, Spent]]
+
+
+def spending(
+    calls: QuerySet[LlmCall],
+    ledger: QuerySet[LlmSpending],
+    period: Period,
+    now: datetime.datetime,
+) -> Spending:
+    """Add up what language models took: hours by the calls, days by the ledger."""
+    rows: QuerySet[Any]
+    if period.step == "hour":
+        rows = _stepped(calls, "started_at", period, now)
+        number: Any = Count("*")
+    else:
+        begins = period.starts(now)[0].date()
+        rows = ledger.order_by().filter(day__gte=begins).annotate(step=F("day"))
+        number = Sum("calls")
+    sums = {
+        "number": number,
+        "sent": Coalesce(Sum("input_tokens"), 0),
+        "received": Coalesce(Sum("output_tokens"), 0),
+        "paid": Coalesce(Sum("cost"), Decimal(0)),
+    }
+    taken = [F("paid").desc(), (F("sent") + F("received")).desc()]
+
+    def most(*names: str) -> Sequence[Any]:
+        spenders = rows.values_list(*names).annotate(**sums)
+        return list(spenders.order_by(*taken, *names)[:MOST_SPENDERS])
+
+    steps = rows.values_list("step").annotate(**sums)
+    return Spending(
+        by_step={_moment(step): Spent(*sums) for step, *sums in steps},
+        by_workspace=[
+            (key, name, Spent(*sums)) for key, name, *sums in most("workspace", "workspace__name")
+        ],
+        by_model=[(model, Spent(*sums)) for model, *sums in most("model")],
+    )
+
+
+def _moment(step: datetime.date | datetime.datetime) -> datetime.datetime:
+    if isinstance(step, datetime.datetime):
+        return step
+    return datetime.datetime.combine(step, datetime.time(), tzinfo=ZONE)

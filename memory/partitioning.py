@@ -1,0 +1,390 @@
+"""The log cut into partitions by user while the server goes on: `manage.py partition_log`.
+
+Beside the *live* table, `public.memory_logentry`, there is a *spare* one of the same name in a
+schema of its own, which only the owner can look into. `copy` brings the spare up to the live one,
+`swap` exchanges the two in one transaction. Then the plain table is the spare, so going back is the
+same two steps again; `finish` throws the spare away. Run as the role that owns the tables.
+
+It is simple because a log only grows: what the spare lacks of a user lies between the last number
+copied and the user's `last_seq`. The one change that a line can see, a redaction, is noted by a
+trigger meanwhile.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from django.db import OperationalError, connection, transaction
+
+Result = TypeVar("Result")
+
+TABLE = "memory_logentry"
+# Where the partitions are, and what is noted; and where the plain table is while it is the spare.
+SCHEMA = "log_partitions"
+PLAIN = "log_plain"
+LOCK_SECONDS = 2.0  # so long others may wait behind a swap that cannot begin yet
+ATTEMPTS = 30
+
+# Of a user: what is there up to, and what there should be up to.
+Missing = tuple[int, int, int]
+
+NOTES = f"""
+CREATE TABLE {SCHEMA}.copied (user_id bigint PRIMARY KEY, seq bigint NOT NULL);
+CREATE TABLE {SCHEMA}.redacted (user_id bigint, seq bigint, PRIMARY KEY (user_id, seq));
+CREATE FUNCTION {SCHEMA}.note_redaction() RETURNS trigger LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog AS $$
+BEGIN
+    INSERT INTO {SCHEMA}.redacted VALUES (NEW.user_id, NEW.seq) ON CONFLICT DO NOTHING;
+    RETURN NULL;
+END
+$$;
+"""  # noqa: S608  # nosec B608 # names of our own
+NOTE = f"""
+CREATE TRIGGER note_redaction AFTER UPDATE ON public.{TABLE}
+    FOR EACH ROW EXECUTE FUNCTION {SCHEMA}.note_redaction()
+"""
+BEHIND = f"""
+SELECT person.id, coalesce(copied.seq, 0), person.last_seq
+FROM public.memory_memoryuser AS person LEFT JOIN {SCHEMA}.copied ON copied.user_id = person.id
+WHERE person.last_seq > coalesce(copied.seq, 0) ORDER BY person.id
+"""  # noqa: S608  # nosec B608 # names of our own
+# User by user, by the index: the planner might rather read the whole log for each batch.
+COPY = """
+INSERT INTO {spare} ({columns}) SELECT {columns} FROM (
+    SELECT entry.* FROM unnest(%(users)s::bigint[], %(after)s::bigint[], %(until)s::bigint[])
+        AS wanted (who, after, until)
+    CROSS JOIN LATERAL (
+        SELECT * FROM public.{table} WHERE user_id = who AND seq > after AND seq <= until
+        ORDER BY seq OFFSET 0
+    ) AS entry
+) AS entries
+"""
+COPIED = f"""
+INSERT INTO {SCHEMA}.copied SELECT who, max(until)
+FROM unnest(%(users)s::bigint[], %(until)s::bigint[]) AS batch (who, until) GROUP BY who
+ON CONFLICT (user_id) DO UPDATE SET seq = excluded.seq
+"""  # noqa: S608  # nosec B608 # names of our own
+REDACT = """
+WITH noted AS (DELETE FROM {schema}.redacted RETURNING user_id, seq)
+UPDATE {spare} AS spare SET ({columns}) = ROW({values})
+FROM noted JOIN public.{table} AS live USING (user_id, seq)
+WHERE spare.user_id = live.user_id AND spare.seq = live.seq AND spare.redacted_at IS NULL
+"""
+DIFFERENT = """
+SELECT count(*) FROM {schema}.copied
+JOIN public.{table} AS live ON live.user_id = copied.user_id AND live.seq <= copied.seq
+LEFT JOIN {spare} AS spare ON spare.user_id = live.user_id AND spare.seq = live.seq
+WHERE live::text IS DISTINCT FROM spare::text
+    AND NOT EXISTS (
+        SELECT FROM {schema}.redacted
+        WHERE redacted.user_id = live.user_id AND redacted.seq = live.seq)
+"""
+
+
+class NotNow(Exception):
+    """This step cannot be done as things are."""
+
+
+@dataclass(frozen=True)
+class State:
+    """How far it is: whether the live table is partitioned, where the spare is, and how many users
+    it lacks entries of."""
+
+    partitioned: bool
+    spare: str | None
+    behind: int
+
+
+def state() -> State:
+    """Look how far it is."""
+    kinds = _tables()
+    spare = next((schema for schema in (SCHEMA, PLAIN) if schema in kinds), None)
+    return State(kinds["public"] == "p", spare, len(_select(BEHIND)) if spare else 0)
+
+
+def prepare(partitions: int) -> None:
+    """Make the spare table with so many partitions. Raises NotNow."""
+    if _tables() != {"public": "r"}:
+        raise NotNow("it is prepared, or done, already: look at `status`")
+    if referring := _select(
+        "SELECT conname FROM pg_constraint WHERE contype = 'f' AND confrelid = %s::regclass",
+        f"public.{TABLE}",
+    ):
+        raise NotNow(f"foreign keys refer to the log: {referring}")
+    _patiently(lambda: _prepare(partitions))
+
+
+def copy(
+    report: Callable[[int], None] = lambda copied: None, *, batch: int = 20_000, jobs: int = 4
+) -> int:
+    """Bring the spare up to the live table, in transactions of so many rows, on so many
+    connections; others go on writing.
+
+    Returns how many entries were copied; `report` hears of each part. Can be ended at any time, and
+    goes on from there.
+    """
+    spare = _spare()
+    behind = _select(BEHIND)
+
+    def part(users: Sequence[Missing]) -> int:
+        copied = 0
+        try:
+            for some in _batches(users, batch):
+                number = _catch_up(spare, some)
+                report(number)
+                copied += number
+        finally:
+            connection.close()
+        return copied
+
+    # The parts of a long log are copied in their order, by one of them.
+    with ThreadPoolExecutor(jobs) as executor:
+        done = sum(executor.map(part, (behind[number::jobs] for number in range(jobs))))
+    if spare.startswith(SCHEMA):
+        _index(spare)
+    _redact(spare)
+    with connection.cursor() as cursor:
+        # Nobody else does, of a table that is cut: the autovacuum looks at its partitions alone.
+        cursor.execute(f"ANALYZE {spare}")
+    return done
+
+
+def differences() -> int:
+    """Compare all that was copied, line by line; return how many lines are not the same."""
+    with transaction.atomic():
+        ((number,),) = _select(DIFFERENT.format(spare=_spare(), table=TABLE, schema=SCHEMA))
+    return int(number)
+
+
+def swap() -> float:
+    """Exchange the two tables; return for how many seconds nobody could read or write the log.
+
+    Raises NotNow where `copy` has to run first, or somebody reads the log for long.
+    """
+    spare = _spare()
+    most = 20_000
+    if sum(until - after for _, after, until in _select(BEHIND)) > most:
+        raise NotNow(f"more than {most} entries are still to be copied: run `copy` first")
+    return _patiently(lambda: _swap(spare))
+
+
+def finish() -> None:
+    """Throw the spare table away, and what was noted. There is no going back from here."""
+    partitioned = _tables()["public"] == "p"
+    spare = _spare()
+
+    def throw_away() -> None:
+        with _steps() as execute:
+            execute(f"DROP TRIGGER note_redaction ON public.{TABLE}")
+            execute(f"DROP TABLE {spare}")
+            execute(f"DROP TABLE {SCHEMA}.copied, {SCHEMA}.redacted")
+            execute(f"DROP FUNCTION {SCHEMA}.note_redaction")
+            execute(f"DROP SCHEMA IF EXISTS {PLAIN}")
+            if not partitioned:
+                execute(f"DROP SCHEMA {SCHEMA}")
+
+    _patiently(throw_away)
+
+
+def _patiently(do: Callable[[], Result]) -> Result:
+    """Try again and again what waits for a lock briefly, since others wait behind it."""
+    for _ in range(ATTEMPTS):
+        try:
+            return do()
+        except OperationalError as error:
+            if getattr(error.__cause__, "sqlstate", "") not in ("55P03", "40P01"):
+                raise
+            time.sleep(LOCK_SECONDS / 2)
+    raise NotNow("others held the log all the time: see pg_stat_activity for long transactions")
+
+
+def _prepare(partitions: int) -> None:
+    spare = f"{SCHEMA}.{TABLE}"
+    with _steps() as execute:
+        execute(f"CREATE SCHEMA {SCHEMA}")
+        execute(NOTES)
+        execute(
+            f"CREATE TABLE {spare} (LIKE public.{TABLE} INCLUDING DEFAULTS INCLUDING CONSTRAINTS"
+            " INCLUDING STORAGE INCLUDING COMPRESSION INCLUDING COMMENTS)"
+            " PARTITION BY HASH (user_id)"
+        )
+        for number in range(partitions):
+            execute(
+                f"CREATE TABLE {spare}_{number:02} PARTITION OF {spare}"
+                f" FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number})"
+            )
+        for name, kind, definition in _constraints():
+            # Keys of a partitioned table hold what it is partitioned by. An entry's id is random:
+            # nothing has to see to it that no other user has the same.
+            if kind == "p":
+                definition = "PRIMARY KEY (id, user_id)"
+            elif "user_id" not in definition:
+                raise NotNow(f"the constraint {name} does not name the user: {definition}")
+            execute(f'ALTER TABLE {spare} ADD CONSTRAINT "{name}" {definition}')
+        execute(NOTE)
+
+
+def _swap(spare: str) -> float:
+    schema, _, _ = spare.partition(".")
+    away = PLAIN if schema == SCHEMA else SCHEMA
+    with _steps() as execute:
+        execute("SET CONSTRAINTS ALL IMMEDIATE")
+        execute(f"LOCK TABLE public.{TABLE} IN ACCESS EXCLUSIVE MODE")
+        started = time.perf_counter()
+        for users in _batches(_select(BEHIND), 20_000):
+            _catch_up(spare, users)
+        _redact(spare)
+        if spare.startswith(SCHEMA):
+            _guard(execute, spare)
+        execute(f"DROP TRIGGER note_redaction ON public.{TABLE}")
+        execute(f"CREATE SCHEMA IF NOT EXISTS {away}")
+        execute(f"ALTER TABLE public.{TABLE} SET SCHEMA {away}")
+        execute(f"ALTER TABLE {spare} SET SCHEMA public")
+        execute(NOTE)
+    return time.perf_counter() - started
+
+
+def _guard(execute: Callable[[str], None], spare: str) -> None:
+    """Give the spare the live table's triggers and privileges."""
+    parts = [
+        name
+        for (name,) in _select(
+            "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass", spare
+        )
+    ]
+    there = {
+        name
+        for (name,) in _select("SELECT tgname FROM pg_trigger WHERE tgrelid = %s::regclass", spare)
+    }
+    for name, definition, of_rows in _select(
+        "SELECT tgname, pg_get_triggerdef(oid), tgtype & 1 = 1 FROM pg_trigger"
+        " WHERE tgrelid = %s::regclass AND NOT tgisinternal AND tgname <> 'note_redaction'",
+        f"public.{TABLE}",
+    ):
+        if name in there:
+            continue
+        # Triggers of rows are made for the partitions by themselves, those of statements are not.
+        for table in [spare] if of_rows else [spare, *parts]:
+            execute(definition.replace(f" ON public.{TABLE} ", f" ON {table} "))
+    for role, privilege in _select(
+        "SELECT grantee::regrole::text, privilege_type FROM pg_class, aclexplode(relacl)"
+        " WHERE oid = %s::regclass AND grantee <> relowner AND grantee <> 0",
+        f"public.{TABLE}",
+    ):
+        execute(f"GRANT {privilege} ON {spare} TO {role}")
+
+
+def _index(spare: str) -> None:
+    """Make the indexes that the live table has besides those of its keys. Nobody waits for it."""
+    there = {
+        name
+        for (name,) in _select(
+            "SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid"
+            " WHERE indrelid = %s::regclass",
+            spare,
+        )
+    }
+    for name, definition in _select(
+        "SELECT relname, pg_get_indexdef(indexrelid) FROM pg_class"
+        " JOIN pg_index ON indexrelid = pg_class.oid WHERE indrelid = %s::regclass",
+        f"public.{TABLE}",
+    ):
+        if name not in there:
+            with connection.cursor() as cursor:
+                cursor.execute(definition.replace(f" ON public.{TABLE} ", f" ON {spare} "))
+
+
+def _catch_up(spare: str, users: Sequence[Missing]) -> int:
+    whose, after, until = (list(column) for column in zip(*users, strict=True))
+    values = {"users": whose, "after": after, "until": until}
+    with transaction.atomic(), connection.cursor() as cursor:
+        columns = ", ".join(_columns())
+        cursor.execute(COPY.format(spare=spare, table=TABLE, columns=columns), values)
+        number = int(cursor.rowcount)
+        if number != sum(until) - sum(after):
+            raise NotNow(f"the log lacks entries: {number} of {sum(until) - sum(after)} are there")
+        cursor.execute(COPIED, values)
+    return number
+
+
+def _redact(spare: str) -> None:
+    columns = [name for name in _columns() if name not in ("id", "user_id", "seq")]
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(
+            REDACT.format(
+                schema=SCHEMA,
+                spare=spare,
+                table=TABLE,
+                columns=", ".join(columns),
+                values=", ".join(f"live.{name}" for name in columns),
+            )
+        )
+
+
+def _batches(behind: Sequence[Missing], most: int) -> Iterator[list[Missing]]:
+    """Cut what is missing into parts of so many entries at most; a long log into several."""
+    part: list[Missing] = []
+    room = most
+    for user, after, until in behind:
+        while after < until:
+            end = min(until, after + room)
+            part.append((user, after, end))
+            room -= end - after
+            after = end
+            if not room:
+                yield part
+                part, room = [], most
+    if part:
+        yield part
+
+
+def _constraints() -> list[tuple[Any, ...]]:
+    return _select(
+        "SELECT conname, contype::text, pg_get_constraintdef(oid) FROM pg_constraint"
+        " WHERE conrelid = %s::regclass AND contype IN ('p', 'u', 'f') ORDER BY contype",
+        f"public.{TABLE}",
+    )
+
+
+def _columns() -> list[str]:
+    return [
+        name
+        for (name,) in _select(
+            "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
+            " AND NOT attisdropped ORDER BY attnum",
+            f"public.{TABLE}",
+        )
+    ]
+
+
+def _tables() -> dict[str, str]:
+    """Return by schema which kinds of tables of this name there are: plain (r) or cut (p)."""
+    found = _select(
+        "SELECT relnamespace::regnamespace::text, relkind::text FROM pg_class"
+        " WHERE relname = %s AND relkind IN ('r', 'p')",
+        TABLE,
+    )
+    return {schema: kind for schema, kind in found if schema in ("public", SCHEMA, PLAIN)}
+
+
+def _spare() -> str:
+    for schema in _tables().keys() - {"public"}:
+        return f"{schema}.{TABLE}"
+    raise NotNow("nothing is prepared: run `prepare` first")
+
+
+@contextmanager
+def _steps() -> Iterator[Callable[[str], None]]:
+    """Execute statements, all or none."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
+        yield cursor.execute
+
+
+def _select(statement: str, *parameters: str) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        return list(cursor.fetchall())

@@ -1,0 +1,118 @@
+"""Queries and runs that somebody asks for: over the API, or a member of the staff."""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memory import answers, history, runs
+from memory.history import Known
+from memory.models import Checkpoint, MemoryUser, Run
+from memory.models.runs import RunKind, RunTrigger
+from memory.users import refuse_merged
+
+MAX_CODE = 20_000
+
+
+class NoState(Exception):
+    """There is no version to ask."""
+
+
+class NotAgain(Exception):
+    """The run cannot be repeated; the message says why."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The run that answers a query, and whether it has answered an earlier one."""
+
+    run: Run
+    cached: bool = False
+
+
+def version_of(known: Known) -> Checkpoint:
+    """Return the version that a query of what is known reads; NoState if there is none."""
+    if known.checkpoint is None:
+        raise NoState(
+            "This user has no checkpoint yet, so there is no state to ask;"
+            " append typed records first, with ?wait= to know when they are in."
+            if known.user.head is None
+            else "There was no checkpoint then yet, so there is no state to ask."
+        )
+    return known.checkpoint
+
+
+def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "") -> Asked:
+    """Run the code on what is known, at that instant; or find the run that has answered the same.
+
+    What a member of the `staff` asks is always run: who looked at what is on record. Raises NoState
+    and `usage.Exceeded`.
+    """
+    user, checkpoint = known.user, version_of(known)
+    key = answers.key_of(user, code, instant)
+    if not staff and (earlier := answers.earlier(checkpoint, key)) is not None:
+        return Asked(earlier, cached=True)
+    run = runs.queue(
+        user,
+        RunKind.QUERY,
+        RunTrigger.STAFF if staff else RunTrigger.API,
+        checkpoint=checkpoint,
+        instant=instant,
+        input={"code": code, "as_of": known.to_json()},
+        answer_key=key,
+        asked_by=staff,
+    )
+    return Asked(run)
+
+
+def propose(
+    user: MemoryUser, edits: Sequence[Mapping[str, Any]], *, expects: Mapping[str, str], staff: str
+) -> Run:
+    """Have the gate judge edits of a user's newest version, which a member of the `staff` made.
+
+    They are refused unless the files have these hashes still: path → hash, "" for none. Raises
+    `usage.Exceeded`, and what refuses to change the user's versions.
+    """
+    refuse_merged(user)
+    history.refuse_being_redacted(user)
+    return runs.queue(
+        user,
+        RunKind.PROPOSAL,
+        RunTrigger.STAFF,
+        checkpoint=user.head,
+        input={"edits": [dict(edit) for edit in edits], "expects": dict(expects)},
+        asked_by=staff,
+    )
+
+
+def run_again(run: Run, *, staff: str) -> Run:
+    """Start a run that does the same: a query of the same version and moment, or the constraints of
+    the newest version, now.
+
+    Raises NotAgain, `usage.Exceeded`, and what refuses to read the version or the user.
+    """
+    user = MemoryUser.objects.filter(pk=run.user_id).select_related("workspace", "head").first()
+    if user is None:
+        raise NotAgain("The user was erased.")
+    refuse_merged(user)
+    history.refuse_being_redacted(user)
+    if run.kind == RunKind.CONSTRAINTS and user.head is not None:
+        return runs.queue(
+            user, RunKind.CONSTRAINTS, RunTrigger.STAFF, checkpoint=user.head, asked_by=staff
+        )
+    if run.kind != RunKind.QUERY:
+        raise NotAgain("Only queries and runs of constraints can be run again.")
+    if run.checkpoint is None or not run.input.get("code"):
+        raise NotAgain("What it was asked was redacted.")
+    history.refuse_redacted(run.checkpoint)
+    return runs.queue(
+        user,
+        RunKind.QUERY,
+        RunTrigger.STAFF,
+        checkpoint=run.checkpoint,
+        instant=run.instant,
+        input={"code": run.input["code"], "as_of": run.input.get("as_of")},
+        # The user's time zone may be another by now, in which it is computed.
+        answer_key=answers.key_of(user, run.input["code"], run.instant),
+        asked_by=staff,
+    )

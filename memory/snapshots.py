@@ -1,0 +1,18 @@
+"""One view of the whole database, as it was at one moment, while others go on writing."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import connection, transaction
+
+
+@contextmanager
+def snapshot() -> Iterator[None]:
+    """See the database as it is at the first query of the block; nothing can be written in it.
+
+    It is a transaction, so it cannot be part of another one.
+    """
+    with transaction.atomic(durable=True):
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        yield

@@ -1,0 +1,111 @@
+"""Queries that are asked many times a second, of which Django writes the SQL once.
+
+To write a statement takes Django longer than PostgreSQL takes to answer it.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from django.db import connection
+from django.db.models import Expression, Field, ForeignKey, Model, QuerySet
+
+Row = TypeVar("Row", bound=Model)
+
+
+class Parameter(Expression):
+    """A value in a queryset that is given when it is asked; with a field to reckon with it."""
+
+    def __init__(self, name: str, output_field: "Field[Any, Any] | None" = None) -> None:
+        super().__init__(output_field=output_field)
+        self.name = name
+
+    def as_sql(self, compiler: object, connection: object) -> tuple[str, tuple[Any, ...]]:
+        """Stand for the value, which `Statement` puts here."""
+        return "%s", (self,)
+
+
+class Statement(Generic[Row]):
+    """A queryset with `Parameter`s, which is asked with values for them.
+
+    `build` returns the same queryset whenever it is called, in an order only if one is needed. Read
+    are the columns that are named, of the rows and of what they refer to ("user__time_zone"), with
+    the keys of both; "*" are all of the rows' own, as if none is named. Others are deferred.
+    """
+
+    def __init__(self, build: Callable[[], QuerySet[Row]], *columns: str) -> None:
+        self._build = build
+        self._columns = columns
+
+    def sql(self, **values: Any) -> tuple[str, list[Any]]:
+        """Return its SQL and the parameters of that; KeyError for a value that is not given."""
+        text, parameters, _ = self._written
+        return text, [values[one.name] if isinstance(one, Parameter) else one for one in parameters]
+
+    def first(self, **values: Any) -> Row | None:
+        """Return the first row for these values; the queryset says that one is enough."""
+        with connection.cursor() as cursor:
+            cursor.execute(*self.sql(**values))
+            row = cursor.fetchone()
+        return None if row is None else self._written[2].of(row)
+
+    @cached_property
+    def _written(self) -> tuple[str, Sequence[Any], "_Instances[Row]"]:
+        queryset = self._build()
+        instances = _Instances(queryset.model, self._columns)
+        text: str
+        text, parameters = queryset.values_list(*instances.columns).query.sql_with_params()
+        return text, parameters, instances
+
+
+class _Instances(Generic[Row]):
+    """How instances of a model are made of columns, with those that they refer to."""
+
+    def __init__(self, model: type[Row], columns: Sequence[str], path: str = "") -> None:
+        fields = model._meta.concrete_fields
+        key = model._meta.pk.attname
+        relations: dict[str, list[str]] = {}
+        every = not columns or "*" in columns
+        names = {field.attname for field in fields} if every else {key}
+        for column in (one for one in columns if one != "*"):
+            relation, separator, rest = column.partition("__")
+            if separator:
+                relations.setdefault(relation, []).append(rest)
+            names.add(_reference(model, relation).attname if separator else column)
+        own = [field for field in fields if field.attname in names]
+        if unknown := names - {field.attname for field in own}:
+            raise ValueError(f"{model.__name__} has no columns {', '.join(sorted(unknown))}")
+        self._model = model
+        self._names = [field.attname for field in own]
+        self._key = self._names.index(key)
+        self._converters = [
+            (place, field.from_db_value)
+            for place, field in enumerate(own)
+            if hasattr(field, "from_db_value")
+        ]
+        self._related = {
+            name: _Instances[Any](_reference(model, name).related_model, of, f"{path}{name}__")
+            for name, of in relations.items()
+        }
+        self.columns: list[str] = [f"{path}{name}" for name in self._names]
+        for related in self._related.values():
+            self.columns += related.columns
+
+    def of(self, row: Sequence[Any]) -> Row | None:
+        """Return what the columns hold; None where an outer join has found nothing."""
+        if row[self._key] is None:
+            return None
+        own, rest = list(row[: len(self._names)]), row[len(self._names) :]
+        for place, convert in self._converters:
+            own[place] = convert(own[place], None, connection)
+        instance = self._model.from_db(connection.alias, self._names, own)
+        for relation, related in self._related.items():
+            setattr(instance, relation, related.of(rest))
+            rest = rest[len(related.columns) :]
+        return instance
+
+
+def _reference(model: type[Model], name: str) -> "ForeignKey[Any, Any]":
+    field = model._meta.get_field(name)
+    assert isinstance(field, ForeignKey)
+    return field

@@ -1,0 +1,64 @@
+'use strict';
+// What goes on is asked for while something does.
+{
+    const SOON = 2000;
+    const LATE = 30000;
+
+    function follow(status) {
+        const line = status.closest('.progress');
+        let pause = SOON;
+        let timer = null;
+
+        async function look() {
+            timer = null;
+            try {
+                const response = await fetch(status.dataset.progress, {headers: {Accept: 'application/json'}});
+                if (!response.ok || response.redirected) {
+                    return; // logged out, or gone: what is shown was so last
+                }
+                const {text, working, done, of} = await response.json();
+                if (status.textContent !== text) {
+                    status.textContent = text;
+                    pause = SOON;
+                }
+                const bar = line.querySelector('progress');
+                if (bar && of !== undefined) {
+                    bar.max = of; // the users of a workspace are chosen when it begins
+                    bar.value = done;
+                }
+                line.classList.toggle('working', working);
+                if (!working) {
+                    status.dataset.working = '0';
+                    const again = document.createElement('a');
+                    again.href = window.location.href;
+                    again.textContent = 'Load the page again to see what came of it.';
+                    line.append(' ', again);
+                    return;
+                }
+            } catch {
+                // The server is away for a moment.
+            }
+            wait();
+        }
+
+        function wait() {
+            if (timer === null && !document.hidden && status.dataset.working === '1') {
+                timer = window.setTimeout(look, pause);
+                pause = Math.min(pause * 1.5, LATE);
+            }
+        }
+
+        document.addEventListener('visibilitychange', () => {
+            if (document.hidden) {
+                window.clearTimeout(timer);
+                timer = null;
+            } else {
+                pause = SOON;
+                wait();
+            }
+        });
+        wait();
+    }
+
+    document.querySelectorAll('[data-progress]').forEach(follow);
+}

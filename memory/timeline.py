@@ -1,0 +1,163 @@
+"""What happened to one user, in one line of time: entries, versions, runs and steps of alerts.
+
+Four tables are read side by side, no farther than a page, and put in order: each by an index but
+the steps of alerts, which are sorted. A place in the line is a moment, the kind and what tells rows
+of one moment apart, so a page begins where the last one ended whatever comes meanwhile.
+"""
+
+import datetime
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F, Q, QuerySet
+from django.utils.dateparse import parse_datetime
+
+from memory.models import AlertEvent, Checkpoint, LogEntry, MemoryUser, Run
+
+PAGE = 50
+
+
+class BadPlace(ValueError):
+    """It is no place in the line."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One of the four: the moment of a row, and what tells rows of one moment apart."""
+
+    name: str
+    title: str
+    model: type[Any]
+    user: str
+    at: str
+    tie: str
+    tie_type: type[int] | type[UUID]
+
+
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("entries", "entries", LogEntry, "user", "recorded_at", "seq", int),
+        Kind("versions", "versions", Checkpoint, "user", "created_at", "version", int),
+        Kind("runs", "runs", Run, "user", "queued_at", "pk", UUID),
+        Kind("alerts", "steps of alerts", AlertEvent, "alert__user", "at", "seq", int),
+    )
+}
+_RANKS = {name: rank for rank, name in enumerate(KINDS)}
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """A place in the line: between what is there or earlier, and what comes after it."""
+
+    at: datetime.datetime
+    rank: int
+    tie: int | UUID
+
+    def __str__(self) -> str:
+        return f"{self.at.astimezone(datetime.UTC).isoformat()},{list(KINDS)[self.rank]},{self.tie}"
+
+
+def place_of(text: str) -> Place:
+    """Read a place as it was written. Raises BadPlace."""
+    try:
+        moment, name, tie = text.split(",")
+        at, kind = parse_datetime(moment), KINDS[name]
+        if at is None or at.tzinfo is None:
+            raise BadPlace(text)
+        number = kind.tie_type(tie)
+    except (ValueError, KeyError) as error:
+        raise BadPlace(text) from error
+    if isinstance(number, int) and not 0 <= number < 2**63:
+        raise BadPlace(text)
+    return Place(at, _RANKS[name], number)
+
+
+def end_of(day: datetime.date, zone: datetime.tzinfo) -> Place:
+    """Return the place where a day ends. Raises BadPlace for the last day of the calendar."""
+    try:
+        midnight = datetime.datetime.combine(
+            day + datetime.timedelta(days=1), datetime.time(), tzinfo=zone
+        )
+        return Place(midnight.astimezone(datetime.UTC), 0, 0)
+    except OverflowError as error:
+        raise BadPlace(str(day)) from error
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Something that happened: a row of one of the kinds."""
+
+    place: Place
+    kind: Kind
+    row: Any
+
+
+@dataclass(frozen=True)
+class Page:
+    """What happened, the newest first; and where what is newer, and what is older, begins."""
+
+    moments: Sequence[Moment]
+    newer: Place | None
+    older: Place | None
+
+
+def page(
+    user: MemoryUser,
+    rows: Mapping[str, QuerySet[Any]],
+    *,
+    before: Place | None = None,
+    after: Place | None = None,
+    limit: int = PAGE,
+) -> Page:
+    """Return what happened before a place, or just after one; without either, the newest.
+
+    `rows` are those that may be told, by kind: of kinds that are left out nothing is.
+    """
+    forward = after is not None
+    start = after if forward else before
+    found: list[Moment] = []
+    for name, chosen in rows.items():
+        kind = KINDS[name]
+        # One more than the page holds tells whether that is all.
+        part = _beyond(chosen.filter(**{kind.user: user}), kind, start, forward)[: limit + 1]
+        found += (Moment(_place(kind, row), kind, row) for row in part)
+    found.sort(key=lambda moment: moment.place, reverse=not forward)
+    more, found = len(found) > limit, found[:limit]
+    if forward:
+        found.reverse()
+    if not found:
+        return Page([], None, None)
+    first, last = found[0].place, found[-1].place
+    if forward:
+        return Page(found, first if more else None, last)
+    return Page(found, first if before else None, last if more else None)
+
+
+def _place(kind: Kind, row: Any) -> Place:
+    return Place(getattr(row, kind.at), _RANKS[kind.name], getattr(row, kind.tie))
+
+
+def _beyond(rows: QuerySet[Any], kind: Kind, start: Place | None, forward: bool) -> QuerySet[Any]:
+    """Return the rows on that side of the place, the nearest first."""
+    if start is not None:
+        rank = _RANKS[kind.name]
+        way = "gt" if forward else "lt"
+        if rank == start.rank:
+            # The first condition is what the index is read by.
+            rows = rows.filter(
+                Q(**{f"{kind.at}__{way}e": start.at}),
+                Q(**{f"{kind.at}__{way}": start.at}) | Q(**{f"{kind.tie}__{way}": start.tie}),
+            )
+        else:
+            with_it = (rank > start.rank) is forward
+            rows = rows.filter(**{f"{kind.at}__{way}{'e' if with_it else ''}": start.at})
+    columns = [F(kind.at), F(kind.tie)]
+    return rows.order_by(*(one.asc() if forward else one.desc() for one in columns))
+
+
+def chosen(names: Collection[str]) -> Sequence[Kind]:
+    """Return the kinds of these names; all, where none is one."""
+    return [kind for kind in KINDS.values() if kind.name in names] or list(KINDS.values())

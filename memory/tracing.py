@@ -1,0 +1,100 @@
+"""Traces: the way of a request through the processes, for a collector of OpenTelemetry's.
+
+Without OTEL_EXPORTER_OTLP_ENDPOINT nothing here costs anything. The spans are ours alone: libraries
+that know OpenTelemetry, too, might quote what somebody has said, so this is not the tracer that
+they find. A span names a route, a task, a kind, an outcome; of an error its type; and nobody.
+"""
+
+import functools
+import importlib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from opentelemetry import context
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    Span,
+    SpanKind,
+    Status,
+    StatusCode,
+    Tracer,
+    get_current_span,
+    use_span,
+)
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+# Where a collector is; see the OpenTelemetry Protocol Exporter's specification for the others.
+VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+EXPORTER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
+
+_propagator = TraceContextTextMapPropagator()
+_tracer: Tracer | None = None
+
+
+def wrong_settings() -> dict[str, str]:
+    """Return what is wrong with the variables, by the name of each."""
+    named = [name for name in VARIABLES if os.environ.get(name)]
+    try:
+        if named:
+            importlib.import_module(EXPORTER)
+    except ImportError:
+        told = "What sends traces is not installed: install the extra `traces`, or unset it."
+        return dict.fromkeys(named, told)
+    return {}
+
+
+@functools.cache
+def start(service: str) -> None:
+    """Send the spans of this process from now on, if a collector is named; `service` is the kind of
+    process, unless OTEL_SERVICE_NAME says otherwise. Sampling is OTEL_TRACES_SAMPLER's."""
+    global _tracer
+    if not any(os.environ.get(name) for name in VARIABLES):
+        return
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    name = os.environ.get("OTEL_SERVICE_NAME") or f"uac-{service}"
+    provider = TracerProvider(resource=Resource.create({"service.name": name}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    _tracer = provider.get_tracer("uac")
+
+
+@contextmanager
+def span(
+    name: str,
+    *,
+    kind: SpanKind = SpanKind.INTERNAL,
+    parent: Mapping[str, str] | None = None,
+    **attributes: str | int,
+) -> Iterator[Span]:
+    """Measure a block. Its parent is what `parent`, headers of a request or a hint, names; else the
+    block around it. An exception marks it with its type."""
+    if _tracer is None:
+        yield INVALID_SPAN
+        return
+    within = _propagator.extract(parent) if parent else context.get_current()
+    one = _tracer.start_span(name, within, kind, attributes)
+    with use_span(one, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+        try:
+            yield one
+        except BaseException as error:  # also what ends a process
+            one.set_attribute("error.type", type(error).__name__)
+            one.set_status(Status(StatusCode.ERROR))
+            raise
+
+
+def carried() -> dict[str, str]:
+    """Return the headers by which somebody else goes on with the block that this is in."""
+    headers: dict[str, str] = {}
+    if _tracer is not None:
+        _propagator.inject(headers)
+    return headers
+
+
+def trace_id() -> str | None:
+    """Return the id of the trace that this is in, as collectors show it."""
+    found = get_current_span().get_span_context()
+    return format(found.trace_id, "032x") if _tracer is not None and found.is_valid else None

@@ -1,0 +1,149 @@
+"""Makes a release, as `python -m releasing.release [--pre]`: docs/releasing.md.
+
+All images of this checkout, with a list of the parts of each and checksums, in dist/. `--pre` makes
+them to be tried, whatever there is still to be done for a release.
+"""
+
+import argparse
+import gzip
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Collection
+from pathlib import Path
+
+from releasing.parts import locked, parts_of, strangers, write_bill
+from workers.sandbox.build import ensure_image, ensure_typecheck_image
+
+ROOT = Path(__file__).parent.parent
+DIST = ROOT / "dist"
+LOCK = ROOT / "requirements-server.lock"
+# Where the base image comes from and pip gets its packages, if not from where the Dockerfile says.
+ARGUMENTS = ("BASE", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_CERT")
+_SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
+
+
+def git(*arguments: str) -> str:
+    """Return what git says."""
+    ended = subprocess.run(
+        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return ended.stdout.strip()
+
+
+def problems(
+    version: str, changelog: str, *, changed: str = "", tags: Collection[str] = ()
+) -> list[str]:
+    """Return what keeps this version from being released: what to do, in words.
+
+    `changed` is what git says is not committed; `tags` are those of other commits.
+    """
+    found = []
+    if not re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", version):
+        found.append(f"pyproject.toml: give a version like 1.2.3 or 1.2.3rc1, not {version!r}.")
+    heads = list(_SECTION.finditer(changelog))
+    texts = [
+        changelog[head.end() : end]
+        for head, end in zip(
+            heads, [*(head.start() for head in heads[1:]), len(changelog)], strict=True
+        )
+    ]
+    sections = {
+        head[1].split()[0].strip("[]"): text for head, text in zip(heads, texts, strict=True)
+    }
+    dated = {head[1].split()[0].strip("[]"): head[1] for head in heads}
+    released = [name for name in sections if name != "Unreleased"]
+    if released[:1] != [version]:
+        newest = released[0] if released else "none"
+        found.append(
+            f"CHANGELOG.md: its newest release is {newest}, pyproject.toml says {version}: put what"
+            f" is under Unreleased under '## [{version}] - YYYY-MM-DD', or set the version."
+        )
+    elif not re.search(r" - \d{4}-\d\d-\d\d$", dated[version]):
+        found.append(f"CHANGELOG.md: give the date of {version}: '## [{version}] - YYYY-MM-DD'.")
+    if sections.get("Unreleased", "").strip():
+        found.append(f"CHANGELOG.md: move what is still under Unreleased to {version}.")
+    if changed:
+        found.append(f"Commit these, or take them back:\n{changed}")
+    if f"v{version}" in tags:
+        found.append(f"The tag v{version} is another commit's: raise the version.")
+    return found
+
+
+def _server_image(version: str) -> str:
+    name = f"uac-server:{version}"
+    given = {one: os.environ[one] for one in ARGUMENTS if one in os.environ}
+    given |= {"VERSION": version, "REVISION": git("rev-parse", "HEAD")}
+    arguments = [f"--build-arg={key}={value}" for key, value in given.items()]
+    subprocess.run(["docker", "build", "--tag", name, *arguments, str(ROOT)], check=True)
+    return name
+
+
+def _save(image: str, path: Path) -> None:
+    """Save an image, compressed; the same image gives the same file."""
+    saving = subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE)
+    assert saving.stdout is not None
+    with path.open("wb") as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+        shutil.copyfileobj(saving.stdout, packed, 2**20)
+    if saving.wait():
+        raise SystemExit(f"docker save {image} failed")
+
+
+def checksums(folder: Path) -> str:
+    """Return what `sha256sum` says of the files in a folder."""
+    lines = []
+    for path in sorted(folder.iterdir()):
+        with path.open("rb") as file:
+            lines.append(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {path.name}\n")
+    return "".join(lines)
+
+
+def make(version: str) -> None:
+    """Build, look into, and save all images."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    DIST.mkdir()
+    server = _server_image(version)
+    sandbox = ensure_image(say=print)
+    typecheck = ensure_typecheck_image(sandbox, say=print)
+    for image in (server, sandbox, typecheck):
+        parts = parts_of(image)
+        if image == server and (found := strangers(parts, locked(LOCK.read_text()))):
+            raise SystemExit(f"{image} has what {LOCK.name} has not: {', '.join(found)}")
+        name = image.replace(":", "-")
+        write_bill(image, version, parts, DIST / f"{name}.cdx.json")
+        print(f"{image}: {len(parts.python)} packages of Python, {len(parts.debian)} of Debian")
+        _save(image, DIST / f"{name}.tar.gz")
+    (DIST / "SHA256SUMS").write_text(checksums(DIST))
+
+
+def main() -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser(description="Make a release: docs/releasing.md.")
+    parser.add_argument("--pre", action="store_true", help="make images to be tried, come what may")
+    options = parser.parse_args()
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    found = problems(
+        version,
+        (ROOT / "CHANGELOG.md").read_text(),
+        changed=git("status", "--porcelain"),
+        tags=set(git("tag").split()) - set(git("tag", "--points-at", "HEAD").split()),
+    )
+    if found:
+        print(
+            f"{version} cannot be released yet:\n\n- " + "\n- ".join(found) + "\n", file=sys.stderr
+        )
+        if not options.pre:
+            return 1
+    make(version)
+    print(f"dist/ has the images of {version}, their parts and SHA256SUMS.")
+    if not found:
+        print(f"Now: git tag --annotate v{version} --message 'Version {version}'")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

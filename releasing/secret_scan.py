@@ -1,0 +1,76 @@
+"""Looks for secrets in what is committed.
+
+    python -m releasing.secret_scan [--renew]
+
+Every finding is known: in `.secrets.baseline`, with "is_secret": false, by whoever looked at it.
+`--renew` enters new findings there without a judgement, and takes out those that are gone.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from detect_secrets.core import baseline
+from detect_secrets.core.secrets_collection import SecretsCollection
+from detect_secrets.settings import transient_settings
+from dulwich.errors import NotGitRepository
+from dulwich.repo import Repo
+
+BASELINE = Path(".secrets.baseline")
+# What is made here and committed by nobody.
+MADE = {".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "dist"}
+MADE |= {"__pycache__", ".demo", "staticfiles", ".import_linter_cache"}
+
+
+def committed(root: Path = Path()) -> list[str]:
+    """Return the files that are committed, or all of them where there is no repository; but the
+    baseline itself."""
+    try:
+        with Repo(str(root)) as repository:
+            names = [os.fsdecode(name) for name in repository.open_index()]
+    except NotGitRepository:
+        names = [
+            str(one.relative_to(root))
+            for one in root.rglob("*")
+            if not MADE & set(one.relative_to(root).parts)
+        ]
+    return [name for name in sorted(names) if name != BASELINE.name and (root / name).is_file()]
+
+
+def scan(files: Sequence[str], known: Path = BASELINE) -> tuple[SecretsCollection, list[str]]:
+    """Look through files, as the baseline says how; return what is there, and what is wrong."""
+    before = baseline.load(baseline.load_from_file(str(known)))
+    with transient_settings(json.loads(known.read_text())):
+        found = SecretsCollection()
+        found.scan_files(*files)
+    judged = {(name, secret.secret_hash, secret.type): secret for name, secret in before}
+    there = {(name, secret.secret_hash, secret.type): secret for name, secret in found}
+    for key, secret in there.items():
+        secret.is_secret = judged[key].is_secret if key in judged else None
+    problems = [
+        f"{name}:{secret.line_number}: {kind}: judge it (docs/releasing.md)"
+        for (name, _, kind), secret in there.items()
+        if secret.is_secret is not False
+    ]
+    problems += [f"{name}: {kind}: is gone" for name, value, kind in judged.keys() - there.keys()]
+    return found, sorted(problems)
+
+
+def main() -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--renew", action="store_true")
+    options = parser.parse_args()
+    found, problems = scan(committed())
+    if options.renew:
+        told = {**json.loads(BASELINE.read_text()), "results": found.json()}
+        BASELINE.write_text(json.dumps(told, indent=2) + "\n")
+    sys.stdout.write("\n".join([*problems, f"{len(problems)} findings that nobody has judged\n"]))
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

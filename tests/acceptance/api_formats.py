@@ -1,0 +1,88 @@
+"""What schemathesis is told of the API beside its document: `st run` loads this as its hooks.
+
+Formats that JSON Schema does not know, and what is there: UAC_TOUR is a file with the names that
+`tests.api_tour` has left. Half of the requests are about them, so that they reach further than a
+404. With UAC_STRANGER all are, and are sent by another workspace: the answer must be 404.
+"""
+
+import datetime
+import json
+import keyword
+import os
+import zoneinfo
+from pathlib import Path
+from typing import Any
+
+import schemathesis
+from hypothesis import strategies as st
+from schemathesis.core.parameters import ParameterLocation
+
+from memory import constraint_library
+from memory.project.names import RESERVED_CLASSES, RESERVED_LOWER
+
+THERE: dict[str, dict[str, str]] = json.loads(Path(os.environ["UAC_TOUR"]).read_text())
+# Whether the requests are sent by another workspace than that of which the names are.
+STRANGER = "UAC_STRANGER" in os.environ
+NOW = datetime.datetime.now(datetime.UTC)
+
+
+def _moments() -> st.SearchStrategy[str]:
+    return st.datetimes(
+        min_value=datetime.datetime(2000, 1, 1),  # noqa: DTZ001 - hypothesis wants it so
+        max_value=datetime.datetime(2030, 1, 1),  # noqa: DTZ001
+        timezones=st.just(datetime.UTC),
+    ).map(datetime.datetime.isoformat)
+
+
+def _free(name: str) -> bool:
+    return not (keyword.iskeyword(name) or name in RESERVED_LOWER or name in RESERVED_CLASSES)
+
+
+FORMATS: dict[str, st.SearchStrategy[str]] = {
+    "time-zone": st.sampled_from(sorted(zoneinfo.available_timezones())),
+    # Of an entry, a version, or a moment.
+    "moment": st.sampled_from(["1", "v1", NOW.isoformat()]),
+    "day-or-moment": _moments() | st.dates().map(datetime.date.isoformat),
+    "future-date-time": st.integers(1, 300).map(
+        lambda days: (NOW + datetime.timedelta(days=days)).isoformat()
+    ),
+    # The second of all.
+    "cursor": st.just("bz0x"),
+    "key-cursor": st.just("W10="),
+    "feed-number": st.sampled_from(["now", "0"]),
+    "lower-name": st.from_regex(r"[a-z][a-z_]{0,20}", fullmatch=True).filter(_free),
+    "class-name": st.from_regex(r"[A-Z][A-Za-z_]{0,20}", fullmatch=True).filter(_free),
+    "record-key": st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=200),
+    "printable": st.text(max_size=200).filter(str.isprintable),
+    "library-name": st.sampled_from(constraint_library.names()),
+    "webhook-url": st.integers(1024, 65535).map(lambda port: f"http://127.0.0.1:{port}/hook"),
+}
+
+for _name, _strategy in FORMATS.items():
+    schemathesis.openapi.format(_name, _strategy)
+
+
+@schemathesis.hook
+def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
+    """Name what is there, of a path that can name something; and have a feed asked as a feed,
+    which has other parameters than a list: OpenAPI cannot say that."""
+    there = THERE.get(case.operation.path)
+    if there and case.meta and not case.meta.is_negative_at(ParameterLocation.PATH):
+        # By what was drawn, so that a run with the same seed is the same.
+        drawn = sum(json.dumps(case.path_parameters, sort_keys=True, default=str).encode())
+        if STRANGER or drawn % 2:
+            case.path_parameters.update(there)
+    if case.operation.path.endswith("/alerts/") and case.query:
+        for name in ("cursor", "page_size") if "after" in case.query else ("wait",):
+            case.query.pop(name, None)
+
+
+if STRANGER:
+
+    @schemathesis.check
+    def nothing_is_there_for_strangers(ctx: Any, response: Any, case: Any) -> None:
+        """What another workspace has is not there."""
+        if case.meta.generation.mode.is_positive:
+            assert response.status_code == 404, (
+                f"{case.method} {case.formatted_path}: {response.status_code} {response.text[:500]}"
+            )

@@ -1,0 +1,124 @@
+"""A server with the process for agents, and the official client, over HTTP and over stdio."""
+
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+import pytest
+from mcp.client import Client as McpClient
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from benchmarks.harness import Client
+from tests.acceptance.conftest import LATE, Person, new_client, record, running_system
+from tests.llm_server import KEY, Reply, Request, called, llm_server
+from uac_site.embedded.system import System
+
+CHECKOUT = Path(__file__).parents[3]
+# One must be slower than this, or the test would not tell a signal from a look.
+HEARTBEAT_SECONDS = 1
+STREAMS = 4
+SPENT = "sum(trip.cost for trip in trips if trip.on.year == 2026)"
+
+
+def writes_the_query(request: Request) -> Reply:
+    """Compute what was spent, then name that query as the answer."""
+    return called("answer", {"query": 1}) if request.results else called("query", {"code": SPENT})
+
+
+@pytest.fixture(scope="session")
+def system() -> Iterator[System]:
+    """A server whose model knows one query, and whose streams show soon whether they live."""
+    with llm_server(script=writes_the_query) as llm:
+        environment = {
+            "UAC_LLM_MODEL": "openai:the-model",
+            "UAC_LLM_BASE_URL": llm.openai_url,
+            "UAC_LLM_API_KEY": KEY,
+            # What is said stays with itself: this is about what is asked.
+            "UAC_STRUCTURE_IDLE_SECONDS": "900",
+            "UAC_EVENT_HEARTBEAT_SECONDS": str(HEARTBEAT_SECONDS),
+            "UAC_EVENT_STREAMS": str(STREAMS),
+        }
+        with running_system(mcp=True, llm_workers=1, environment=environment) as system:
+            yield system
+            system.check()
+
+
+@pytest.fixture(scope="session")
+def client(system: System) -> Client:
+    """A caller of the API with a key of a workspace."""
+    return new_client(system, "agents")
+
+
+@dataclass(frozen=True)
+class Agents:
+    """How agents connect to the server: over HTTP, in both eras of the protocol, or over stdio."""
+
+    system: System
+    key: str
+    transport: str
+
+    @asynccontextmanager
+    async def connected(self, user: str | None = None) -> AsyncIterator[McpClient]:
+        """Connect, bound to a user if one is named."""
+        if self.transport == "stdio":
+            bound = [] if user is None else ["--user", user]
+            parameters = StdioServerParameters(
+                command=sys.executable,
+                args=["manage.py", "mcp", *bound],
+                # Of the server it has the address and a key, no database and no secret.
+                env={
+                    "UAC_URL": self.system.base_url,
+                    "UAC_KEY": self.key,
+                    "PATH": os.environ["PATH"],
+                },
+                cwd=CHECKOUT,
+            )
+            async with McpClient(stdio_client(parameters)) as client:
+                yield client
+            return
+        path = "/mcp" if user is None else f"/users/{quote(user, safe='')}/mcp"
+        mode = "legacy" if self.transport == "http, with handshake" else "auto"
+        async with (
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {self.key}"}, timeout=60) as http,
+            McpClient(
+                streamable_http_client(f"{self.system.mcp_url}{path}", http_client=http), mode=mode
+            ) as client,
+        ):
+            yield client
+
+
+@pytest.fixture(params=["http", "http, with handshake", "stdio"])
+def agents(request: pytest.FixtureRequest, system: System, client: Client) -> Agents:
+    """Agents with a key of the workspace."""
+    return Agents(system, client.key, request.param)
+
+
+def told(result: Any) -> str:
+    """Return what a model reads of a tool's result."""
+    (content,) = result.content
+    return str(content.text)
+
+
+def with_alerts(person: Person, *late: int) -> None:
+    """Have alerts raised of tasks that are so many days late."""
+    person.log(
+        *(
+            record("Task", f"t-{number}", domain="work", name=f"task {number}", days=0)
+            for number in range(len(late))
+        )
+    )
+    decision = person.request("PUT", "constraints/late/?wait=100", LATE, status=200)
+    assert decision["accepted"], decision
+    person.log(
+        *(
+            record("Task", f"t-{number}", domain="work", name=f"task {number}", days=days)
+            for number, days in enumerate(late)
+        )
+    )

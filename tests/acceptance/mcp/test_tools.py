@@ -1,0 +1,242 @@
+"""The official client runs every tool and reads every resource, over each transport."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from mcp.client import Client as McpClient
+from mcp.shared.exceptions import MCPError
+from mcp_types import TextResourceContents
+
+from benchmarks.harness import Client
+from memory.mcp.tools import TOOLS
+from tests.acceptance.conftest import Person, polled, record
+from tests.acceptance.mcp.conftest import SPENT, Agents, told, with_alerts
+
+ROME = {"kind": "record", "domain": "travel", "type": "Trip", "key": "rome"}
+ENTRIES = [
+    {**ROME, "data": {"to": "Rome", "on": "2026-05-02", "cost": 840}},
+    {"kind": "message", "role": "user", "content": "I flew to Rome in May."},
+]
+
+
+class Tools:
+    """Calls tools and keeps which."""
+
+    def __init__(self, client: McpClient) -> None:
+        self._client = client
+        self.used: set[str] = set()
+
+    async def __call__(self, name: str, **arguments: Any) -> dict[str, Any]:
+        self.used.add(name)
+        result = await self._client.call_tool(name, arguments)
+        assert not result.is_error, result.content
+        assert isinstance(result.structured_content, dict)
+        return result.structured_content
+
+    async def refused(self, name: str, **arguments: Any) -> str:
+        result = await self._client.call_tool(name, arguments)
+        assert result.is_error, result.structured_content
+        return told(result)
+
+
+async def text_at(client: McpClient, uri: str) -> str:
+    (content,) = (await client.read_resource(uri)).contents
+    assert isinstance(content, TextResourceContents)
+    return content.text
+
+
+def test_every_tool_does_what_it_says(agents: Agents, person: Person) -> None:
+    with_alerts(person, 3)
+    (alert,) = polled(lambda: person.alerts("open"), bool)
+    who = {"user_id": person.user_id}
+
+    async def work() -> None:
+        async with agents.connected() as client:
+            tools = Tools(client)
+            listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+
+            added = await tools("add_memory", **who, entries=ENTRIES)
+            assert (added["logged"], added["checkpointed"]) == (2, 1)
+            seq = added["entries"][0]["seq"]
+
+            context = await client.call_tool("get_context", {**who, "query": "Rome"})
+            tools.used.add("get_context")
+            # What a model reads is the block itself, what a program reads is the answer.
+            assert told(context) == context.structured_content["text"]
+            assert "I flew to Rome" in told(context)
+
+            manifest = await tools("get_manifest", **who)
+            assert "trips: 1 Trip(to, on:date, cost:int)" in manifest["text"]
+            domain = await tools("open_domain", **who, domain="travel")
+            assert domain["collections"] == {"trips": {"class": "Trip", "count": 1}}
+            records = await tools("open_domain", **who, domain="travel", collection="trips")
+            assert [one["$record"] for one in records["records"]] == ["Trip"]
+            assert "travel, work" in await tools.refused("open_domain", **who, domain="x")
+
+            found = await tools("search_memory", **who, query="flew", **{"in": ["archive"]})
+            assert [hit["text"] for hit in found["hits"]] == ["I flew to Rome in May."]
+
+            answer = await tools("run_query", **who, code=SPENT)
+            assert (answer["value"], answer["evidence"]["records"][0]["keys"]) == (840, ["rome"])
+            asked = await tools("ask", **who, question="What did I spend on trips in 2026?")
+            assert (asked["value"], asked["code"]) == (840, SPENT)
+            run = await tools("get_run", run_id=answer["id"])
+            assert (run["status"], run["output"]["value"]) == ("done", 840)
+
+            edit = {"op": "update", "domain": "travel", "collection": "trips", "key": "rome"}
+            decided = await tools(
+                "propose_edits", **who, edits=[{**edit, "fields": {"to": "Roma"}, "sources": [seq]}]
+            )
+            assert decided["accepted"], decided
+            wrong = {**edit, "fields": {"cost": 99}, "sources": [seq]}
+            assert "99" in await tools.refused("propose_edits", **who, edits=[wrong])
+
+            listing = await tools("list_alerts", **who, state="open")
+            assert [one["id"] for one in listing["alerts"]] == [alert["id"]]
+            assert listing["next_cursor"] is None
+            seen = await tools("acknowledge_alert", alert_id=alert["id"], note="told her")
+            assert seen["state"] == "acknowledged"
+
+            foreseen = await tools("forecast", **who)
+            assert foreseen["events"] == []
+
+            assert tools.used == set(listed) == set(TOOLS)
+            assert all(
+                "user_id" in listed[name].input_schema["properties"]
+                for name in tools.used - {"acknowledge_alert", "get_run"}
+            )
+
+    asyncio.run(work())
+
+
+def test_a_list_is_read_page_by_page(agents: Agents, person: Person) -> None:
+    with_alerts(person, 1, 2, 3)
+    polled(lambda: person.alerts("open"), lambda found: len(found) == 3)
+
+    async def work() -> None:
+        async with agents.connected(person.user_id) as client:
+            tools = Tools(client)
+            first = await tools("list_alerts", limit=2)
+            rest = await tools("list_alerts", limit=2, cursor=first["next_cursor"])
+
+            assert (len(first["alerts"]), len(rest["alerts"]), rest["next_cursor"]) == (2, 1, None)
+            assert len({one["id"] for one in first["alerts"] + rest["alerts"]}) == 3
+
+    asyncio.run(work())
+
+
+def test_every_resource_is_read(agents: Agents, person: Person) -> None:
+    person.log(record("Trip", "rome", domain="travel", to="Rome"))
+
+    async def work() -> None:
+        async with agents.connected(person.user_id) as client:
+            listed = {one.name: str(one.uri) for one in (await client.list_resources()).resources}
+            texts = {}
+            for name, uri in listed.items():
+                texts[name] = await text_at(client, uri)
+
+            assert "trips: 1 Trip(to)" in texts.pop("manifest")
+            assert texts == {path: person.file(path) for path in texts}
+            assert {"manifest.py", "domains/travel/schema.py", "domains/travel/state.py"} <= set(
+                texts
+            )
+
+        async with agents.connected() as client:
+            assert (await client.list_resources()).resources == []
+            templates = (await client.list_resource_templates()).resource_templates
+            uris = [
+                one.uri_template.replace("{user_id}", person.user_id).replace(
+                    "{+path}", "domains/travel/state.py"
+                )
+                for one in templates
+            ]
+            assert uris == [listed["manifest"], listed["domains/travel/state.py"]]
+            for uri in uris:
+                assert "Trip" in await text_at(client, uri)
+
+    asyncio.run(work())
+
+
+def test_who_is_bound_to_a_user_reaches_no_other(
+    agents: Agents, person: Person, client: Client
+) -> None:
+    other = Person(client, f"{person.user_id}-other")
+    assert client.post("users/", {"user_id": other.user_id})[0] == 201
+    with_alerts(other, 3)
+    (alert,) = polled(lambda: other.alerts("open"), bool)
+    (run, *_) = other.get("runs/")["results"]
+
+    async def work() -> None:
+        async with agents.connected(person.user_id) as bound:
+            tools = Tools(bound)
+            for tool in (await bound.list_tools()).tools:
+                assert "user_id" not in tool.input_schema["properties"]
+                assert "user_id" not in tool.input_schema["required"]
+
+            assert (await tools("list_alerts"))["alerts"] == []
+            refused = await tools.refused("get_manifest", user_id=other.user_id)
+            assert "'user_id' was unexpected" in refused
+            await tools.refused("acknowledge_alert", alert_id=alert["id"])
+            await tools.refused("get_run", run_id=run["id"])
+            for way_out in (f"../../{other.user_id}/state", "..", "", "a/b", "%2e%2e"):
+                await tools.refused("open_domain", domain="work", collection=way_out)
+                await tools.refused("open_domain", domain=way_out, collection="tasks")
+            for uri in (
+                f"uac://users/{other.user_id}/manifest",
+                f"uac://users/{person.user_id}/files/../../{other.user_id}/manifest",
+                f"uac://users/{person.user_id}/files/%2e%2e/manifest.py",
+            ):
+                with pytest.raises(MCPError):
+                    await bound.read_resource(uri)
+
+    asyncio.run(work())
+    assert other.alerts("open") == [alert]
+
+
+def test_wrong_arguments_are_answered_with_what_to_mend(agents: Agents, person: Person) -> None:
+    who = {"user_id": person.user_id}
+
+    async def work() -> None:
+        async with agents.connected() as client:
+            tools = Tools(client)
+            assert "'code' is a required property" in await tools.refused("run_query", **who)
+            assert "5 is not of type 'string'" in await tools.refused("run_query", **who, code=5)
+            assert "'cod' was unexpected" in await tools.refused(
+                "run_query", **who, cod="1", code="1"
+            )
+            assert "The tools are: get_context" in await tools.refused("run_sql", sql="DROP")
+            # What fits the schema is judged by the API, which names the field, too.
+            assert "entries.0.content: A message entry needs content." in await tools.refused(
+                "add_memory", **who, entries=[{"kind": "message"}]
+            )
+            assert "as_of: " in await tools.refused("get_manifest", **who, as_of="soon")
+            assert "no checkpoint yet" in await tools.refused("run_query", **who, code="1")
+            assert "no such user" in await tools.refused("get_manifest", user_id="nobody")
+            for nobody in ("é中", "", "..", "a/b", "a" * 200):
+                assert "no" in await tools.refused("get_manifest", user_id=nobody)
+            assert "alert_id" not in await tools.refused("acknowledge_alert", alert_id="x")
+            person.log(record("Trip", "rome", domain="travel", to="Rome"))
+            failed = await tools.refused("run_query", **who, code="[t.price for t in trips]")
+            assert "fields of Trip are key, sources, to" in failed
+            with pytest.raises(MCPError, match="There is no such resource"):
+                await client.read_resource("file:///etc/passwd")
+            with pytest.raises(MCPError, match=r"has no file 'domains/x\.py'"):
+                await client.read_resource(f"uac://users/{person.user_id}/files/domains/x.py")
+
+    asyncio.run(work())
+
+
+def test_a_key_that_only_reads_writes_nothing(agents: Agents, person: Person) -> None:
+    made = agents.system.manage("create_workspace", "agents", "--scope", "read")
+    reading = Agents(agents.system, json.loads(made)["api_key"], agents.transport)
+
+    async def work() -> None:
+        async with reading.connected(person.user_id) as client:
+            tools = Tools(client)
+            assert (await tools("list_alerts"))["alerts"] == []
+            assert "scope" in await tools.refused("add_memory", entries=ENTRIES)
+
+    asyncio.run(work())
+    assert person.get()["entries"]["total"] == 0

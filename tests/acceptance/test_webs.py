@@ -1,0 +1,127 @@
+"""Several web processes are one server: whichever of them a request goes to, it finds the same."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.acceptance.conftest import (
+    LATE,
+    Person,
+    message,
+    new_client,
+    polled,
+    record,
+    running_system,
+)
+from uac_site.embedded.process import free_port
+from uac_site.embedded.system import System
+
+
+@pytest.fixture(scope="module")
+def system() -> Iterator[System]:
+    """A server with its first web process."""
+    with running_system() as system:
+        yield system
+
+
+@pytest.fixture
+def other_web(system: System) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+    """A second one, and where it answers."""
+    port = free_port(0)
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "granian", "--interface", "wsgi", "--port", str(port)]
+    process = subprocess.Popen(
+        [*command, "--blocking-threads", "8", "uac_site.wsgi:application"],
+        env={**os.environ, **system.environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # granian's own worker is in its group
+    )
+    try:
+        polled(lambda: answers(url), bool)
+        yield url, process
+    finally:
+        kill(process)
+
+
+def kill(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(60)
+
+
+def answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=5) as response:
+            return bool(response.status == 200)
+    except OSError:
+        return False
+
+
+def test_two_web_processes_are_one_server(
+    system: System, other_web: tuple[str, "subprocess.Popen[bytes]"]
+) -> None:
+    url, process = other_web
+    client = new_client(system, "webs")
+    here = Person(client, "ada")
+    there = Person(replace(client, base_url=url), "ada")
+    assert client.post("users/", {"user_id": "ada"})[0] == 201
+
+    # What one has acknowledged, the other tells at once.
+    here.log(record("Task", "a", domain="work", name="a", days=0))
+    assert there.get("entries/")["results"] == here.get("entries/")["results"]
+
+    # The same request to both at one time is done once.
+    answered: list[Any] = []
+
+    def send(person: Person) -> None:
+        body, headers = message("Only once."), {"Idempotency-Key": "once"}
+        answered.append(person.client.request("POST", "users/ada/entries/", body, headers=headers))
+
+    threads = [threading.Thread(target=send, args=(person,)) for person in (here, there) * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # To who came while it was under way, that was said.
+    done = [body for status, body in answered if status == 202]
+    assert {status for status, _ in answered} <= {202, 409}
+    assert len({body["entries"][0]["id"] for body in done}) == 1
+
+    # A query that one has taken is answered by the other.
+    polled(lambda: there.get()["entries"]["covered"], bool)
+    run = here.post("query/?wait=0", {"code": "tasks[0].days"}, status=202)
+    assert there.client.finished(run["id"])["output"]["value"] == 0
+
+    # Who waits for alerts at one hears of what comes in at the other.
+    status, body = there.client.request("PUT", "users/ada/constraints/late/?wait=100", LATE)
+    assert status == 200 or there.client.finished(body["id"])["outcome"] == "ok", body
+    heard: list[Any] = []
+
+    def listen() -> None:
+        heard.extend(polled(lambda: listened(here), bool))
+
+    reader = threading.Thread(target=listen)
+    reader.start()
+    there.log(record("Task", "b", domain="work", name="b", days=9))
+    reader.join()
+    assert [alert["evidence"][0]["key"] for alert in heard] == ["b"]
+
+    # And where one is gone, the other goes on.
+    before = here.get()["entries"]["total"]
+    kill(process)
+    here.log(message("It goes on."))
+    assert here.get()["entries"]["total"] == before + 1
+
+
+def listened(person: Person) -> Any:
+    return person.client.get("alerts/?after=0&wait=25")[1]["results"]

@@ -1,0 +1,246 @@
+"""The checker can fail: whatever is taken from the system, or put into it, is named."""
+
+import copy
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from tests.chaos.checker import Checker, Database, leaked
+from tests.chaos.deployment import Deployment, deployed
+from tests.chaos.journal import Journal, Redacted
+from tests.chaos.running import rest
+from tests.chaos.traffic import Traffic
+from uac_site.embedded.folder import remove_folder
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A system that nobody has broken, at rest after some traffic."""
+    folder, journal = tmp_path_factory.mktemp("calm"), Journal()
+    with deployed(folder, journal, 1, engine=None) as deployment:
+        traffic = Traffic(deployment.clients, journal, seed=1, people=9, seconds=12, pause=1)
+        with traffic.flowing():
+            deployment.sleep(12)
+        rest(deployment, traffic, time.monotonic() + 120)
+        for client in deployment.clients.values():
+            for alert in client.request("GET", "alerts/?state=open")[1]["results"]:
+                path = f"alerts/{alert['id']}/acknowledge/"
+                assert client.request("POST", path, {})[0] == 200
+                journal.note("seen", (client.workspace, alert["id"]))
+        assert journal.seen
+        rest(deployment, traffic, time.monotonic() + 120)
+        yield deployment
+    remove_folder(folder)
+
+
+@pytest.fixture
+def database(system: Deployment) -> Iterator[Database]:
+    """The database, for somebody whom no trigger stops; what is done to it is undone."""
+    with psycopg.connect(system.database_url, row_factory=dict_row) as connection:
+        connection.execute("SET session_replication_role = replica")
+        yield connection
+        connection.rollback()
+
+
+def violations(database: Database, journal: Journal) -> str:
+    return "\n".join(Checker(database, journal).violations())
+
+
+def test_of_a_system_that_nobody_broke_nothing_is_said(
+    system: Deployment, database: Database
+) -> None:
+    assert violations(database, system.journal) == ""
+
+
+ANY_RECORD = "(SELECT id FROM memory_logentry WHERE kind = 'record' AND seq = 2 LIMIT 1)"
+STATE = (
+    "hash IN (SELECT c.tree::jsonb->>'domains/money/state.py' FROM memory_checkpoint c"
+    " JOIN memory_memoryuser u ON u.head_id = c.id)"
+)
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "named"),
+    [
+        (f"DELETE FROM memory_logentry WHERE id = {ANY_RECORD}", "entry 2 is lost"),
+        (
+            f"UPDATE memory_logentry SET data = '{{}}' WHERE id = {ANY_RECORD}",
+            "entry 2 has another data",
+        ),
+        (f"UPDATE memory_logentry SET hash = salt WHERE id = {ANY_RECORD}", "the chain breaks at"),
+        ("UPDATE memory_memoryuser SET last_seq = last_seq + 1", "does not end where the user"),
+        (
+            "INSERT INTO memory_logentry SELECT (jsonb_populate_record(e, jsonb_build_object("
+            "'id', gen_random_uuid(), 'seq', u.last_seq + 1))).* FROM memory_logentry e"
+            " JOIN memory_memoryuser u ON u.id = e.user_id"
+            " WHERE e.idempotency_key IS NULL AND e.kind = 'record' LIMIT 1",
+            "was never acknowledged, or is there twice",
+        ),
+        ("DELETE FROM memory_entryoutcome WHERE seq = 2", "entries are pending still"),
+        (
+            "UPDATE memory_entryoutcome SET outcome = 'rejected', reason = 'why not' WHERE seq = 1",
+            "entry 1 is rejected (why not), not covered",
+        ),
+        (
+            f"UPDATE memory_blob SET content = replace(content, ' tea ', ' coffee ') WHERE {STATE}",
+            "purchases are not as acknowledged",
+        ),
+        (f"UPDATE memory_blob SET content = content || ' ' WHERE {STATE}", "a file is not what"),
+        (
+            f"UPDATE memory_blob SET content = content || 'import nothing' WHERE {STATE}",
+            "the newest version does not run",
+        ),
+        ("DELETE FROM memory_checkpoint WHERE version = 1", "no version before 2"),
+        (
+            'UPDATE memory_run SET output = \'{"constraints": [{"alerts": []}]}\''
+            " WHERE output::text LIKE '%for -%'",
+            " found [], not ",
+        ),
+        (
+            "INSERT INTO memory_alert SELECT (jsonb_populate_record(a, jsonb_build_object("
+            "'id', gen_random_uuid(), 'state', 'resolved'))).* FROM memory_alert a",
+            "was opened 0 times",
+        ),
+        (
+            "INSERT INTO memory_alert SELECT (jsonb_populate_record(a, jsonb_build_object("
+            "'id', gen_random_uuid(), 'state', 'resolved'))).* FROM memory_alert a",
+            " alerts about p",
+        ),
+        ("UPDATE memory_alert SET state = 'resolved'", "alerts are open about []"),
+        (
+            "DELETE FROM memory_llmcall WHERE id ="
+            " (SELECT id FROM memory_llmcall ORDER BY user_id LIMIT 1)",
+            " on record",
+        ),
+        (
+            "INSERT INTO memory_alertevent SELECT (jsonb_populate_record(e, jsonb_build_object("
+            "'id', e.id + 1000000, 'seq', e.seq + 1000000))).* FROM memory_alertevent e"
+            " WHERE kind = 'opened'",
+            "was opened 2 times",
+        ),
+        ("DELETE FROM memory_alertevent WHERE seq = 1", "is not numbered 1 to"),
+        ("DELETE FROM memory_alertevent WHERE kind = 'acknowledged'", "and nobody knows of it"),
+        (
+            "UPDATE memory_entryoutcome o SET reason = (SELECT e.data->'data'->>'what'"
+            " FROM memory_logentry e WHERE e.user_id <> o.user_id AND e.seq = 1 LIMIT 1)",
+            "memory_entryoutcome: a row of",
+        ),
+        (
+            "UPDATE memory_delivery SET state = 'pending'",
+            "webhook messages wait",
+        ),
+    ],
+)
+def test_what_is_done_to_the_database_is_named(
+    system: Deployment, database: Database, sabotage: str, named: str
+) -> None:
+    assert database.execute(sabotage).rowcount > 0
+
+    assert named in violations(database, system.journal)
+
+
+def test_what_the_model_made_of_an_entry_was_sent_by_nobody_also_when_it_is_redacted(
+    system: Deployment, database: Database
+) -> None:
+    fact = database.execute(
+        "INSERT INTO memory_logentry SELECT (jsonb_populate_record(e, jsonb_build_object("
+        "'id', gen_random_uuid(), 'seq', u.last_seq + 1, 'kind', 'fact', 'derived_from',"
+        " jsonb_build_array(1), 'source', NULL, 'content', NULL, 'data', NULL, 'redacted_at',"
+        " now()))).* FROM memory_logentry e JOIN memory_memoryuser u ON u.id = e.user_id"
+        " WHERE e.idempotency_key IS NULL AND e.kind = 'record' LIMIT 1"
+    )
+    assert fact.rowcount == 1
+
+    told = violations(database, system.journal)
+
+    assert "the chain breaks at" in told  # it was put there past the server
+    assert "was never acknowledged, or is there twice" not in told
+
+
+def _message_lost(journal: Journal) -> None:
+    lost = journal.called[0].body["data"]["event"]["seq"]
+    journal.called = [one for one in journal.called if one.body["data"]["event"]["seq"] != lost]
+
+
+def _messages_out_of_order(journal: Journal) -> None:
+    journal.called.reverse()
+
+
+def _message_of_another(journal: Journal) -> None:
+    body = copy.deepcopy(journal.called[0].body)
+    other = next(one for one in journal.people if one.user_id != body["data"]["user_id"])
+    body["data"]["alert"]["message"] += other.canary
+    journal.called[0] = dataclasses.replace(journal.called[0], body=body)
+
+
+def _key_used_twice(journal: Journal) -> None:
+    sent = journal.sent[0]
+    sent.acknowledged = [*sent.acknowledged, [seq + 1 for seq in sent.acknowledged[0]]]
+
+
+def _out_of_order(journal: Journal) -> None:
+    place = {(one.person, one.writer): one for one in journal.sent if one.turn > 1}
+    later = next(iter(place.values()))
+    later.turn = 0
+
+
+def _never_answered(journal: Journal) -> None:
+    journal.sent[0].acknowledged = []
+
+
+def _secret_not_gone(journal: Journal) -> None:
+    person = journal.people[0]
+    journal.redacted.append(Redacted(person, 1, person.canary, acknowledged=True))
+
+
+def _wrong_answer(journal: Journal) -> None:
+    one = journal.people[0]
+    journal.answers[one.workspace, one.user_id] = {"value": [0, 0]}
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "named"),
+    [
+        (_message_lost, "never arrived"),
+        (_messages_out_of_order, "came out of order"),
+        (_message_of_another, "tells of"),
+        (_key_used_twice, "one key, several sets of entries"),
+        (_out_of_order, "is out of order"),
+        (_never_answered, "never acknowledged"),
+        (_secret_not_gone, "is still in"),
+        (_wrong_answer, "the query answers [0, 0]"),
+    ],
+)
+def test_what_the_outside_world_knows_otherwise_is_named(
+    system: Deployment, database: Database, sabotage: Callable[[Journal], None], named: str
+) -> None:
+    journal = _copied(system.journal)
+
+    sabotage(journal)
+
+    assert named in violations(database, journal)
+
+
+def _copied(journal: Journal) -> Journal:
+    """A journal with the same people, whose rows can be changed."""
+    copied: Any = copy.copy(journal)
+    copied.sent = [dataclasses.replace(one) for one in journal.sent]
+    copied.redacted = [dataclasses.replace(one) for one in journal.redacted]
+    copied.called, copied.answers = list(journal.called), dict(journal.answers)
+    assert isinstance(copied, Journal)
+    return copied
+
+
+def test_a_line_of_a_log_that_quotes_somebody_is_named(system: Deployment, tmp_path: Path) -> None:
+    assert list(leaked(system.system.data_folder / "logs")) == []
+    (tmp_path / "web.log").write_text(f"well\n{system.journal.people[0].canary} tea\n")
+
+    assert [found[:14] for found in leaked(tmp_path)] == ["web.log line 2"]

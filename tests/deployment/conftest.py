@@ -1,0 +1,312 @@
+"""A server of docker-compose.yml itself: built, started and spoken to as an operator does."""
+
+import http.client
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+import urllib.request
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from benchmarks.harness import Client
+from tests.acceptance.conftest import PATIENT
+from tests.chaos.journal import Journal
+from tests.chaos.model import Model
+from tests.docker_engine import gateway_of, skip_or_fail
+from tests.images import NotMade, server_image, stand_ins
+from tests.llm_server import KEY, LlmServer, Reply, Request, called, llm_server
+from workers.sandbox.build import ensure_image, ensure_typecheck_image
+from workers.sandbox.docker import LABEL
+
+CHECKOUT = Path(__file__).parents[2]
+HOST = "localhost"
+SPENT = "sum(trip.cost for trip in trips if trip.on.year == 2026)"
+# Of a machine that does much besides.
+BUILD_SECONDS = 1800
+# Those that go on; `migrate` has ended.
+SERVICES = (
+    *("balancer", "postgres", "redis", "web", "mcp", "worker-llm", "worker-default"),
+    *("worker-sandbox", "beat", "socket-proxy"),
+)
+OURS = ("web", "mcp", "worker-llm", "worker-default", "worker-sandbox", "beat", "socket-proxy")
+
+
+@dataclass
+class Deployment:
+    """A project of Compose, of which all that is made has a name of its own."""
+
+    folder: Path
+    project: str
+    image: str
+    port: int
+    variables: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return f"https://{HOST}:{self.port}"
+
+    @property
+    def command(self) -> list[str]:
+        return [
+            *("docker-compose", "--project-name", self.project),
+            *("--env-file", str(self.folder / ".env")),
+            *("--file", str(CHECKOUT / "docker-compose.yml")),
+        ]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What is said in the shell instead of in `.env`."""
+        return {
+            **os.environ,
+            **self.variables,
+            "UAC_SECRETS": str(self.folder / "secrets"),
+            "UAC_ENV_FILE": str(self.folder / "uac.env"),
+            "UAC_LISTEN": f"127.0.0.1:{self.port}",
+            "COMPOSE_PARALLEL_LIMIT": "8",
+            "COMPOSE_HTTP_TIMEOUT": "300",
+        }
+
+    def compose(self, *arguments: str) -> str:
+        return run(*self.command, *arguments, environment=self.environment)
+
+    def containers(self, service: str) -> list[str]:
+        return self.compose("ps", "-q", service).split()
+
+    def one(self, service: str) -> str:
+        [container] = self.containers(service)
+        return container
+
+    def manage(self, *arguments: str, **environment: str) -> str:
+        """Run manage.py as an operator does, in a web process's container."""
+        options = [f"--env={name}={value}" for name, value in environment.items()]
+        container = self.containers("web")[0]
+        return run("docker", "exec", *options, container, "python3", "manage.py", *arguments)
+
+    def left(self) -> list[str]:
+        """What of the project the engine still has: containers, networks, volumes."""
+        label = f"label=com.docker.compose.project={self.project}"
+        return [
+            *run("docker", "ps", "--all", "--quiet", "--filter", label).split(),
+            *run("docker", "network", "ls", "--quiet", "--filter", label).split(),
+            *run("docker", "volume", "ls", "--quiet", "--filter", label).split(),
+        ]
+
+    def client(self, workspace: str) -> Client:
+        """Return a caller with a key of the workspace."""
+        return Client(self.url, json.loads(self.manage("create_workspace", workspace))["api_key"])
+
+
+def run(*command: str, environment: dict[str, str] | None = None) -> str:
+    """Run a program; the test fails with what it said if it does, or takes too long."""
+    finished = subprocess.run(
+        command,
+        env=environment,
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BUILD_SECONDS,
+    )
+    if finished.returncode != 0:
+        said = f"{finished.stdout[-4000:]}\n{finished.stderr[-4000:]}"
+        pytest.fail(f"{' '.join(command)[:500]} ended with {finished.returncode}:\n{said}")
+    return finished.stdout
+
+
+def inspected(container: str) -> Any:
+    """Return what the engine tells of a container."""
+    [found] = json.loads(run("docker", "inspect", container))
+    return found
+
+
+def health(container: str) -> str:
+    return str(inspected(container)["State"].get("Health", {}).get("Status"))
+
+
+def writes_the_query(request: Request) -> Reply:
+    """Compute what was spent, then name that query as the answer."""
+    return called("answer", {"query": 1}) if request.results else called("query", {"code": SPENT})
+
+
+def sandboxes(deployment: Deployment) -> set[str]:
+    """The sandboxes that its workers have made, of all that this machine has.
+
+    They are told by the namespace of processes in their label, which is a running worker's own.
+    """
+    asked = [
+        subprocess.run(
+            ["docker", "exec", worker, "readlink", "/proc/self/ns/pid"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=BUILD_SECONDS,
+        )
+        for worker in deployment.containers("worker-sandbox")
+    ]
+    spaces = [one.stdout.strip() for one in asked if one.returncode == 0]
+    return {
+        one
+        for one, label in labelled_sandboxes().items()
+        if any(f"/{space}/" in label for space in spaces)
+    }
+
+
+def labelled_sandboxes() -> dict[str, str]:
+    """All sandboxes that the engine has, each with the label that tells who made it."""
+    listed = run(
+        *("docker", "ps", "--all", "--no-trunc", f"--filter=label={LABEL}"),
+        f'--format={{{{.ID}}}} {{{{.Label "{LABEL}"}}}}',
+    )
+    return {one: label for one, _, label in (line.partition(" ") for line in listed.splitlines())}
+
+
+def remove_sandboxes(these: set[str]) -> None:
+    """Remove what of these is there, which their workers may be removing, too."""
+    for one in these & labelled_sandboxes().keys():
+        subprocess.run(
+            ["docker", "rm", "--force", "--volumes", one],
+            capture_output=True,
+            check=False,
+            timeout=BUILD_SECONDS,
+        )
+
+
+@pytest.fixture(scope="session")
+def outside() -> str:
+    """An address of this machine that the containers reach, as they would the internet."""
+    [bridge] = json.loads(run("docker", "network", "inspect", "bridge"))
+    return gateway_of(bridge)
+
+
+@pytest.fixture(scope="session")
+def llm(outside: str) -> Iterator[LlmServer]:
+    """A model that answers questions, and makes facts and records of visits."""
+    understands = Model(Journal(), 1)
+
+    def script(request: Request) -> Reply:
+        return (writes_the_query if "query" in request.tools else understands)(request)
+
+    with llm_server(script=script, address=outside) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def images() -> dict[str, str]:
+    """The images that Compose is told, and BASE, of which the server's is built."""
+    for program in ("docker-compose", "openssl"):
+        if shutil.which(program) is None:
+            skip_or_fail(f"not installed: {program}")
+    ensure_typecheck_image(ensure_image())
+    try:
+        return dict(stand_ins())
+    except NotMade as error:
+        skip_or_fail(str(error))
+        raise
+
+
+@pytest.fixture(scope="session")
+def deployment(
+    images: dict[str, str], tmp_path_factory: pytest.TempPathFactory, llm: LlmServer
+) -> Iterator[Deployment]:
+    """A running server with nobody in it yet."""
+    with running(images, llm, tmp_path_factory.mktemp("operator")) as one:
+        yield one
+
+
+@contextmanager
+def running(
+    images: dict[str, str], llm: LlmServer, folder: Path, *, checkout: Path = CHECKOUT
+) -> Iterator[Deployment]:
+    """Run the server of a checkout, as its version "first", with the operator's files in a folder;
+    in the end remove it, and its images."""
+    project = f"uac-test-{uuid.uuid4().hex[:12]}"
+    variables = {name: image for name, image in images.items() if name != "BASE"}
+    try:
+        image = server_image(
+            images["BASE"], tag=f"{project}:first", folder=checkout, VERSION="first"
+        )
+        yield from _running(project, image, variables, folder, llm)
+    finally:
+        ours = run("docker", "image", "ls", "--format={{.Repository}}:{{.Tag}}", project).split()
+        if ours:
+            run("docker", "rmi", "--force", *ours)
+
+
+def _running(
+    project: str, image: str, variables: dict[str, str], folder: Path, llm: LlmServer
+) -> Iterator[Deployment]:
+    run(str(CHECKOUT / "deploy" / "prepare"), HOST, str(folder))
+    with (folder / "uac.env").open("a") as settings:
+        settings.write(
+            "UAC_LLM_MODEL=openai:the-model\n"
+            f"UAC_LLM_BASE_URL={llm.openai_url}\n"
+            "UAC_STRUCTURE_IDLE_SECONDS=3600\nUAC_STRUCTURE_AGE_SECONDS=7200\n"
+            "UAC_WEBHOOK_ALLOW_HTTP=true\n"
+            f"UAC_WEBHOOK_ALLOWED_NETWORKS={urlsplit(llm.url).hostname}/32\n"
+        )
+        settings.writelines(f"{name}={value}\n" for name, value in PATIENT.items())
+    (folder / "secrets" / "llm_api_key").chmod(0o600)
+    (folder / "secrets" / "llm_api_key").write_text(f"{KEY}\n")
+    (folder / "secrets" / "llm_api_key").chmod(0o444)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    text = (folder / ".env").read_text()
+    (folder / ".env").write_text(text.replace("uac-server:latest", image))
+    one = Deployment(folder=folder, project=project, image=image, port=port, variables=variables)
+    try:
+        try:
+            one.compose("up", "-d")
+        except pytest.fail.Exception as error:
+            pytest.fail(f"{error}\n{one.compose('logs', '--tail=40', 'migrate')}")
+        _wait_until_healthy(one)
+        with _trusting(folder / "secrets" / "tls.pem"):
+            yield one
+    finally:
+        try:
+            theirs = sandboxes(one)
+        finally:
+            one.compose("down", "--volumes", "--remove-orphans", "--timeout", "15")
+        remove_sandboxes(theirs)
+
+
+def _wait_until_healthy(one: Deployment, services: Sequence[str] = SERVICES) -> None:
+    deadline = time.monotonic() + 300
+    for service in services:
+        for container in one.containers(service):
+            while (state := health(container)) != "healthy":
+                if time.monotonic() > deadline:
+                    pytest.fail(f"{service} is {state}: {one.compose('logs', '--tail=30')}")
+                time.sleep(0.5)
+
+
+class _trusting:  # noqa: N801 # as a function with @contextmanager would be called
+    """Within it, this process trusts that certificate."""
+
+    def __init__(self, certificate: Path) -> None:
+        self._context = ssl.create_default_context(cafile=str(certificate))
+
+    def __enter__(self) -> None:
+        handler = urllib.request.HTTPSHandler(context=self._context)
+        urllib.request.install_opener(urllib.request.build_opener(handler))
+
+    def __exit__(self, *args: object) -> None:
+        # As before there was one: the next call makes its own.
+        urllib.request.install_opener(None)
+
+
+def raw(one: Deployment) -> http.client.HTTPSConnection:
+    """A connection that shows every answer as it is."""
+    context = ssl.create_default_context(cafile=str(one.folder / "secrets" / "tls.pem"))
+    return http.client.HTTPSConnection(HOST, one.port, context=context, timeout=60)

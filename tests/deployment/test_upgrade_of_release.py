@@ -1,0 +1,60 @@
+"""An upgrade of the release before this checkout, as it was released: under load, none fails."""
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.acceptance.conftest import polled
+from tests.deployment.conftest import CHECKOUT, OURS, Deployment, inspected, run, running
+from tests.deployment.upgrading import by_user, contents, loaded, under_load, upgrade
+from tests.images import server_image
+from tests.llm_server import LlmServer
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
+
+
+@pytest.fixture(scope="module")
+def release() -> str:
+    """The newest one that this checkout comes after."""
+    newest_first = ("--sort=-version:refname", "--list", "v*")
+    listed = ("git", "-C", str(CHECKOUT), "tag", "--merged=HEAD", "--no-contains=HEAD")
+    tags = run(*listed, *newest_first).split()
+    if not tags:
+        pytest.skip("this is the first release: git knows no tag v* before it")
+    return tags[0]
+
+
+@pytest.fixture(scope="module")
+def before(
+    release: str, images: dict[str, str], tmp_path_factory: pytest.TempPathFactory, llm: LlmServer
+) -> Iterator[Deployment]:
+    """That release, running."""
+    folder = tmp_path_factory.mktemp("release")
+    archive = folder.with_suffix(".tar")
+    run("git", "-C", str(CHECKOUT), "archive", f"--output={archive}", release)
+    subprocess.run(["tar", "-xf", str(archive), "-C", str(folder)], check=True)
+    with running(images, llm, tmp_path_factory.mktemp("operator"), checkout=folder) as one:
+        yield one
+
+
+def test_the_release_before_is_upgraded_and_no_request_fails(
+    before: Deployment, images: dict[str, str]
+) -> None:
+    load = loaded(before)
+    this = server_image(images["BASE"], tag=f"{before.project}:this", VERSION="this")
+
+    with under_load(load):
+        polled(lambda: len(load.acknowledged), lambda number: number > 20)
+        finished = upgrade(before, this)
+        sent = len(load.acknowledged)
+        polled(lambda: len(load.acknowledged), lambda number: number > sent + 20)
+
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert load.failures == []
+    for name in OURS:
+        for container in before.containers(name):
+            labels = inspected(container)["Config"]["Labels"]
+            assert labels["org.opencontainers.image.version"] == "this", name
+    assert contents(load) == by_user(load.acknowledged)
+    assert before.manage("verify").splitlines()[-1].endswith(" 0 problems")

@@ -1,0 +1,154 @@
+"""Clients that go on while a deployment is upgraded, and what became of what they sent."""
+
+import itertools
+import subprocess
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.harness import Client
+from tests.acceptance.conftest import Person, polled, record
+from tests.deployment.conftest import BUILD_SECONDS, CHECKOUT, Deployment
+
+USERS = 3
+# So long requests of the load wait, which is longer than a process that is stopped lives on, and so
+# long what has begun is waited for: the difference is for what comes before and after the wait.
+WAIT_SECONDS = 20
+DRAIN_SECONDS = 30
+
+
+@dataclass
+class Load:
+    """What clients sent and were answered, from several threads."""
+
+    client: Client
+    acknowledged: list[tuple[str, str]] = field(default_factory=list)  # user, content
+    failures: list[str] = field(default_factory=list)
+    requests: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def send(self, what: str, good: tuple[int, ...], *request: Any, **options: Any) -> Any:
+        """Send a request; what is not answered as it should be counts as failed."""
+        try:
+            status, body = self.client.request(*request, **options)
+            problem = "" if status in good else f"{what}: {status} {body}"
+        except Exception as error:
+            problem, body = f"{what}: {error!r}", None
+        with self._lock:
+            self.requests += 1
+            if problem:
+                self.failures.append(problem)
+        return None if problem else body
+
+    def write(self, number: int) -> None:
+        user, content = f"user-{number % USERS}", uuid.uuid4().hex
+        entry = {"kind": "message", "role": "user", "content": content}
+        if self.send(
+            "write",
+            (201, 202),
+            *("POST", f"users/{user}/entries/?wait=0", {"entries": [entry]}),
+            headers={"Idempotency-Key": content},
+        ):
+            with self._lock:
+                self.acknowledged.append((user, content))
+
+    def read(self, number: int) -> None:
+        self.send("read", (200,), "GET", f"users/user-{number % USERS}/entries/?page_size=1")
+
+    def wait(self, number: int) -> None:
+        """For alerts, of which there are none: nothing cuts it short."""
+        self.send("wait", (200,), "GET", f"alerts/?after=now&wait={WAIT_SECONDS}")
+
+    def compute(self, number: int) -> None:
+        # 202: it waits for a sandbox worker, which is replaced, too, and is done later.
+        code = {"code": f"len(trips) + {number}"}
+        path = f"users/user-{number % USERS}/query/?wait={WAIT_SECONDS}"
+        body = self.send("query", (200, 202), "POST", path, code)
+        if body is not None and "value" in body and body["value"] != number + 1:
+            self.failures.append(f"query: {body}")
+
+
+@contextmanager
+def under_load(load: Load) -> Iterator[None]:
+    """Within it, requests are sent one after the other in each of seven threads."""
+    over = threading.Event()
+
+    def keep(do: Callable[[int], None], pause: float) -> None:
+        for number in itertools.count():
+            if over.is_set():
+                return
+            do(number)
+            over.wait(pause)
+
+    kinds = ((load.write, 0.02), (load.write, 0.02), (load.read, 0.02), (load.read, 0.02))
+    slow = ((load.compute, 0.2), (load.wait, 0.1), (load.wait, 0.3))
+    threads = [threading.Thread(target=keep, args=kind) for kind in (*kinds, *slow)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def loaded(deployment: Deployment) -> Load:
+    """Return the load of users that it has made, each with a record."""
+    client = deployment.client("upgrade")
+    for number in range(USERS):
+        assert client.post("users/", {"user_id": f"user-{number}"})[0] == 201
+        trip = record("Trip", "rome", domain="travel", cost=1)
+        Person(client, f"user-{number}").log(trip)
+        polled(lambda: Person(client, f"user-{number}").get()["head"], bool)  # noqa: B023
+    return Load(client)
+
+
+def upgrade(
+    deployment: Deployment, image: str, **variables: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run deploy/upgrade as an operator does, until it has ended."""
+    return subprocess.run(
+        [str(CHECKOUT / "deploy" / "upgrade"), image],
+        cwd=CHECKOUT,
+        env={
+            **deployment.environment,
+            "COMPOSE": " ".join(deployment.command),
+            "UAC_DOTENV": str(deployment.folder / ".env"),
+            "UAC_DRAIN_SECONDS": str(DRAIN_SECONDS),
+            **variables,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BUILD_SECONDS,
+    )
+
+
+def contents(load: Load) -> dict[str, set[str]]:
+    """Return what the server says that it was sent by each user."""
+    found: dict[str, set[str]] = {}
+    for number in range(USERS):
+        user, after = f"user-{number}", 0
+        found[user] = set()
+        while True:
+            path = f"users/{user}/entries/?after={after}&page_size=500"
+            status, page = load.client.get(path)
+            assert status == 200, page
+            if not page["results"]:
+                break
+            after = page["results"][-1]["seq"]
+            found[user] |= {one["content"] for one in page["results"] if one["kind"] == "message"}
+    return found
+
+
+def by_user(entries: list[tuple[str, str]]) -> dict[str, set[str]]:
+    """Return what was acknowledged, as `contents` has it."""
+    found: dict[str, set[str]] = {f"user-{number}": set() for number in range(USERS)}
+    for user, content in entries:
+        found[user].add(content)
+    assert sum(map(len, found.values())) == len(entries)
+    return found

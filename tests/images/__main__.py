@@ -1,0 +1,7 @@
+"""`python -m tests.images`."""
+
+import sys
+
+from tests.images import main
+
+sys.exit(main())

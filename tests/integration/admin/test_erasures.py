@@ -1,0 +1,108 @@
+"""Privileged staff erase people: they see who it is, say why, and are on record."""
+
+import re
+
+import pytest
+from django.contrib.admin.models import LogEntry as StaffAction
+from django.test import Client
+
+from memory.models import MemoryUser, StaffAudit, UserErasure, Workspace
+from memory.models.staff import AuditKind
+from memory.users import create_user
+from tests.integration.admin.conftest import Rows, list_url, messages_of, page_url, shown, text_of
+from tests.integration.admin.test_actions import Staff, act
+
+pytestmark = pytest.mark.django_db
+
+
+def test_it_is_done_once_it_is_confirmed_with_a_reason(admin_client: Client, rows: Rows) -> None:
+    user = rows[MemoryUser]
+    UserErasure.objects.all().delete()
+    page = shown(act(admin_client, "erase", user))
+    assert f"User: {user.user_id}" in page
+    assert "Alerts: 1 alert" in page
+    refused = act(admin_client, "erase", user, confirmed="1", note="  ")
+    assert messages_of(refused) == ["Say why: nothing was done."]
+    named = act(
+        admin_client,
+        "erase",
+        user,
+        confirmed="1",
+        note=f"{user.user_id} wrote a mail",
+        typed=user.user_id,
+    )
+    assert "do not repeat the user_id" in " ".join(messages_of(named))
+    assert MemoryUser.objects.filter(pk=user.pk).exists()
+
+    done = act(
+        admin_client,
+        "erase",
+        user,
+        confirmed="1",
+        note="asked for by mail",
+        typed=f" {user.user_id} ",
+    )
+
+    row = UserErasure.objects.get()
+    assert (row.by, row.reason) == ("staff:admin", "asked for by mail")
+    assert page_url(row) in text_of(done)
+    assert not MemoryUser.objects.filter(pk=user.pk).exists()
+    assert user.user_id not in text_of(admin_client.get(list_url(MemoryUser)))
+    tombstone = shown(admin_client.get(page_url(row)))
+    assert "asked for by mail" in tombstone
+    assert str(user.public_id) in tombstone
+    action = StaffAction.objects.get(content_type__model="usererasure")
+    assert (action.user.get_username(), action.object_id) == ("admin", str(row.pk))
+    assert user.user_id not in f"{action.object_repr} {action.change_message}"
+
+
+@pytest.mark.parametrize("typed", ["", "1", "yes"])
+def test_of_one_user_the_id_is_typed(admin_client: Client, rows: Rows, typed: str) -> None:
+    user = rows[MemoryUser]
+    UserErasure.objects.all().delete()
+
+    answer = act(admin_client, "erase", user, confirmed="1", note="by mail", typed=typed)
+
+    assert messages_of(answer) == ["Type the user's id to confirm: nothing was done."]
+    assert MemoryUser.objects.filter(pk=user.pk).exists()
+    # It is noted as a look, and not as an erasure.
+    noted = StaffAudit.objects.filter(what="erase").order_by("-pk")[0]
+    assert (noted.kind, noted.person) == (AuditKind.VIEW, user.public_id)
+    # What was written is not lost, and there is a way back.
+    assert 'value="by mail"' in text_of(answer)
+    assert f'<a href="{page_url(user)}" class="button cancel-link">Cancel</a>' in text_of(answer)
+
+
+def test_of_several_users_their_number_is_typed(admin_client: Client, workspace: Workspace) -> None:
+    users = [create_user(workspace, name, time_zone="UTC", metadata={}) for name in ("ada", "bob")]
+    asked = act(admin_client, "erase", *users)
+    assert "type how many users these are" in shown(asked)
+    assert f'<a href="{list_url(MemoryUser)}" class="button cancel-link">' in text_of(asked)
+
+    refused = act(admin_client, "erase", *users, confirmed="1", note="why", typed="ada")
+    assert messages_of(refused) == ["Type how many users these are to confirm: nothing was done."]
+    assert MemoryUser.objects.filter(pk__in=[user.pk for user in users]).count() == 2
+
+    act(admin_client, "erase", *users, confirmed="1", note="why", typed="2")
+    assert not MemoryUser.objects.filter(pk__in=[user.pk for user in users]).exists()
+
+
+def test_its_button_is_red_and_comes_last(admin_client: Client, rows: Rows) -> None:
+    page = text_of(admin_client.get(page_url(rows[MemoryUser])))
+
+    buttons = re.findall(r'<button type="submit" name="action" value="(\w+)"([^>]*)>', page)
+    assert buttons[-1] == ("erase", ' class="dangerous"')
+    assert [name for name, style in buttons if style] == ["erase"]
+
+
+@pytest.mark.parametrize("permission", ["change_memoryuser", "erase_memoryuser"])
+def test_it_takes_a_permission_of_its_own(staff: Staff, rows: Rows, permission: str) -> None:
+    user = rows[MemoryUser]
+    UserErasure.objects.all().delete()
+    asked = {"action": "erase", "_selected_action": [user.pk], "confirmed": "1", "note": "why"}
+    asked["typed"] = user.user_id
+
+    staff("view_memoryuser", permission).post(list_url(MemoryUser), asked)
+
+    gone = not MemoryUser.objects.filter(pk=user.pk).exists()
+    assert gone == (permission == "erase_memoryuser")

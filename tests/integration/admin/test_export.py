@@ -1,0 +1,66 @@
+"""A user's project from the admin: who may have it, and that it is noted."""
+
+import io
+import zipfile
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry as StaffAction
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from memory.models import MemoryUser
+from memory.users import create_user
+from tests.integration.admin.conftest import Rows, page_url, text_of
+
+pytestmark = pytest.mark.django_db
+
+
+def url_of(user: MemoryUser) -> str:
+    return reverse("admin:memory_memoryuser_export", args=[user.pk])
+
+
+def test_the_page_of_a_user_leads_to_the_project(
+    admin_client: Client, rows: Rows, settings: Any
+) -> None:
+    settings.UAC_BASE_URL = "https://uac.example.org/"
+    user = create_user(rows[MemoryUser].workspace, "a|b@c", time_zone="UTC", metadata=None)
+    page = admin_client.get(page_url(user)).content.decode()
+    assert "https://uac.example.org/v1/users/a%7Cb%40c/git" in page
+    assert f'href="{url_of(user)}"' in page
+    assert "Download project (zip)" in text_of(admin_client.get(page_url(rows[MemoryUser])))
+
+
+def test_a_download_is_the_newest_version_and_noted(admin_client: Client, rows: Rows) -> None:
+    user = rows[MemoryUser]
+    response: Any = admin_client.get(url_of(user))
+    assert response.status_code == 200
+    with zipfile.ZipFile(io.BytesIO(b"".join(response.streaming_content))) as archive:
+        assert set(user.head.tree) <= set(archive.namelist())
+    action = StaffAction.objects.get()
+    assert action.change_message == "Project downloaded."
+    assert action.object_repr == f"user {user.public_id}"
+    assert admin_client.post(url_of(user)).status_code == 405
+    assert admin_client.get(url_of(user).replace(str(user.pk), "999999")).status_code == 404
+
+
+def test_while_something_is_redacted_nothing_is_handed_out(
+    admin_client: Client, rows: Rows
+) -> None:
+    user = rows[MemoryUser]
+    MemoryUser.objects.filter(pk=user.pk).update(redacting_since=timezone.now())
+    response = admin_client.get(url_of(user), follow=True)
+    assert "Something is being redacted" in text_of(response)
+    assert response.redirect_chain == [(page_url(user), 302)]
+    assert not StaffAction.objects.exists()
+
+
+@pytest.mark.parametrize("missing", ["view_memoryuser", "view_blob", "view_content"])
+def test_who_may_not_see_the_files_gets_none(
+    client: Client, staff: Any, rows: Rows, missing: str
+) -> None:
+    assert client.get(url_of(rows[MemoryUser])).status_code == 302  # to the login
+    given = {"view_memoryuser", "view_blob", "view_content"} - {missing}
+    assert staff(*given).get(url_of(rows[MemoryUser])).status_code == 403
+    assert not StaffAction.objects.exists()

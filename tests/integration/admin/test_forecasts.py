@@ -1,0 +1,79 @@
+"""What is foreseen, on the screens: when, of which version, and of what nothing is known."""
+
+import datetime
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from memory.models import Forecast, MemoryUser
+from tests.factories import make_checkpoint
+from tests.integration.admin.conftest import list_url, page_url, shown
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def forecast(user: MemoryUser) -> Forecast:
+    """One of the first of two versions, in which one of two constraints took too long."""
+    now = timezone.now()
+    first, head = make_checkpoint(user, 1), make_checkpoint(user, 2)
+    MemoryUser.objects.filter(pk=user.pk).update(head=head)
+    at = now + datetime.timedelta(days=9)
+    event = {
+        "at": "2126-05-02T08:00:00+00:00",
+        "day": None,
+        "kind": "opens",
+        "constraint": "constraints/lease.py",
+        "severity": "warning",
+        "fingerprint": "f" * 64,
+        "key": None,
+        "records": ["home.leases:flat"],
+        "error": None,
+    }
+    error = {"type": "timeout", "message": "it took longer than 5 s"}
+    return Forecast.objects.create(
+        user=user,
+        checkpoint=first,
+        computed_at=now,
+        start=now,
+        horizon_days=365,
+        known_until=now + datetime.timedelta(days=365),
+        needs_daily=True,
+        results={
+            "constraints/lease.py": {"error": None, "until": None},
+            "endless": {"error": error, "until": None},
+            "constraints/slow.py": {"error": None, "until": "2126-03-01"},
+        },
+        timeline=[event],
+        next_change=at,
+        wakes_at=at,
+    )
+
+
+def test_its_page_tells_of_what_nothing_is_foreseen(
+    admin_client: Client, forecast: Forecast
+) -> None:
+    words = shown(admin_client.get(page_url(forecast)))
+    assert "v1 (the newest is v2)" in words
+    assert "lease will be raised on 2126-05-02 08:00 UTC warning home.leases:flat" in words
+    assert "endless timeout: it took longer than 5 s" in words
+    assert "slow known until 2126-03-01" in words
+    assert "Runs: daily" in words
+
+
+def test_the_list_says_when_the_constraints_run(admin_client: Client, forecast: Forecast) -> None:
+    answer = admin_client.get(list_url(Forecast))
+    assert "daily" in shown(answer)
+    assert b"icon-no" not in answer.content
+    assert "0 forecasts" in shown(admin_client.get(f"{list_url(Forecast)}?daily=no"))
+    assert "1 forecast" in shown(admin_client.get(f"{list_url(Forecast)}?daily=yes"))
+
+
+def test_the_page_of_the_user_does_not_pass_over_what_is_unknown(
+    admin_client: Client, user: MemoryUser, forecast: Forecast
+) -> None:
+    words = shown(admin_client.get(page_url(user)))
+    assert "v1 (the newest is v2)" in words
+    assert "but for 2 constraints not looked ahead at so far:" in words
+    assert "endless timeout" in words

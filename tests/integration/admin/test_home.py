@@ -1,0 +1,431 @@
+"""The front page: what is wrong now, what went on of late, and the rows behind each number."""
+
+import copy
+import datetime
+import html
+import json
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from memory.models import (
+    Alarm,
+    Alert,
+    EntryOutcome,
+    Heartbeat,
+    Lane,
+    LlmCall,
+    LlmSpending,
+    LogEntry,
+    MemoryUser,
+    Pause,
+    Run,
+    SandboxHost,
+    Workspace,
+)
+from memory.models.alerts import AlertState, Severity
+from memory.models.llm import LlmOutcome, LlmPurpose
+from memory.models.log import Outcome
+from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.models.users import LaneName
+from memory.overview import PERIODS, RUN_ENDINGS
+from tests.factories import make_checkpoint
+from tests.integration.admin.conftest import Populate, Rows, list_url, shown, text_of
+from tests.integration.admin.test_hostile import HOSTILE
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def rows(rows: Rows) -> Rows:
+    """Rows of one person whose work does not stand still."""
+    Pause.objects.all().delete()
+    return rows
+
+
+def home(client: Client, period: str = "day") -> Mapping[str, Any]:
+    found: Mapping[str, Any] = client.get("/admin/", {"period": period}).context["home"]
+    return found
+
+
+def chart(client: Client, name: str, period: str = "day") -> Any:
+    return next(one for one in home(client, period)["charts"] if one.name == name)
+
+
+def rows_at(client: Client, address: str) -> list[Any]:
+    """Follow a link to a list and return all the rows that it selects."""
+    response = client.get(address)
+    assert response.status_code == 200, address
+    return list(response.context["cl"].queryset)
+
+
+def ended(user: MemoryUser, outcome: RunOutcome, ago: datetime.timedelta) -> Run:
+    moment = timezone.now() - ago
+    return Run.objects.create(
+        user=user,
+        kind=RunKind.QUERY,
+        trigger=RunTrigger.API,
+        instant=moment,
+        status=RunStatus.DONE,
+        outcome=outcome,
+        finished_at=moment,
+    )
+
+
+def hours(number: float) -> datetime.timedelta:
+    return datetime.timedelta(hours=number)
+
+
+# -- A new server ------------------------------------------------------------------------------
+
+
+def test_a_new_server_says_that_there_is_nothing_yet(admin_client: Client) -> None:
+    words = shown(admin_client.get("/admin/"))
+
+    for told in (
+        "Nothing is wrong with the server.",
+        "The dispatcher has not been at work yet.",
+        "No alert is open.",
+        "No work waits, and none is stuck.",
+        "No sandbox worker is running",
+        "Nothing in this time.",
+        "The last 24 hours",
+        "All times and days are UTC",
+    ):
+        assert told in words
+    assert "<canvas" not in text_of(admin_client.get("/admin/"))
+
+
+def test_the_lists_are_still_below(admin_client: Client) -> None:
+    page = text_of(admin_client.get("/admin/"))
+
+    assert page.index('id="overview"') < page.index('href="/admin/memory/logentry/"')
+
+
+# -- Now ---------------------------------------------------------------------------------------
+
+
+def test_what_is_wrong_comes_first_and_leads_to_the_alarm(admin_client: Client) -> None:
+    raised = Alarm.objects.create(name="redis", detail=HOSTILE, raised_at=timezone.now())
+    Alarm.objects.create(name="over", detail="was", cleared_at=timezone.now())
+
+    page = text_of(admin_client.get("/admin/"))
+
+    assert f"/admin/memory/alarm/{raised.pk}/change/" in page
+    assert "Nothing is wrong" not in page
+    assert "over</bdi>" not in page
+    assert "<script>alert" not in page
+    assert "\u202e" not in page
+    assert page.index("redis") < page.index("Live alerts")
+
+
+@pytest.mark.usefixtures("stopped")
+def test_it_tells_when_work_was_given_out_last(admin_client: Client) -> None:
+    Heartbeat.objects.create(name="dispatcher", at=timezone.now() - hours(2))
+
+    assert "The dispatcher was at work 2 h 0 min ago." in shown(admin_client.get("/admin/"))
+
+
+def test_live_alerts_are_counted_by_severity_and_state(admin_client: Client, rows: Rows) -> None:
+    for number, state in enumerate([AlertState.ACKNOWLEDGED, AlertState.RESOLVED, AlertState.OPEN]):
+        Alert.objects.create(
+            user=rows[MemoryUser],
+            constraint="constraints/x.py",
+            fingerprint=str(number),
+            severity=Severity.WARNING,
+            state=state,
+            message="x",
+            opened_at=timezone.now(),
+            changed_at=timezone.now(),
+        )
+
+    table = home(admin_client)["alerts"]["rows"]
+
+    assert [(row["severity"], [one.text for one in row["numbers"]]) for row in table] == [
+        ("critical", ["1", "0", "0"]),
+        ("warning", ["1", "1", "0"]),
+        ("info", ["0", "0", "0"]),
+    ]
+    for row in table:
+        for one, of in zip(row["numbers"], ["open", "acknowledged", "snoozed"], strict=True):
+            if one.text == "0":
+                assert one.url == ""
+                continue
+            found = rows_at(admin_client, one.url)
+            assert len(found) == int(one.text)
+            assert {(alert.severity, alert.state) for alert in found} == {(row["severity"], of)}
+
+
+def test_each_number_of_work_leads_to_just_those_rows(
+    admin_client: Client, rows: Rows, settings: Any
+) -> None:
+    # Given lanes of typed records: one waits, one is held, one fails; and a run that was given up.
+    user = rows[MemoryUser]
+    Lane.objects.update(due_at=None)
+    lane = Lane.objects.get(user=user, name=LaneName.RECORDS)
+    now = timezone.now()
+    Lane.objects.filter(pk=lane.pk).update(
+        due_at=now - hours(1),
+        run_after=now - hours(1),
+        attempts=settings.UAC_STUCK_ATTEMPTS,
+        lease_owner="",
+        lease_expires_at=None,
+    )
+    dead = ended(user, RunOutcome.ABANDONED, hours(1))
+    Run.objects.filter(pk=dead.pk).update(dead_since=now)
+
+    work = {row["title"]: row for row in home(admin_client)["work"]}
+
+    records = work["typed records"]
+    assert [one.text for one in records["numbers"]] == ["1", "0", "1", "0"]
+    assert records["oldest"].startswith("1 h")
+    for place in (0, 2):
+        assert rows_at(admin_client, records["numbers"][place].url) == [lane]
+    assert work["runs"]["numbers"][3].tone == "bad"
+    assert rows_at(admin_client, work["runs"]["numbers"][3].url) == [dead]
+    # Nobody filters by what is no standing, or by that of another kind.
+    assert dead in rows_at(admin_client, "/admin/memory/run/?work=runs.nothing")
+    assert dead in rows_at(admin_client, "/admin/memory/run/?work=records.dead")
+
+
+def test_every_number_of_work_is_the_number_of_rows_it_leads_to(
+    admin_client: Client, rows: Rows
+) -> None:
+    led = 0
+    for row in home(admin_client)["work"]:
+        for one in row["numbers"]:
+            if one.url:
+                assert len(rows_at(admin_client, one.url)) == int(one.text), one.url
+                led += 1
+    assert led > 3
+
+
+def test_a_host_that_takes_no_work_says_why(admin_client: Client, rows: Rows) -> None:
+    SandboxHost.objects.filter(pk=rows[SandboxHost].pk).update(
+        # It stays one that was heard of lately, however slow the machine is.
+        seen_at="3000-01-01T00:00Z",
+        report={"runner": "docker", "virgins": 3, "leases": 1, "problem": "no engine"},
+    )
+
+    words = shown(admin_client.get("/admin/"))
+
+    assert "host of ada takes no work no engine docker 2 3 1" in words
+
+
+# -- Of late -----------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("stopped")
+@pytest.mark.parametrize("period", PERIODS)
+def test_runs_are_counted_by_when_they_ended_and_how(
+    admin_client: Client, rows: Rows, period: str
+) -> None:
+    Run.objects.filter(pk=rows[Run].pk).delete()
+    user = rows[MemoryUser]
+    step = PERIODS[period].length
+    ended(user, RunOutcome.OK, hours(0))
+    late = ended(user, RunOutcome.TIMEOUT, step)
+    ended(user, RunOutcome.OUT_OF_MEMORY, step)
+    ended(user, RunOutcome.OK, step * (PERIODS[period].number + 1))  # before all that
+
+    series = {one.name: one for one in chart(admin_client, "runs", period).series}
+
+    assert list(series) == list(RUN_ENDINGS)
+    assert sum(series["ok"].numbers) == 1
+    limits = series["limit of the sandbox"]
+    [place] = [at for at, number in enumerate(limits.numbers) if number]
+    assert limits.numbers[place] == 2
+    found = rows_at(admin_client, limits.links[place])
+    assert len(found) == 2
+    assert late in found
+
+
+def test_every_way_to_end_is_in_one_series() -> None:
+    named = [outcome for outcomes in RUN_ENDINGS.values() for outcome in outcomes]
+
+    assert sorted(named) == sorted(RunOutcome)
+
+
+def test_every_bar_is_the_number_of_rows_it_leads_to(admin_client: Client, rows: Rows) -> None:
+    make_checkpoint(rows[MemoryUser], 3)
+    now = timezone.now()
+    ended(rows[MemoryUser], RunOutcome.REJECTED, hours(0))
+    Run.objects.filter(pk=rows[Run].pk).update(finished_at=now)
+
+    led = 0
+    for period in PERIODS:
+        for name in ("alerts", "runs", "versions"):
+            for one in chart(admin_client, name, period).series:
+                for number, address in zip(one.numbers, one.links, strict=True):
+                    if number:
+                        assert len(rows_at(admin_client, address)) == number, address
+                        led += 1
+    # Alerts; accepted, proposals rejected, entries rejected; runs rejected and failed.
+    assert led >= 6 * len(PERIODS)
+
+
+def test_alerts_are_counted_by_when_they_opened_and_how_grave_they_are(
+    admin_client: Client, rows: Rows
+) -> None:
+    alert = rows[Alert]
+    Alert.objects.filter(pk=alert.pk).update(severity="critical", opened_at=timezone.now())
+    late = copy.copy(alert)
+    late.pk, late.fingerprint, late.severity = uuid.uuid4(), "f" * 64, Severity.WARNING
+    late.opened_at = timezone.now() - hours(30)
+    late.save(force_insert=True)
+
+    of_day, of_week = (
+        {one.name: one for one in chart(admin_client, "alerts", period).series}
+        for period in ("day", "week")
+    )
+
+    assert list(of_day) == ["critical", "warning", "info"]
+    assert [sum(one.numbers) for one in of_day.values()] == [1, 0, 0]
+    assert [sum(one.numbers) for one in of_week.values()] == [1, 1, 0]
+
+
+def test_rejected_entries_lead_to_their_outcomes(admin_client: Client, rows: Rows) -> None:
+    series = {one.name: one for one in chart(admin_client, "versions").series}["entries rejected"]
+
+    [(number, address)] = [
+        (number, address)
+        for number, address in zip(series.numbers, series.links, strict=True)
+        if number
+    ]
+    assert number == 1
+    assert rows_at(admin_client, address) == [rows[EntryOutcome]]
+    assert rows[EntryOutcome].outcome == Outcome.REJECTED
+
+
+@pytest.mark.parametrize("period", PERIODS)
+def test_language_models_are_told_by_time_workspace_and_model(
+    admin_client: Client, rows: Rows, period: str
+) -> None:
+    call = rows[LlmCall]
+    LlmCall.objects.filter(pk=call.pk).update(cost=Decimal("0.25"))
+    LlmSpending.objects.update(cost=Decimal("0.25"))
+    listed = LlmCall if period == "day" else LlmSpending
+
+    found = home(admin_client, period)
+
+    [workspace] = found["workspaces"]
+    [model] = found["models"]
+    for told, name in ((workspace, rows[Workspace].name), (model, call.model)):
+        assert name in told["name"]
+        assert (told["calls"].text, told["tokens_in"], told["tokens_out"], told["cost"]) == (
+            *("1", "120", "30"),
+            "0.250000",
+        )
+        [row] = rows_at(admin_client, told["calls"].url)
+        assert isinstance(row, listed)
+    tokens = chart(admin_client, "tokens", period)
+    assert [sum(one.numbers) for one in tokens.series] == [120, 30]
+    assert sum(chart(admin_client, "cost", period).series[0].numbers) == 0.25
+
+
+def test_what_others_spent_is_not_behind_a_workspaces_number(
+    admin_client: Client, rows: Rows
+) -> None:
+    other = Workspace.objects.create(name="other")
+    LlmSpending.objects.create(
+        workspace=other,
+        day=timezone.now().date(),
+        model="m",
+        purpose=LlmPurpose.CHECK,
+        outcome=LlmOutcome.OK,
+        calls=5,
+        input_tokens=1_000,
+    )
+
+    told = {row["name"]: row for row in home(admin_client, "week")["workspaces"]}
+
+    [row] = rows_at(admin_client, told["<bdi>other</bdi>"]["calls"].url)
+    assert row.workspace == other
+    assert len(told) == 2
+
+
+def test_a_chart_is_data_for_the_script_and_a_table_for_the_rest(
+    admin_client: Client, rows: Rows
+) -> None:
+    ended(rows[MemoryUser], RunOutcome.OK, hours(0))
+
+    page = text_of(admin_client.get("/admin/"))
+
+    data = re.search(r'<script id="runs-data" type="application/json">(.+?)</script>', page)
+    assert data
+    drawn = json.loads(data[1])
+    assert len(drawn["steps"]) == 24
+    [ok] = [one for one in drawn["series"] if one["name"] == "ok"]
+    assert sum(ok["numbers"]) == 1
+    address = ok["links"][ok["numbers"].index(1)]
+    assert f'href="{html.escape(address)}"' in page
+
+
+def test_the_period_is_in_the_address_and_anything_else_is_a_day(admin_client: Client) -> None:
+    assert len(chart(admin_client, "runs", "month").steps) == 30
+    assert home(admin_client, "xyzzy")["period"] == PERIODS["day"]
+    assert 'href="?period=week" aria-current="true"' in text_of(
+        admin_client.get("/admin/?period=week")
+    )
+
+
+# -- Who sees what -----------------------------------------------------------------------------
+
+
+def test_who_may_see_runs_alone_is_told_of_runs_alone(
+    staff: Callable[..., Client], rows: Rows
+) -> None:
+    Alarm.objects.create(name="redis", detail="is gone", raised_at=timezone.now())
+
+    client = staff("view_run")
+
+    found = home(client)
+    assert [one.name for one in found["charts"]] == ["runs"]
+    assert (found["alarms"], found["alerts"]["total"], found["hosts"]) == ([], 0, [])
+    assert {row["title"] for row in found["work"]} <= {"runs", "questions"}
+    words = shown(client.get("/admin/"))
+    for hidden in ("is gone", "Live alerts", "Sandbox hosts", rows[Workspace].name):
+        assert hidden not in words
+
+
+def test_the_front_page_is_cheap(
+    admin_client: Client,
+    populate: Populate,
+    django_assert_max_num_queries: DjangoAssertNumQueries,
+) -> None:
+    for number in range(5):
+        populate("Aspirin", f"user-{number}")
+
+    for period in PERIODS:
+        with django_assert_max_num_queries(20):
+            admin_client.get("/admin/", {"period": period})
+
+
+def test_no_content_of_a_person_is_on_it(admin_client: Client, populate: Populate) -> None:
+    populate("a secret of hers", "carol")
+    Alarm.objects.all().delete()
+
+    page = text_of(admin_client.get("/admin/"))
+
+    assert LogEntry.objects.exists()
+    assert "a secret of hers" not in page
+
+
+def test_a_user_is_found_from_the_front_page(
+    admin_client: Client, staff: Callable[..., Client], rows: Rows
+) -> None:
+    page = text_of(admin_client.get("/admin/"))
+    form = page.index(f'<form method="get" action="{list_url(MemoryUser)}" role="search"')
+    assert form < page.index('id="work-heading"')
+    assert '<input type="search" id="find-user" name="q"' in page
+    found = admin_client.get(list_url(MemoryUser), {"q": rows[MemoryUser].user_id})
+    assert [user.pk for user in found.context["cl"].queryset] == [rows[MemoryUser].pk]
+
+    assert 'role="search"' not in text_of(staff("view_alert").get("/admin/"))

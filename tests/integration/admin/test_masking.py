@@ -1,0 +1,253 @@
+"""Who may not see what people said sees that it is there, and none of it."""
+
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import User
+from django.db.models import Model
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from memory.admin import masking
+from memory.admin.alerts import AlertEventInline
+from memory.models import (
+    Alarm,
+    Alert,
+    ApiKey,
+    Checkpoint,
+    Delivery,
+    DeliveryAttempt,
+    LlmCall,
+    LogEntry,
+    MemoryUser,
+    RecordLocation,
+    Redaction,
+    Run,
+    SandboxHost,
+    UserErasure,
+    WorkspaceConstraint,
+    WorkspaceConstraintVersion,
+)
+from memory.models.alerts import AlertState
+from tests.integration.admin.conftest import (
+    MODELS,
+    Populate,
+    Rows,
+    list_url,
+    name_of,
+    page_url,
+    shown,
+    text_of,
+)
+
+pytestmark = pytest.mark.django_db
+
+CANARY = "Wolframite"
+EVERYTHING = [f"view_{model._meta.model_name}" for model in MODELS]
+
+
+@pytest.fixture
+def planted(populate: Populate) -> Rows:
+    """Rows in which the canary stands wherever people's content may stand, and nowhere else."""
+    rows = populate(CANARY)
+    # What the product's own people and the server itself write is shown to everybody.
+    ApiKey.objects.update(name="key")
+    Alarm.objects.update(detail="silent", last_error="")
+    SandboxHost.objects.update(report={})
+    WorkspaceConstraint.objects.update(description="", created_by="staff:eve")
+    return rows
+
+
+@pytest.fixture
+def viewer(staff: Any) -> Client:
+    """Somebody who may look at every screen, at prompts, too, and not at what people said."""
+    client: Client = staff(*EVERYTHING, "view_llmcall_content")
+    return client
+
+
+def texts(client: Client, rows: Rows, model: type[Model]) -> list[str]:
+    """Return the list and the pages of a row, as they are sent."""
+    page = page_url(rows[model])
+    history = f"{page.removesuffix('change/')}history/"
+    return [text_of(client.get(address)) for address in (list_url(model), page, history)]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=name_of)
+def test_no_list_and_no_page_shows_it(viewer: Client, planted: Rows, model: type[Model]) -> None:
+    for page in texts(viewer, planted, model):
+        assert CANARY not in page
+
+
+@pytest.mark.parametrize("model", [Alert, LogEntry, Checkpoint, Run, RecordLocation], ids=name_of)
+def test_who_may_see_it_does(staff: Any, planted: Rows, model: type[Model]) -> None:
+    client = staff(*EVERYTHING, "view_content")
+
+    assert any(CANARY in page for page in texts(client, planted, model))
+
+
+def test_states_counts_times_and_links_are_shown(viewer: Client, planted: Rows) -> None:
+    page = shown(viewer.get(page_url(planted[Alert])))
+    assert "critical" in page
+    assert "(hidden)" in page
+    assert planted[MemoryUser].user_id in page
+    assert page_url(planted[Run]) in text_of(viewer.get(page_url(planted[Alert])))
+    listed = viewer.get(list_url(Alert))
+    assert page_url(planted[Alert]) in text_of(listed)
+    user = shown(viewer.get(page_url(planted[MemoryUser])))
+    assert "1 alert" in user
+    assert "v2" in user
+
+
+def test_neither_a_search_nor_an_address_nor_an_order_tells_it(
+    viewer: Client, planted: Rows
+) -> None:
+    found = viewer.get(list_url(LogEntry), {"q": CANARY})
+    assert f"{page_url(planted[LogEntry])}" not in text_of(found)
+    assert page_url(planted[LogEntry]) in text_of(viewer.get(list_url(LogEntry), {"q": "ada"}))
+    for model, lookup in [
+        (LogEntry, "content__startswith"),
+        (Alert, "message__contains"),
+        (Alert, "user__metadata__note"),
+        (Alert, "last_run__stdout__contains"),
+        (Run, "checkpoint__verdict__runner"),
+        (Checkpoint, "first_edit__key__startswith"),  # what a list computes along
+        (WorkspaceConstraintVersion, "source__contains"),
+        (WorkspaceConstraintVersion, "last_error__contains"),
+        (UserErasure, "reason__contains"),
+    ]:
+        refused = viewer.get(list_url(model), {lookup: CANARY[:3]})
+        assert refused.status_code == 400, (model, lookup)
+    for number in range(7):
+        listed = viewer.get(list_url(Alert), {"o": str(number)}).context["cl"]
+        assert "message" not in str(listed.queryset.query.order_by)
+
+
+def test_a_reason_is_not_searched_by_who_may_not_see_it(viewer: Client, planted: Rows) -> None:
+    page = page_url(planted[UserErasure])
+    assert page in text_of(viewer.get(list_url(UserErasure)))
+    assert page not in text_of(viewer.get(list_url(UserErasure), {"q": CANARY}))
+
+
+def test_names_are_given_to_no_script(viewer: Client, admin_client: Client, planted: Rows) -> None:
+    asked = {"app_label": "memory", "model_name": "alertevent", "field_name": "alert", "term": ""}
+    for client in (viewer, admin_client):
+        assert client.get("/admin/autocomplete/", asked).status_code == 403
+
+
+def test_what_is_empty_is_not_hidden_so_that_states_are_right(
+    viewer: Client, planted: Rows
+) -> None:
+    Redaction.objects.update(due_at=None, problem="", last_error="")
+
+    page = shown(viewer.get(page_url(planted[Redaction])))
+
+    assert "done" in page
+    assert "against the gate" not in page
+
+
+def test_why_a_delivery_failed_is_not_its_name(viewer: Client, planted: Rows) -> None:
+    DeliveryAttempt.objects.update(status=None, error=CANARY)
+
+    assert CANARY not in text_of(viewer.get(page_url(planted[Delivery])))
+
+
+def test_who_may_see_it_may_sort_by_it(staff: Any, planted: Rows) -> None:
+    client = staff("view_alert", "view_content")
+    orders = [
+        client.get(list_url(Alert), {"o": str(number)}).context["cl"].queryset.query.order_by
+        for number in range(7)
+    ]
+    assert "message" in str(orders)
+
+
+def test_downloads_need_the_permission(staff: Any, planted: Rows) -> None:
+    client = staff(*EVERYTHING, "view_llmcall_content", "subject_access")
+
+    for name in ("export", "subject_access"):
+        url = reverse(f"admin:memory_memoryuser_{name}", args=[planted[MemoryUser].pk])
+        assert client.get(url).status_code == 403
+
+
+def test_work_that_is_stuck_shows_no_error_and_no_name(viewer: Client, planted: Rows) -> None:
+    user = planted[MemoryUser]
+    user.lanes.update(attempts=9, due_at=timezone.now(), last_error=CANARY)
+    Run.objects.update(dead_since=timezone.now(), last_error=CANARY)
+
+    page = text_of(viewer.get(reverse("admin:memory_work")))
+
+    assert CANARY not in page
+    assert page_url(planted[Run]) in page
+
+
+def test_what_is_asked_before_something_goes_shows_none_of_it(staff: Any, planted: Rows) -> None:
+    client = staff(*EVERYTHING, "change_logentry", "erase_memoryuser")
+    for model, action in ((LogEntry, "redact"), (MemoryUser, "erase")):
+        UserErasure.objects.all().delete()
+        asked = client.post(
+            list_url(model), {"action": action, "_selected_action": str(planted[model].pk)}
+        )
+        assert "Why" in shown(asked)
+        assert CANARY not in text_of(asked)
+
+
+def test_what_is_hidden_is_not_changed_by_a_form(staff: Any, planted: Rows) -> None:
+    client = staff("view_memoryuser", "change_memoryuser")
+    user = planted[MemoryUser]
+    assert CANARY not in text_of(client.get(page_url(user)))
+
+    client.post(page_url(user), {"time_zone": "Asia/Tokyo", "metadata": "{}"})
+
+    after = MemoryUser.objects.get(pk=user.pk)
+    assert after.time_zone == "Asia/Tokyo"
+    assert after.metadata == user.metadata
+
+
+def test_who_acts_on_what_is_hidden_changes_none_of_it(staff: Any, planted: Rows) -> None:
+    client = staff("view_alert", "change_alert")
+    alert = planted[Alert]
+
+    answer = client.post(
+        list_url(Alert),
+        {"action": "resolve", "_selected_action": str(alert.pk), "from_page": "1"},
+        follow=True,
+    )
+
+    assert "1 alert resolved." in shown(answer)
+    assert CANARY not in text_of(answer)
+    after = Alert.objects.get(pk=alert.pk)
+    assert (after.state, after.message) == (AlertState.RESOLVED, CANARY)
+    assert masking.HIDDEN not in str([event.detail for event in alert.events.all()])
+
+
+def test_whom_a_constraint_fits_is_hidden(viewer: Client, staff: Any, planted: Rows) -> None:
+    page = page_url(planted[WorkspaceConstraint])
+
+    assert "Users: (hidden)" in shown(viewer.get(page))
+    User.objects.filter(username="eve").delete()
+    seeing = shown(staff(*EVERYTHING, "view_content").get(page))
+    assert "Users:" in seeing
+    assert "(hidden)" not in seeing
+
+
+def test_prompts_need_both_permissions(staff: Any, planted: Rows) -> None:
+    page = staff("view_llmcall", "view_llmcall_content").get(page_url(planted[LlmCall]))
+    assert "Prompt: (hidden)" in shown(page)
+
+
+def test_every_field_that_is_named_as_open_is_there(admin_client: Client, rf: Any) -> None:
+    assert set(masking.OPEN) == set(MODELS)
+    for model, names in masking.OPEN.items():
+        if isinstance(names, masking.AllBut):
+            names = frozenset(names.hidden)
+        screens: list[Any] = [admin.site._registry[model], AlertEventInline]
+        fields = {field.name for field in model._meta.get_fields()}
+        for name in names:
+            assert name in fields or any(hasattr(screen, name) for screen in screens), (model, name)
+
+
+def test_a_field_that_nobody_has_named_is_hidden(rf: Any) -> None:
+    assert not masking.is_open(Alert, "added_next_year")
+    assert not masking.is_open(type(None), "anything")  # type: ignore[arg-type]
+    assert masking.is_hidden()  # where no request has said otherwise

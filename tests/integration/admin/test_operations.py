@@ -1,0 +1,196 @@
+"""The page of all work: what is stuck is seen, tried again and dismissed, and who did is noted."""
+
+import datetime
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry as StaffAction
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from memory import alarms, log
+from memory.log import Draft
+from memory.models import Alarm, Lane, MemoryUser, Run
+from memory.models.log import EntryKind
+from memory.models.runs import RunKind, RunOutcome, RunStatus
+from memory.models.users import LaneName
+from memory.models.workspaces import Workspace
+from memory.users import create_user
+from tests.factories import make_checkpoint, make_run
+from tests.integration.admin.conftest import messages_of, shown
+from workers import dispatching
+
+pytestmark = pytest.mark.django_db
+
+HOUR = datetime.timedelta(hours=1)
+
+
+def url() -> str:
+    return reverse("admin:memory_work")
+
+
+def act(client: Client, action: str, *chosen: str) -> list[str]:
+    return messages_of(client.post(url(), {"action": action, "chosen": chosen}, follow=True))
+
+
+@pytest.fixture
+def lane(user: MemoryUser, settings: Settings) -> Lane:
+    """Typed records that fail again and again."""
+    log.append(user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip"})], source="t")
+    lane = Lane.objects.get(user=user, name=LaneName.RECORDS)
+    lane.attempts, lane.last_error = settings.UAC_STUCK_ATTEMPTS, "SandboxError: <b>no engine</b>"
+    lane.run_after = timezone.now() + HOUR
+    lane.save()
+    return lane
+
+
+@pytest.fixture
+def run(user: MemoryUser, settings: Settings) -> Run:
+    """A run that was given up."""
+    run = make_run(make_checkpoint(user), kind=RunKind.QUERY)
+    Run.objects.filter(pk=run.pk).update(attempts=settings.UAC_MAX_ATTEMPTS, last_error="killed")
+    dispatching.abandon_hopeless_runs()
+    run.refresh_from_db()
+    assert run.outcome == RunOutcome.ABANDONED
+    return run
+
+
+def test_where_nothing_is_stuck_it_says_so(admin_client: Client) -> None:
+    page = shown(admin_client.get(url()))
+
+    assert "Nothing is stuck." in page
+    assert "typed records sandbox 0" in page
+
+
+def test_what_is_stuck_is_shown_in_words(admin_client: Client, lane: Lane, run: Run) -> None:
+    page = shown(admin_client.get(url()))
+
+    assert "Typed records" in page
+    assert "ada" in page
+    assert "SandboxError: <b>no engine</b>" in page  # as text: `shown` takes markup away
+    assert f"{run} ada given up" in page
+    assert "not by itself" in page
+
+
+def test_one_kind_can_be_looked_at(admin_client: Client, lane: Lane, run: Run) -> None:
+    page = admin_client.get(url(), {"kind": "records"}).content.decode()
+
+    assert f"records:{lane.pk}" in page
+    assert f"runs:{run.pk}" not in page
+
+
+def test_one_piece_is_tried_again_and_it_is_noted_who_wanted_it(
+    admin_client: Client, lane: Lane, run: Run
+) -> None:
+    assert act(admin_client, "try_again", f"records:{lane.pk}") == [
+        "typed records: 1 tried again now."
+    ]
+
+    lane.refresh_from_db()
+    run.refresh_from_db()
+    assert lane.run_after <= timezone.now()
+    assert run.status == RunStatus.DONE
+    [note] = StaffAction.objects.all()
+    assert (note.object_id, note.change_message) == (str(lane.pk), "Stuck work tried again now.")
+    assert "ada" not in note.object_repr
+
+
+def test_all_of_a_kind_are_tried_again(
+    admin_client: Client, workspace: Workspace, run: Run, settings: Settings
+) -> None:
+    other = make_run(
+        make_checkpoint(create_user(workspace, "bob", metadata=None)), kind=RunKind.QUERY
+    )
+    Run.objects.filter(pk=other.pk).update(attempts=settings.UAC_MAX_ATTEMPTS)
+    dispatching.abandon_hopeless_runs()
+
+    assert act(admin_client, "try_again", "runs:all") == ["runs: 2 tried again now."]
+
+    assert Run.objects.filter(status=RunStatus.QUEUED).count() == 2
+    assert StaffAction.objects.count() == 2
+
+
+def test_what_was_given_up_is_dismissed(admin_client: Client, lane: Lane, run: Run) -> None:
+    assert act(admin_client, "dismiss", f"runs:{run.pk}", f"records:{lane.pk}") == [
+        "typed records: 1 left as they are.",
+        "runs: 1 dismissed.",
+    ]
+
+    assert "given up" not in shown(admin_client.get(url(), {"kind": "runs"})).split("Stuck")[1]
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    ["", "runs", "runs:", "runs:1", "runs:'; --", "nothing:all", "records:" + "9" * 40, ":"],
+)
+def test_nonsense_changes_nothing(admin_client: Client, lane: Lane, run: Run, chosen: str) -> None:
+    before = lane.run_after
+    act(admin_client, "try_again", chosen)
+
+    lane.refresh_from_db()
+    run.refresh_from_db()
+    assert lane.run_after == before
+    assert run.status == RunStatus.DONE
+
+
+def test_an_unknown_action_and_no_choice_are_told(admin_client: Client, lane: Lane) -> None:
+    assert act(admin_client, "delete", f"records:{lane.pk}") == [
+        "Choose what to do: try again, or dismiss."
+    ]
+    assert act(admin_client, "try_again") == ["Choose some work: nothing was done."]
+
+
+def test_who_may_not_see_alarms_does_not_see_it(staff: Callable[..., Client]) -> None:
+    assert staff("view_run").get(url()).status_code == 403
+
+
+def test_one_sees_and_changes_what_one_may(
+    staff: Callable[..., Client], lane: Lane, run: Run
+) -> None:
+    client = staff("view_alarm", "view_run", "view_content")
+
+    page = client.get(url()).content.decode()
+    told = act(client, "try_again", f"runs:{run.pk}", f"records:{lane.pk}")
+
+    assert str(run) in page
+    assert "SandboxError" not in page
+    assert f"runs:{run.pk}" not in page
+    assert told == [
+        "You may not change typed records: they were left.",
+        "You may not change runs: they were left.",
+    ]
+    run.refresh_from_db()
+    assert run.status == RunStatus.DONE
+    assert not StaffAction.objects.exists()
+
+
+def test_alarms_are_shown_there_and_lead_there(admin_client: Client) -> None:
+    Alarm.objects.create(name="redis", detail="Redis does not answer.", raised_at=timezone.now())
+
+    assert "redis : Redis does not answer." in shown(admin_client.get(url()))
+    listed: Any = admin_client.get(reverse("admin:memory_alarm_changelist"))
+    assert url() in listed.content.decode()
+
+
+def test_it_says_when_the_dispatcher_was_at_work(admin_client: Client) -> None:
+    alarms.beat(alarms.DISPATCHER)
+
+    assert re.search(r"The dispatcher was at work \d+ s ago\.", shown(admin_client.get(url())))
+
+
+def test_what_is_wrong_now_stands_above_what_was(admin_client: Client) -> None:
+    now = timezone.now()
+    Alarm.objects.create(name="not-for-long-yet")
+    Alarm.objects.create(name="was-wrong", cleared_at=now)
+    Alarm.objects.create(name="is-wrong", raised_at=now - HOUR)
+    Alarm.objects.create(name="is-wrong-since-now", raised_at=now)
+
+    page = admin_client.get(reverse("admin:memory_alarm_changelist")).content.decode()
+
+    names = ("is-wrong-since-now<", "is-wrong<", "not-for-long-yet<", "was-wrong<")
+    places = [page.index(name) for name in names]
+    assert places == sorted(places)

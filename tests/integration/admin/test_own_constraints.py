@@ -1,0 +1,330 @@
+"""The constraints of one user's own, written from the admin: the gate decides on each."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from pytest_django import DjangoAssertNumQueries
+from pytest_django.fixtures import Settings
+
+from memory import log, pauses, redaction
+from memory.checkpoints import read_file
+from memory.log import Draft
+from memory.models import Alert, MemoryUser, Run, StaffAudit
+from memory.models.log import EntryKind
+from memory.models.runs import RunKind, RunTrigger
+from tests.integration.admin.conftest import shown, text_of
+from tests.integration.checkpointing.conftest import trip
+
+pytestmark = pytest.mark.django_db
+
+SOURCE = '''"""Trips are cheap."""
+
+import datetime
+from collections.abc import Iterator
+
+from domains.travel.state import trips
+from uac import Alert, warning
+
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    """Speak of each trip that costs more than 500."""
+    for one in trips:
+        if one.cost > 500:
+            yield warning(f"{one.key} costs {one.cost}", evidence=[one])
+'''
+TESTS = """import datetime
+
+from constraints import dear
+from domains.travel.schema import Trip
+from uac.testing import run_check
+
+TODAY = datetime.date(2026, 1, 1)
+
+
+def trip(cost: float) -> Trip:
+    return Trip(key="a", to="Rome", cost=cost, on=TODAY)
+
+
+def test_speaks() -> None:
+    assert len(run_check(dear, today=TODAY, trips=[trip(501.0)])) == 1
+
+
+def test_is_silent() -> None:
+    assert run_check(dear, today=TODAY, trips=[trip(500.0)]) == []
+"""
+DEAR = {"name": "dear", "source": SOURCE, "tests": TESTS, "seen": ""}
+
+Write = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits(settings: Settings) -> None:
+    """Pages answer at once: the tests do the work themselves."""
+    settings.UAC_MAX_WAIT_SECONDS = 0
+
+
+@pytest.fixture
+def trips(user: MemoryUser, work: Callable[[], None]) -> MemoryUser:
+    """A user with a trip that costs 840."""
+    data = trip("Rome", key="a", cost=840.5, on="2026-05-02")
+    log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
+    work()
+    user.refresh_from_db()
+    return user
+
+
+def address(user: MemoryUser, **asked: str) -> str:
+    found = reverse("admin:memory_memoryuser_constraint", args=[user.pk])
+    return found + ("?" + "&".join(f"{key}={value}" for key, value in asked.items()) * bool(asked))
+
+
+@pytest.fixture
+def write(admin_client: Client, trips: MemoryUser, work: Callable[[], None]) -> Write:
+    """Post the form, have the work done, and return the page that tells what became of it."""
+
+    def post(**said: str) -> Any:
+        answer = admin_client.post(address(trips), {**DEAR, **said})
+        assert answer.status_code == 302, text_of(answer)
+        work()
+        trips.refresh_from_db()
+        return admin_client.get(answer["Location"])
+
+    return post
+
+
+def refused(answer: Any) -> str:
+    """What the form says to what was posted."""
+    assert answer.status_code == 400
+    answer.status_code = 200
+    return shown(answer)
+
+
+def seen(page: Any) -> str:
+    return str(page.context["form"]["seen"].value())
+
+
+def test_what_passes_the_gate_is_a_version_and_speaks(write: Write, trips: MemoryUser) -> None:
+    page = write()
+
+    assert "accepted : it is version v2" in shown(page)
+    assert "It alerts now: warning" in shown(page)
+    assert trips.head is not None
+    assert read_file(trips.head, "constraints/dear.py") == SOURCE
+    assert read_file(trips.head, "tests/test_dear.py") == TESTS
+    assert [alert.constraint for alert in Alert.objects.filter(user=trips)] == [
+        "constraints/dear.py"
+    ]
+    run = Run.objects.get(kind=RunKind.PROPOSAL)
+    assert (run.trigger, run.asked_by) == (RunTrigger.STAFF, "staff:admin")
+    assert StaffAudit.objects.filter(what="constraint", kind="act").count() == 1
+
+
+def test_what_the_gate_refuses_changes_nothing_and_is_there_to_be_mended(
+    write: Write, trips: MemoryUser
+) -> None:
+    deaf = SOURCE.replace("> 500", "> 50_000")
+
+    page = write(source=deaf)
+
+    words = shown(page)
+    assert "refused" in words
+    assert "test_speaks" in words
+    assert "The newest version is what it was" in words
+    assert page.context["form"]["source"].value() == deaf
+    assert trips.head is not None
+    assert trips.head.version == 1
+    assert not Alert.objects.filter(user=trips).exists()
+
+
+def test_one_that_there_is_is_opened_changed_and_deleted(
+    write: Write, trips: MemoryUser, admin_client: Client
+) -> None:
+    write()
+    page = admin_client.get(address(trips, name="dear"))
+    assert page.context["form"]["source"].value() == SOURCE
+    assert 'name="name" value="dear"' in text_of(page)
+
+    write(seen=seen(page), source=SOURCE.replace("costs", "is dear:"))
+    assert trips.head is not None
+    assert "is dear:" in read_file(trips.head, "constraints/dear.py")
+
+    page = write(seen=seen(admin_client.get(address(trips, name="dear"))), delete="yes")
+    assert "accepted" in shown(page)
+    assert "constraints/dear.py" not in trips.head.tree
+    assert [alert.state for alert in Alert.objects.filter(user=trips)] == ["resolved"]
+    assert admin_client.get(address(trips, name="dear")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"name": "Dear Trips"}, "Name: "),
+        ({"name": "class"}, "Name: "),
+        ({"name": ""}, "Name: This field is required."),
+        ({"source": ""}, "Source: This field is required."),
+        ({"tests": "x" * 70_000}, "Tests: Ensure this value has at most 65536 characters"),
+        ({"seen": "f" * 64}, "The user has no constraint dear any more"),
+    ],
+)
+def test_bad_input_names_the_field_and_proposes_nothing(
+    admin_client: Client, trips: MemoryUser, said: dict[str, str], words: str
+) -> None:
+    answer = admin_client.post(address(trips), {**DEAR, **said})
+
+    assert words in refused(answer)
+    assert not Run.objects.filter(kind=RunKind.PROPOSAL).exists()
+
+
+def test_nobody_writes_over_what_came_meanwhile(
+    write: Write, trips: MemoryUser, admin_client: Client
+) -> None:
+    write()
+    opened = admin_client.get(address(trips, name="dear"))
+    write(seen=seen(opened), source=SOURCE.replace("500", "600"), tests=TESTS.replace("50", "60"))
+
+    answer = admin_client.post(address(trips), {**DEAR, "seen": seen(opened)})
+    as_new = admin_client.post(address(trips), DEAR)
+
+    assert "was changed since you opened it" in refused(answer)
+    assert "The user has a constraint dear: open that one" in refused(as_new)
+    trips.refresh_from_db()
+    assert trips.head is not None
+    assert "600" in read_file(trips.head, "constraints/dear.py")
+
+
+def test_of_two_that_wait_at_once_the_second_changes_nothing(
+    admin_client: Client, trips: MemoryUser, work: Callable[[], None]
+) -> None:
+    first = admin_client.post(address(trips), DEAR)
+    second = admin_client.post(address(trips), {**DEAR, "source": SOURCE.replace("Trips", "All")})
+    work()
+
+    assert "accepted" in shown(admin_client.get(first["Location"]))
+    refused_page = shown(admin_client.get(second["Location"]))
+    assert "was changed since you opened it" in refused_page
+    trips.refresh_from_db()
+    assert trips.head is not None
+    assert read_file(trips.head, "constraints/dear.py") == SOURCE
+
+
+def test_it_waits_while_the_user_is_paused(admin_client: Client, trips: MemoryUser) -> None:
+    pauses.pause(trips, by="staff:eve", reason="looked at")
+    answer = admin_client.post(address(trips), DEAR)
+
+    page = admin_client.get(answer["Location"])
+
+    assert "it is judged when that is resumed" in shown(page)
+    assert 'http-equiv="refresh"' not in text_of(page)
+
+
+def test_while_something_is_redacted_nothing_is_told_or_written(
+    admin_client: Client, trips: MemoryUser
+) -> None:
+    redaction.redact(trips, [1], by="staff:eve", reason="asked for")
+
+    page = admin_client.get(address(trips))
+    answer = admin_client.post(address(trips), DEAR)
+
+    assert "redacted" in shown(page)
+    assert "<textarea" not in text_of(page)
+    assert answer.status_code == 400
+
+
+def test_a_query_becomes_its_beginning(
+    admin_client: Client, trips: MemoryUser, work: Callable[[], None]
+) -> None:
+    console = reverse("admin:memory_memoryuser_console", args=[trips.pk])
+    answer = admin_client.post(console, {"code": "[t for t in trips\n if t.cost > 500]"})
+    work()
+    page = admin_client.get(answer["Location"])
+    found = re.search(r'href="([^"]+)">Make a constraint of this user from it', text_of(page))
+    assert found is not None
+
+    form = admin_client.get(found[1]).context["form"]
+
+    source, tests = (str(form[name].value()) for name in ("source", "tests"))
+    compile(source, "constraint", "exec")
+    compile(tests, "tests", "exec")
+    assert "from domains.travel.state import trips\n" in source
+    assert "    # [t for t in trips\n    #  if t.cost > 500]\n    for one in trips:" in source
+    assert "from domains.travel.schema import Trip\n" in tests
+
+
+def test_of_such_a_beginning_only_the_condition_is_to_be_written(
+    admin_client: Client, trips: MemoryUser, work: Callable[[], None]
+) -> None:
+    # Given records that have to say a text, a day, a number and a part of one
+    data = {"city": "Oslo", "day": "2026-05-02", "stars": 4, "price": 99.5}
+    hotel = {"domain": "stays", "type": "Hotel", "key": "a", "data": data}
+    log.append(trips, [Draft(kind=EntryKind.RECORD, data=hotel)], source="test")
+    work()
+    # When a query that names them first is taken for a beginning, and says what must not be
+    console = reverse("admin:memory_memoryuser_console", args=[trips.pk])
+    answer = admin_client.post(console, {"code": "[one for one in hotels if trips]"})
+    work()
+    page = text_of(admin_client.get(answer["Location"]))
+    found = re.search(r'href="([^"]+)">Make a constraint of this user', page)
+    assert found is not None
+    form = admin_client.get(found[1]).context["form"]
+    source, tests = (str(form[name].value()) for name in ("source", "tests"))
+    assert "    for one in hotels:" in source
+    source = source.replace("if False:", "if one.stars:")
+    written = {"name": "my_rule", "source": source, "tests": tests, "seen": ""}
+    answer = admin_client.post(address(trips), written)
+    work()
+    # Then its tests pass, and the page tells what it says
+    page = shown(admin_client.get(answer["Location"]))
+    assert "accepted" in page, page
+    assert "It alerts now: warning" in page
+    alert = Alert.objects.get(user=trips)
+    assert f"/alert/{alert.pk}/change/" in text_of(admin_client.get(answer["Location"]))
+
+
+@pytest.mark.parametrize("asked", [{"run": "x"}, {"run": "0" * 32}, {"name": "none"}])
+def test_what_there_is_not_is_not_found(
+    admin_client: Client, trips: MemoryUser, asked: dict[str, str]
+) -> None:
+    assert admin_client.get(address(trips, **asked)).status_code == 404
+
+
+def test_a_proposal_of_another_user_is_not_shown(
+    write: Write, trips: MemoryUser, admin_client: Client
+) -> None:
+    write()
+    run = Run.objects.get(kind=RunKind.PROPOSAL)
+    other = MemoryUser.objects.create(workspace=trips.workspace, user_id="bob")
+
+    assert admin_client.get(address(other, run=str(run.pk))).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "permissions",
+    [
+        ("view_memoryuser", "view_checkpoint", "change_checkpoint"),
+        ("view_memoryuser", "view_checkpoint", "view_content"),
+    ],
+)
+def test_who_makes_no_versions_or_sees_no_content_writes_none(
+    staff: Callable[..., Client], trips: MemoryUser, permissions: tuple[str, ...]
+) -> None:
+    client = staff(*permissions)
+
+    assert client.get(address(trips)).status_code == 403
+    assert client.post(address(trips), DEAR).status_code == 403
+    assert not Run.objects.filter(kind=RunKind.PROPOSAL).exists()
+
+
+def test_the_page_costs_few_statements(
+    write: Write,
+    trips: MemoryUser,
+    admin_client: Client,
+    django_assert_max_num_queries: DjangoAssertNumQueries,
+) -> None:
+    write()
+
+    with django_assert_max_num_queries(20):
+        assert admin_client.get(address(trips, name="dear")).status_code == 200

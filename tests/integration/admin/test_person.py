@@ -1,0 +1,511 @@
+"""What leads the page of a user: coverage, cost, what goes on, versions, and what is foreseen."""
+
+import datetime
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import time_machine
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from memory import log, progress
+from memory.admin.console import console_url
+from memory.admin.own_constraints import own_constraint_url
+from memory.admin.project import project_url
+from memory.log import Draft
+from memory.models import (
+    Alert,
+    AlertFeedback,
+    Backtest,
+    Checkpoint,
+    Forecast,
+    Lane,
+    LlmCall,
+    LogEntry,
+    MemoryUser,
+    Pause,
+    PausedConstraint,
+    Run,
+)
+from memory.models.alerts import Severity
+from memory.models.backtests import BacktestState
+from memory.models.log import EntryKind
+from memory.models.runs import RunKind, RunStatus, RunTrigger
+from memory.models.users import LaneName
+from tests.factories import make_checkpoint, make_run
+from tests.integration.admin.conftest import Populate, Rows, page_url, shown, text_of
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def rows(rows: Rows) -> Rows:
+    """Rows of one person whose work does not stand still."""
+    Pause.objects.all().delete()
+    return rows
+
+
+NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
+
+
+def panel(client: Client, user: MemoryUser) -> Any:
+    return client.get(page_url(user)).context["panel"]
+
+
+def rows_at(client: Client, address: str) -> list[Any]:
+    return list(client.get(address).context["cl"].queryset)
+
+
+def url(name: str, user: MemoryUser) -> str:
+    return reverse(f"admin:memory_memoryuser_{name}", args=[user.pk])
+
+
+def going_on(user: MemoryUser) -> progress.Progress:
+    return progress.of_user(user, progress.lanes_of(user))
+
+
+@pytest.fixture
+def idle(user: MemoryUser) -> MemoryUser:
+    """A user for whom nothing is to be done."""
+    Lane.objects.filter(user=user).update(due_at=None)
+    return user
+
+
+# -- What is known ---------------------------------------------------------------------------------
+
+
+def test_the_bar_tells_what_became_of_the_entries(admin_client: Client, rows: Rows) -> None:
+    found = panel(admin_client, rows[MemoryUser])["coverage"]
+
+    parts = {part.name: part for part in found["parts"]}
+    assert found["total"] == 3
+    assert {name: part.number for name, part in parts.items()} == {
+        "covered": 1,
+        "pending": 1,
+        "dismissed": 0,
+        "rejected": 1,
+    }
+    assert sum(part.width for part in parts.values()) == pytest.approx(100, abs=0.01)
+    assert parts["pending"].start == pytest.approx(33.333)
+    for part in parts.values():
+        assert len(rows_at(admin_client, part.url) if part.url else []) == part.number
+    page = text_of(admin_client.get(page_url(rows[MemoryUser])))
+    assert 'aria-label="covered: 1, pending: 1, dismissed: 0, rejected: 1"' in page
+
+
+def test_the_cost_is_told_of_late_and_altogether(admin_client: Client, rows: Rows) -> None:
+    call = rows[LlmCall]
+    LlmCall.objects.filter(pk=call.pk).update(cost=Decimal("0.5"))
+    earlier = LlmCall.objects.get(pk=call.pk)
+    earlier.pk, earlier._state.adding = None, True
+    earlier.id = LogEntry._meta.pk.default()
+    earlier.started_at = timezone.now() - datetime.timedelta(days=40)
+    earlier.save()
+
+    late, overall = panel(admin_client, rows[MemoryUser])["cost"]
+
+    assert (late["calls"], late["tokens_in"], late["tokens_out"]) == ("1", "120", "30")
+    assert (overall["calls"], overall["tokens_in"], overall["cost"]) == ("2", "240", "1.000000")
+    assert [one.pk for one in rows_at(admin_client, late["url"])] == [call.pk]
+    assert len(rows_at(admin_client, overall["url"])) == 2
+
+
+def test_the_newest_of_the_time_line_is_on_the_page(admin_client: Client, rows: Rows) -> None:
+    user = rows[MemoryUser]
+    for number in range(3, 30):
+        make_checkpoint(user, number)
+
+    response = admin_client.get(page_url(user))
+
+    assert len(response.context["panel"]["moments"]) == 15
+    page = text_of(response)
+    assert url("timeline", user) in page
+    assert "All that came before" in page
+
+
+def test_a_new_user_reads_well(admin_client: Client, user: MemoryUser) -> None:
+    words = shown(admin_client.get(page_url(user)))
+
+    for told in ("The log is empty.", "Nothing has happened yet.", "Nothing was looked ahead at"):
+        assert told in words
+    assert "as of a version" not in words
+
+
+def test_who_may_see_users_alone_is_told_nothing_else(
+    staff: Callable[..., Client], rows: Rows
+) -> None:
+    found = panel(staff("view_memoryuser"), rows[MemoryUser])
+
+    assert found["coverage"] is None
+    assert found["cost"] is None
+    assert found["progress"] is None
+    assert found["calendar"] is None
+    assert (list(found["versions"]), list(found["moments"])) == ([], [])
+
+
+def test_the_page_is_cheap(
+    admin_client: Client, rows: Rows, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    with django_assert_max_num_queries(20):
+        admin_client.get(page_url(rows[MemoryUser]))
+
+
+# -- As of -----------------------------------------------------------------------------------------
+
+
+def test_a_version_is_chosen_by_its_number(admin_client: Client, rows: Rows) -> None:
+    user, checkpoint = rows[MemoryUser], rows[Checkpoint]
+
+    assert [number for number, _ in panel(admin_client, user)["versions"]] == [2, 1]
+    files = admin_client.get(url("version", user), {"version": "2"})
+    assert files["Location"] == project_url(checkpoint.pk)
+    changes = admin_client.get(url("version", user), {"version": "2", "changes": "1"})
+    assert changes["Location"] == page_url(checkpoint)
+    for number in ("9", "x", "", "99999999999"):
+        assert admin_client.get(url("version", user), {"version": number}).status_code == 404
+
+
+def test_who_may_not_see_what_people_said_is_led_to_what_a_version_changed(
+    staff: Callable[..., Client], rows: Rows
+) -> None:
+    user, checkpoint = rows[MemoryUser], rows[Checkpoint]
+    client = staff("view_memoryuser", "view_checkpoint")
+
+    response = client.get(url("version", user), {"version": "2"})
+
+    assert response["Location"] == page_url(checkpoint)
+
+
+# -- What leads ------------------------------------------------------------------------------------
+
+
+def test_the_live_alerts_and_the_ways_lead_the_page(admin_client: Client, rows: Rows) -> None:
+    user, alert = rows[MemoryUser], rows[Alert]
+
+    page = text_of(admin_client.get(page_url(user)))
+
+    places = [
+        page.index(words)
+        for words in (
+            "<b>Now:</b>",
+            "Live alerts</h2>",
+            f'<a href="{page_url(alert)}">',
+            'aria-label="Pages of this user"',
+            f'<a class="button" href="{console_url(user)}">Query console</a>',
+            f'<a class="button" href="{url("timeline", user)}">Time line</a>',
+            f'<a class="button" href="{project_url(rows[Checkpoint].pk)}">Project, file by file',
+            f'<a class="button" href="{own_constraint_url(user)}">Constraints of this user',
+            "What became of",
+        )
+    ]
+    assert places == sorted(places)
+
+
+def test_of_many_live_alerts_the_first_are_shown_and_the_others_linked(
+    admin_client: Client, rows: Rows
+) -> None:
+    user, alert = rows[MemoryUser], rows[Alert]
+    for number in range(11):
+        alert.pk, alert._state.adding = None, True
+        alert.id = Alert._meta.pk.default()
+        alert.fingerprint = str(number)
+        alert.severity = Severity.INFO
+        alert.save()
+
+    found = panel(admin_client, user)["alerts"]
+
+    assert len(found["shown"]) == 10
+    assert "critical" in found["shown"][0]
+    assert len(rows_at(admin_client, found["list_url"])) == 12
+
+
+def test_without_an_alert_the_page_says_so(admin_client: Client, user: MemoryUser) -> None:
+    assert "Live alerts No open alert." in shown(admin_client.get(page_url(user)))
+
+
+def test_who_may_see_users_alone_is_led_nowhere_else(
+    staff: Callable[..., Client], rows: Rows
+) -> None:
+    found = panel(staff("view_memoryuser"), rows[MemoryUser])
+
+    assert (found["ways"], found["sees_alerts"], found["alerts"]["shown"]) == ([], False, [])
+
+
+def test_what_the_staff_ask_is_on_the_time_line_alone(
+    admin_client: Client, user: MemoryUser
+) -> None:
+    for trigger in (RunTrigger.STAFF, RunTrigger.API):
+        Run.objects.create(
+            user=user, kind=RunKind.QUERY, trigger=trigger, instant=timezone.now(), asked_by="eve"
+        )
+
+    assert len(panel(admin_client, user)["moments"]) == 1
+    assert len(admin_client.get(url("timeline", user)).context["moments"]) == 2
+
+
+@pytest.mark.parametrize("place", ["page", "timeline"])
+def test_what_was_told_late_says_of_which_day_it_is(
+    admin_client: Client, user: MemoryUser, place: str
+) -> None:
+    # On the 17th in UTC, on the 18th in Berlin, where she lives.
+    then = datetime.datetime(2026, 6, 17, 23, tzinfo=datetime.UTC)
+    now = timezone.now()
+    log.append(user, [message("long ago", then), message("just now", now)], source="key:x")
+
+    address = page_url(user) if place == "page" else url("timeline", user)
+    response = admin_client.get(address)
+
+    assert "long ago pending of 18 June 2026" in shown(response)
+    assert shown(response).count("2026") >= 1
+    assert len(re.findall(r'class="quiet">of \d', text_of(response))) == 1
+
+
+def message(text: str, occurred_at: datetime.datetime) -> Draft:
+    return Draft(kind=EntryKind.MESSAGE, content=text, occurred_at=occurred_at)
+
+
+def test_constraints_lead_to_where_they_are_written(
+    admin_client: Client, staff: Callable[..., Client], rows: Rows
+) -> None:
+    user = rows[MemoryUser]
+    PausedConstraint.objects.all().delete()
+    address = own_constraint_url(user, name="allergy")
+
+    page = text_of(admin_client.get(page_url(user)))
+    assert f'<a href="{address}"><bdi>allergy</bdi></a>: useful 100% (1 of 1)' in page
+
+    AlertFeedback.objects.all().delete()
+    assert "allergy : no verdict yet" in shown(admin_client.get(page_url(user)))
+
+    # Who may only look is led nowhere.
+    reader = staff("view_memoryuser", "view_content")
+    assert address not in text_of(reader.get(page_url(user)))
+
+
+# -- What is foreseen ------------------------------------------------------------------------------
+
+
+def forecast(user: MemoryUser, *events: tuple[str, str, str]) -> Forecast:
+    """Foresee these: when (a day or a moment), what, how bad."""
+    timeline: list[dict[str, Any]] = [
+        {
+            "at": at if "T" in at else f"{at}T05:00:00+00:00",
+            "day": None if "T" in at else at,
+            "kind": kind,
+            "constraint": "constraints/x.py",
+            "severity": severity,
+            "fingerprint": "f",
+            "key": "k",
+            "records": [],
+            "error": None,
+        }
+        for at, kind, severity in events
+    ]
+    return Forecast.objects.create(
+        user=user,
+        checkpoint=make_checkpoint(user, user.checkpoints.count() + 1),
+        computed_at=NOON,
+        start=NOON,
+        horizon_days=365,
+        known_until=NOON + datetime.timedelta(days=365),
+        timeline=timeline,
+    )
+
+
+def marked(client: Client, user: MemoryUser) -> dict[str, tuple[str, int]]:
+    calendar = panel(client, user)["calendar"]
+    return {
+        day.date.isoformat(): (day.severity, len(day.events))
+        for month in calendar.months
+        for day in month.days
+    }
+
+
+@time_machine.travel(NOON, tick=False)
+def test_days_with_events_are_marked_and_lead_to_their_list(
+    admin_client: Client, user: MemoryUser
+) -> None:
+    forecast(
+        user,
+        ("2026-11-30", "opens", "warning"),
+        ("2026-11-30", "changes", "critical"),
+        ("2026-12-24", "resolves", "info"),
+        ("2027-06-01", "opens", "critical"),
+    )
+
+    assert marked(admin_client, user) == {
+        "2026-11-30": ("critical", 2),
+        "2026-12-24": ("info", 1),
+    }
+    page = text_of(admin_client.get(page_url(user)))
+    assert re.findall(r"<caption>(.+?)</caption>", page) == [
+        "November 2026",
+        "December 2026",
+        "January 2027",
+    ]
+    assert 'href="#foreseen-2026-11-30"' in page
+    assert 'id="foreseen-2026-11-30"' in page
+    assert 'aria-label="2026-11-30: 2 events"' in page
+    assert page.count('aria-current="date"') == 1
+
+
+@time_machine.travel(NOON, tick=False)
+def test_what_is_foreseen_is_told_in_the_words_of_the_alert(
+    admin_client: Client, staff: Callable[..., Client], rows: Rows
+) -> None:
+    user, alert = rows[MemoryUser], rows[Alert]
+    Alert.objects.filter(pk=alert.pk).update(fingerprint="f", message="It expires")
+    Forecast.objects.all().delete()
+    MemoryUser.objects.filter(pk=user.pk).update(alerts_instant=None)
+    forecast(
+        user, ("2026-11-30", "resolves", "warning"), ("2026-12-24T10:00:00+00:00", "opens", "info")
+    )
+
+    response = admin_client.get(page_url(user))
+
+    assert "It expires will resolve on 2026-11-30 warning x" in shown(response)
+    assert "It expires will be raised on 2026-12-24 10:00 UTC info x" in shown(response)
+    # In the list of what is known, and in the calendar.
+    linked = f'<a href="{page_url(alert)}"><bdi>It expires</bdi></a> will'
+    assert text_of(response).count(linked) == 4
+
+    # Who may not see alerts is told which constraint it is, and who may not see content not even.
+    sees = "view_memoryuser", "view_forecast"
+    without = staff(*sees, "view_content")
+    assert "x will resolve on 2026-11-30 warning k" in shown(without.get(page_url(user)))
+    User.objects.filter(username="eve").delete()
+    masked = staff(*sees, "view_alert").get(page_url(user))
+    assert "(hidden) will resolve on 2026-11-30 warning (hidden)" in shown(masked)
+    assert "It expires" not in text_of(masked)
+
+
+@time_machine.travel(NOON, tick=False)
+def test_a_moment_falls_on_the_day_where_the_user_lives(
+    admin_client: Client, user: MemoryUser
+) -> None:
+    forecast(user, ("2026-12-01T23:30:00+00:00", "opens", "info"))  # in Berlin it is the second
+
+    assert list(marked(admin_client, user)) == ["2026-12-02"]
+
+
+@time_machine.travel(NOON, tick=False)
+def test_a_calm_time_says_so(admin_client: Client, user: MemoryUser) -> None:
+    forecast(user)
+
+    words = shown(admin_client.get(page_url(user)))
+
+    assert "Nothing opens, changes or resolves in these months." in words
+
+
+@time_machine.travel(NOON, tick=False)
+def test_a_day_full_of_events_is_cut(admin_client: Client, user: MemoryUser) -> None:
+    forecast(user, *[("2026-12-01", "opens", "info")] * 30)
+
+    calendar = panel(admin_client, user)["calendar"]
+    [day] = [day for month in calendar.months for day in month.days]
+
+    assert len(list(day.listed)) == 21
+    assert list(day.listed)[-1] == "10 events more"
+
+
+# -- What goes on ----------------------------------------------------------------------------------
+
+
+def test_nothing_goes_on(admin_client: Client, idle: MemoryUser) -> None:
+    assert admin_client.get(url("progress", idle)).json() == {
+        "text": "Nothing is being worked on.",
+        "working": False,
+    }
+
+
+def test_work_that_waits_or_goes_on_is_told_in_words(idle: MemoryUser) -> None:
+    now = timezone.now()
+    minute = datetime.timedelta(minutes=1)
+    Lane.objects.filter(user=idle, name=LaneName.RECORDS).update(
+        due_at=now - 2 * minute, run_after=now - minute
+    )
+    checkpoint = make_checkpoint(idle, 1)
+    run = make_run(checkpoint)
+    Run.objects.filter(pk=run.pk).update(status=RunStatus.RUNNING, started_at=now - minute)
+    Backtest.objects.create(
+        workspace=idle.workspace,
+        user=idle,
+        constraint="constraints/x.py",
+        source_hash="f",
+        days=1,
+        most_users=1,
+        until=now,
+        state=BacktestState.RUNNING,
+        started_at=now,
+        created_by="test",
+    )
+
+    found = going_on(idle)
+
+    assert found.is_working
+    assert found.in_words(now) == (
+        "typed records: waiting for 2 min 0 s; run (constraints): in work for 1 min 0 s;"
+        " backtest: in work for 0 min 0 s"
+    )
+
+
+def test_pending_entries_are_counted(admin_client: Client, rows: Rows) -> None:
+    found = going_on(rows[MemoryUser])
+
+    assert found.pending == 1
+
+
+def test_what_waits_for_its_time_is_not_asked_for_again_and_again(idle: MemoryUser) -> None:
+    later = timezone.now() + datetime.timedelta(hours=1)
+    Lane.objects.filter(user=idle, name=LaneName.RECORDS).update(due_at=later, run_after=later)
+    assert not going_on(idle).is_working
+
+    # Nor is what nobody works on, since there is no language model.
+    Lane.objects.filter(user=idle, name=LaneName.RECORDS).update(due_at=None)
+    Lane.objects.filter(user=idle, name=LaneName.STRUCTURE).update(due_at=timezone.now())
+    assert not going_on(idle).is_working
+
+
+def test_what_came_to_nothing_says_when_it_is_tried_again_and_not_why(idle: MemoryUser) -> None:
+    """The error may quote what was said; it stands on the page for those who may see that."""
+    now = timezone.now()
+    later = now + datetime.timedelta(minutes=12)
+    Lane.objects.filter(user=idle, name=LaneName.STRUCTURE).update(
+        due_at=now, run_after=later, last_error="secret"
+    )
+
+    found = going_on(idle)
+
+    assert not found.is_working
+    assert found.in_words(now) == ("nothing is being worked on; the next attempt is in 12 min 0 s")
+
+
+def test_the_answer_is_plain_text_without_content_and_is_not_kept(
+    admin_client: Client, populate: Populate
+) -> None:
+    user = populate("a secret of hers")[MemoryUser]
+    Pause.objects.all().delete()
+
+    response = admin_client.get(url("progress", user))
+
+    assert response["Content-Type"] == "application/json"
+    assert "no-store" in response["Cache-Control"]
+    assert "secret" not in text_of(response)
+    assert response.json()["working"] is True
+
+
+def test_what_goes_on_costs_little(
+    admin_client: Client, rows: Rows, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    with django_assert_max_num_queries(10):
+        admin_client.get(url("progress", rows[MemoryUser]))
+
+
+def test_without_a_script_it_is_a_text(admin_client: Client, idle: MemoryUser) -> None:
+    assert "Now: Nothing is being worked on." in shown(admin_client.get(page_url(idle)))

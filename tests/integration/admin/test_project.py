@@ -1,0 +1,297 @@
+"""The files of a version, what it changed, and what may no longer be told of either."""
+
+import html
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from memory import log, redaction
+from memory.admin.diffs import side_by_side
+from memory.canonical import sha256
+from memory.log import Draft
+from memory.models import (
+    Blob,
+    Checkpoint,
+    LlmCall,
+    LogEntry,
+    MemoryUser,
+    StaffAccess,
+    StaffAudit,
+    Workspace,
+)
+from memory.models.log import EntryKind
+from tests.factories import make_checkpoint
+from tests.integration.admin.conftest import Populate, Rows, messages_of, page_url, shown, text_of
+from tests.integration.admin.test_hostile import HOSTILE
+from tests.integration.checkpointing.conftest import trip
+
+pytestmark = pytest.mark.django_db
+
+Say = Callable[..., Checkpoint]
+
+
+@pytest.fixture
+def say(user: MemoryUser, work: Callable[[], None]) -> Say:
+    """Append typed entries and work on them; return the version that they became."""
+
+    def do(*entries: dict[str, Any]) -> Checkpoint:
+        log.append(
+            user, [Draft(kind=EntryKind.RECORD, data=data) for data in entries], source="test"
+        )
+        work()
+        user.refresh_from_db()
+        assert user.head is not None
+        return user.head
+
+    return do
+
+
+def project(checkpoint: Checkpoint, **query: Any) -> tuple[str, dict[str, Any]]:
+    return reverse("admin:memory_checkpoint_project", args=[checkpoint.pk]), query
+
+
+def links(response: Any) -> list[tuple[str, str]]:
+    found = re.findall(r'<a [^>]*href="([^"]*)"[^>]*>(.*?)</a>', text_of(response))
+    return [
+        (html.unescape(url), html.unescape(re.sub(r"<[^>]+>", "", told))) for url, told in found
+    ]
+
+
+def test_a_version_is_browsed_from_files_to_the_entries_behind_a_record(
+    admin_client: Client, say: Say, user: MemoryUser
+) -> None:
+    say(trip("Rome", key="a"))
+    version = say(trip("Oslo", key="b"))
+
+    tree = admin_client.get(*project(version))
+    words = shown(tree)
+    assert "manifest.py" in words
+    state = next(url for url, told in links(tree) if told == "state.py")
+    page = admin_client.get(state)
+
+    assert 'aria-current="page"' in text_of(page)
+    assert "changed" in shown(page)
+    second = LogEntry.objects.get(user=user, seq=2)
+    assert (page_url(second), "2") in links(page)
+    assert "Oslo" in shown(page)
+
+
+def test_the_same_file_of_other_versions_is_a_click_away(admin_client: Client, say: Say) -> None:
+    first = say(trip("Rome", key="a"))
+    second = say(trip("Oslo", key="b"))
+    path = "domains/travel/state.py"
+
+    page = admin_client.get(*project(second, path=path))
+    before = next(url for url, told in links(page) if told == "← v1")
+    assert before == f"{project(first)[0]}?path=domains%2Ftravel%2Fstate.py"
+    assert "Oslo" not in shown(admin_client.get(before))
+
+    chosen = admin_client.get(*project(second, path=path, version="1"))
+    assert chosen.headers["Location"] == before
+
+
+def test_a_version_that_is_not_there_is_named(admin_client: Client, say: Say) -> None:
+    version = say(trip("Rome", key="a"))
+
+    for number in ("99", "-1", "x\u202e", "9" * 40):
+        answer = admin_client.get(*project(version, version=number), follow=True)
+        assert messages_of(answer)[0].startswith("This user has no version")
+        assert "\u202e" not in text_of(answer)
+    assert admin_client.get(reverse("admin:memory_checkpoint_project", args=[0])).status_code == 404
+
+
+def test_a_file_that_is_not_there_is_named(admin_client: Client, say: Say) -> None:
+    version = say(trip("Rome", key="a"))
+
+    page = admin_client.get(*project(version, path="../../etc/passwd\u202e"))
+
+    assert "has no file ../../etc/passwd\\u202e" in shown(page)
+    assert "\u202e" not in text_of(page)
+
+
+def test_a_file_that_was_redacted_says_so(
+    admin_client: Client, say: Say, user: MemoryUser, work: Callable[[], None]
+) -> None:
+    version = say(trip("Rome", key="a"))
+    path = "domains/travel/state.py"
+    redaction.redact(user, [1], by="staff:eve", reason="asked for")
+    work()
+
+    page = shown(admin_client.get(*project(version, path=path)))
+    assert "(redacted) This file rests on an entry that was redacted since." in page
+    assert "Rome" not in page
+    changed = shown(admin_client.get(page_url(version)))
+    assert "domains/travel/state.py new (redacted)" in changed
+    assert "Rome" not in changed
+
+
+def test_while_something_is_redacted_no_file_is_told(
+    admin_client: Client, say: Say, user: MemoryUser
+) -> None:
+    version = say(trip("Rome", key="a"))
+    MemoryUser.objects.filter(pk=user.pk).update(redacting_since=timezone.now())
+
+    page = shown(admin_client.get(*project(version, path="domains/travel/state.py")))
+    assert "is being redacted" in page
+    assert "Rome" not in page
+
+
+def test_an_erased_person_has_no_project(admin_client: Client, say: Say, user: MemoryUser) -> None:
+    version = say(trip("Rome", key="a"))
+    MemoryUser.objects.filter(pk=user.pk).update(erased_at=timezone.now())
+
+    assert admin_client.get(*project(version)).status_code == 404
+
+
+@pytest.mark.parametrize("may", [["view_run", "view_content"], ["view_checkpoint"]])
+def test_who_may_not_see_it_sees_no_file(
+    staff: Callable[..., Client], rows: Rows, may: list[str]
+) -> None:
+    assert staff(*may).get(*project(rows[Checkpoint])).status_code == 403
+
+
+def test_who_may_see_files_sees_those_of_his_workspaces_and_it_is_noted(
+    staff: Callable[..., Client], rows: Rows
+) -> None:
+    client = staff("view_checkpoint", "view_content", workspaces=[rows[Workspace]])
+
+    assert client.get(*project(rows[Checkpoint])).status_code == 200
+    noted = StaffAudit.objects.get(staff_name="eve", what="project")
+    assert noted.person == rows[MemoryUser].public_id
+    access = StaffAccess.objects.get(user__username="eve")
+    access.workspaces.set([Workspace.objects.create(name="elsewhere")])
+    assert client.get(*project(rows[Checkpoint])).status_code == 404
+
+
+def test_what_changed_is_hidden_from_who_may_not_see_what_people_said(
+    staff: Callable[..., Client], rows: Rows
+) -> None:
+    words = shown(staff("view_checkpoint").get(page_url(rows[Checkpoint])))
+
+    assert "Records: (hidden)" in words
+    assert "Aspirin" not in words
+    assert "1 call: 120 tokens sent" in words
+
+
+def test_hostile_files_are_inert(admin_client: Client, populate: Populate) -> None:
+    page = text_of(admin_client.get(*project(populate(HOSTILE)[Checkpoint])))
+
+    assert "<script>alert" not in page
+    for steering in "\u202e\u200b\U000e0041":
+        assert steering not in page
+
+
+def test_the_pages_stay_cheap(
+    admin_client: Client, say: Say, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    say(trip("Rome", key="a"))
+    version = say(*(trip(f"City {number}", key=f"k{number}") for number in range(60)))
+
+    with django_assert_max_num_queries(20):
+        admin_client.get(*project(version, path="domains/travel/state.py"))
+    with django_assert_max_num_queries(20):
+        text_of(admin_client.get(page_url(version)))
+
+
+def test_a_version_tells_which_records_it_changed_and_why(
+    admin_client: Client, say: Say, user: MemoryUser
+) -> None:
+    say(trip("Rome", key="a", cost=100), trip("Oslo", key="b"))
+    version = say(trip("Rome", key="a", cost=250), trip("Bonn", key="c"))
+
+    response = admin_client.get(page_url(version))
+    words = shown(response)
+    assert "added Trip c in travel.trips (from #4 )" in words
+    assert "changed Trip a in travel.trips (from #3 ) cost : 100 → 250" in words
+    assert (page_url(LogEntry.objects.get(user=user, seq=3)), "#3") in links(response)
+    # and the file, side by side
+    page = text_of(response)
+    assert '<td class="gone"><del>' in page
+    assert '<td class="come"><ins>' in page
+
+
+def test_a_version_tells_what_the_language_model_took(admin_client: Client, rows: Rows) -> None:
+    call = rows[LlmCall]
+
+    response = admin_client.get(page_url(rows[Checkpoint]))
+
+    words = shown(response)
+    assert "1 call: 120 tokens sent, 30 received, cost" in words
+    assert (page_url(call), "question 1, try 1") in links(response)
+    assert "refused by the model" in words
+
+
+def test_each_check_of_the_gate_says_what_it_asks(admin_client: Client, rows: Rows) -> None:
+    words = shown(admin_client.get(page_url(rows[Checkpoint])))
+
+    assert "failed execution Does it run in the sandbox?" in words
+
+
+# -- Side by side ------------------------------------------------------------------------------
+
+
+def cells(markup: str) -> list[tuple[str, ...]]:
+    rows = re.findall(r"<tr>(<td.*?)</tr>", markup, re.DOTALL)
+    return [
+        tuple(
+            html.unescape(re.sub(r"<[^>]+>", "", cell))
+            for cell in re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL)
+        )
+        for row in rows
+    ]
+
+
+def test_what_differs_stands_beside_each_other() -> None:
+    told = side_by_side("a\nb\nc\n", "a\nB\nc\nd\n")
+
+    assert cells(told) == [
+        ("1", "a", "1", "a"),
+        ("2", "b", "2", "B"),
+        ("3", "c", "3", "c"),
+        ("", "", "4", "d"),
+    ]
+
+
+def test_what_is_the_same_is_folded() -> None:
+    same = "\n".join(f"line{number}" for number in range(100))
+    told = side_by_side(f"{same}\nx\n{same}", f"{same}\ny\n{same}")
+
+    assert told.count("<details>") == 2
+    assert "97 lines that are the same" in told
+    numbers = [row[0] for row in cells(told)]
+    assert numbers == [str(number) for number in range(1, 202)]
+
+
+def test_files_that_have_nothing_in_common_are_compared_in_no_time() -> None:
+    old = "\n".join(f"a{number}" for number in range(20_000))
+    new = "\n".join(f"b{number}" for number in range(20_000))
+
+    told = side_by_side(old, new)
+
+    assert "more lines" in told
+    assert len(told) < 2_000_000
+
+
+def test_a_deleted_and_a_new_file_have_one_side() -> None:
+    assert cells(side_by_side("", "a\n")) == [("", "", "1", "a")]
+    assert cells(side_by_side("a\n", "")) == [("1", "a", "", "")]
+    assert cells(side_by_side("<b>\u202e", "")) == [("1", "<b>\\u202e", "", "")]
+
+
+def test_a_hostile_version_of_one_line_is_compared() -> None:
+    hostile = "'" * 150_000
+    assert len(side_by_side(hostile, hostile + "'")) < 20_000_000
+
+
+def test_the_first_version_is_all_new(admin_client: Client, user: MemoryUser) -> None:
+    Blob.objects.create(user=user, hash=sha256("x = 1\n"), content="x = 1\n")
+    version = make_checkpoint(user, tree={"constraints/a.py": sha256("x = 1\n")})
+
+    words = shown(admin_client.get(page_url(version)))
+    assert "constraints/a.py new" in words

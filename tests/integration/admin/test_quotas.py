@@ -1,0 +1,74 @@
+"""The rates and quotas of a workspace: what the staff see of them and may choose."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from memory import log, usage
+from memory.models import MemoryUser, Workspace, WorkspaceUse
+from memory.models.log import EntryKind
+from tests.integration.admin.conftest import list_url, page_url, shown
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def counted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage, "_count_at", {usage.TOTALS: 0.0, usage.PENDING: 0.0})
+
+
+def change(client: Client, workspace: Workspace, **chosen: Any) -> Any:
+    form = {"name": workspace.name, "time_zone": workspace.time_zone, **chosen}
+    return client.post(page_url(workspace), form)
+
+
+def test_what_is_used_is_shown_beside_what_may_be(
+    admin_client: Client, workspace: Workspace, user: MemoryUser
+) -> None:
+    record = log.Draft(kind=EntryKind.RECORD, data={"type": "Trip", "data": {"to": "Rome"}})
+    log.append(user, [record] * 3, source="test")
+    usage.count_when_due()
+
+    assert (
+        change(admin_client, workspace, max_users="5", writes_per_minute="600").status_code == 302
+    )
+
+    words = shown(admin_client.get(page_url(workspace)))
+    assert "Writes a minute: 600 , chosen" in words
+    assert "Reads a minute: 12,000 , as everywhere" in words
+    assert "Users: 1 of 5 , chosen" in words
+    assert "Entries: 3 of 100,000,000 , as everywhere" in words
+    assert "Entries of a user: 3 of 10,000,000 , as everywhere" in words
+    assert "Pending entries: 3 of 1,000,000 , as everywhere" in words
+    assert "Waiting runs: 0 of 1,000 , as everywhere" in words
+
+
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        ({"writes_per_minute": "0"}, "At least 1, not 0."),
+        ({"max_users": "-1"}, "greater than or equal to 0"),
+        ({"max_entries": "3000000000"}, "At most 2147483647, not 3000000000."),
+        ({"max_backtests": "lots"}, "Enter a whole number"),
+    ],
+)
+def test_what_cannot_be_is_refused_beside_its_field(
+    admin_client: Client, workspace: Workspace, chosen: dict[str, str], told: str
+) -> None:
+    response = change(admin_client, workspace, **chosen)
+
+    assert told in shown(response)
+    assert list(response.context["adminform"].form.errors) == list(chosen)
+    workspace.refresh_from_db()
+    assert set(workspace.chosen_quotas.values()) == {None}
+
+
+def test_workspaces_are_listed_by_what_they_use(admin_client: Client, workspace: Workspace) -> None:
+    WorkspaceUse.objects.create(
+        workspace=workspace, users=3, entries=12345, log_bytes=5 * usage.MIB, pending_records=7
+    )
+
+    words = shown(admin_client.get(list_url(WorkspaceUse)))
+
+    assert f"{workspace.name} 3 12345 5.0 MiB 7 0" in words

@@ -1,0 +1,77 @@
+"""Staff redact entries: they see what goes along, say why, and are on record."""
+
+import pytest
+from django.test import Client
+
+from memory.models import LogEntry, Merge, Redaction
+from tests.integration.admin.conftest import Rows, list_url, messages_of, page_url, shown, text_of
+from tests.integration.admin.test_actions import Staff, act
+
+pytestmark = pytest.mark.django_db
+
+
+def test_what_goes_along_is_shown_before_anything_happens(admin_client: Client, rows: Rows) -> None:
+    entry = rows[LogEntry]
+
+    page = shown(act(admin_client, "redact", entry))
+
+    assert "Entries: #1" in page
+    assert "Alerts that rest on them" in page
+    assert not LogEntry.objects.filter(redacted_at__isnull=False).exists()
+
+
+def test_it_is_done_once_it_is_confirmed_with_a_reason(admin_client: Client, rows: Rows) -> None:
+    entry = rows[LogEntry]
+    Redaction.objects.all().delete()
+    Merge.objects.all().delete()
+
+    refused = act(admin_client, "redact", entry, confirmed="1", note="  ")
+    assert messages_of(refused) == ["Say why: nothing was done."]
+    assert not LogEntry.objects.filter(redacted_at__isnull=False).exists()
+
+    done = act(admin_client, "redact", entry, confirmed="1", note="asked for by mail")
+
+    assert "Redacted 2 entries of ada" in " ".join(messages_of(done))  # one was derived from it
+    row = Redaction.objects.get()
+    assert (row.asked, row.by, row.reason) == ([entry.seq], "staff:admin", "asked for by mail")
+    told = LogEntry.objects.get(user=entry.user, seq=row.seq)
+    assert (told.kind, told.source) == ("redaction", "staff:admin")
+    page = shown(admin_client.get(page_url(row)))
+    assert "asked for by mail" in page
+    assert "under way" in page
+    assert "Says: (redacted)" in shown(admin_client.get(page_url(entry)))
+
+
+def test_there_is_a_way_back(admin_client: Client, rows: Rows) -> None:
+    entry = rows[LogEntry]
+    Redaction.objects.all().delete()
+
+    asked = text_of(act(admin_client, "redact", entry))
+
+    assert f'<a href="{page_url(entry)}" class="button cancel-link">Cancel</a>' in asked
+    assert '<button type="submit" class="button dangerous">Redact</button>' in asked
+
+
+def test_the_page_of_an_entry_offers_it_and_of_a_redacted_one_does_not(
+    admin_client: Client, rows: Rows
+) -> None:
+    entry = rows[LogEntry]
+    assert 'value="redact"' in text_of(admin_client.get(page_url(entry)))
+
+    Redaction.objects.all().delete()
+    done = act(admin_client, "redact", entry, confirmed="1", note="why", from_page="1")
+
+    assert done.redirect_chain[-1][0] == page_url(entry)
+    assert 'value="redact"' not in text_of(admin_client.get(page_url(entry)))
+
+
+def test_who_may_only_look_cannot(staff: Staff, rows: Rows) -> None:
+    client = staff("view_logentry")
+
+    client.post(
+        list_url(LogEntry),
+        {"action": "redact", "_selected_action": [rows[LogEntry].pk], "confirmed": "1",
+         "note": "why"},
+    )  # fmt: skip
+
+    assert not LogEntry.objects.filter(redacted_at__isnull=False).exists()

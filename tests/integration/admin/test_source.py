@@ -1,0 +1,183 @@
+"""Programs on the screens: coloured, numbered, marked; they can neither act nor hold up a page."""
+
+import html
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from memory.admin import source
+from memory.models import Alert, Blob, Run
+from memory.models.alerts import AlertKind
+from tests.integration.admin.conftest import Populate, Rows, page_url, text_of
+
+
+def words_of(markup: str) -> str:
+    return html.unescape(re.sub(r"<[^>]+>", "", markup))
+
+
+def coloured(text: str) -> list[tuple[str, str]]:
+    found = re.findall(r'<span class="(\w)">(.*?)</span>', source.block(text))
+    return [(kind, html.unescape(words)) for kind, words in found]
+
+
+def test_each_kind_of_token_has_its_colour() -> None:
+    assert coloured('@total\ndef check(x):\n    return len(f"a{x}") + 1.5  # why') == [
+        ("d", "@total"),
+        ("k", "def"),
+        ("d", "check"),
+        ("k", "return"),
+        ("b", "len"),
+        ("s", 'f"a{x}"'),
+        ("n", "1.5"),
+        ("c", "# why"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'x = """a\n\n  # no comment\n"""\ny = 1',
+        "'it\\'s' # \"quoted\"",
+        'print("unclosed\nnext = 1',
+        '"""never closed\n\n',
+        "\n\n  \n",
+        "name\u00e9 = 'é' \\\n  + b'x'",
+        "a\r\nb\rc",
+    ],
+)
+def test_nothing_of_the_text_is_lost(text: str) -> None:
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
+
+    assert words_of(source.block(text)) == lines
+
+
+def test_a_token_over_several_lines_is_coloured_in_each() -> None:
+    assert source.code_lines('"""a\nb"""') == [
+        '<span class="s">&quot;&quot;&quot;a</span>',
+        '<span class="s">b&quot;&quot;&quot;</span>',
+    ]
+
+
+def test_what_steers_is_written_out_wherever_it_stands() -> None:
+    shown = source.block('x\u202e = "\u200b<script>" # \U000e0041</pre>\u2066')
+
+    assert not re.search("[\u202e\u200b\u2066\U000e0041]", shown)
+    assert "<script>" not in shown
+    assert shown.count("</pre>") == 1
+    assert words_of(shown) == 'x\\u202e = "\\u200b<script>" # \\U000e0041</pre>\\u2066'
+
+
+@pytest.mark.parametrize(
+    "unit", [" \n", '"', '"""', "'", '"\\\n', "@", "sources=(1,", "(", "\\", 'rb"', "#\n", "1."]
+)
+def test_no_text_holds_the_page_up(unit: str) -> None:
+    # Some lexers take minutes for a quarter of this.
+    shown = source.block(unit * (1_000_000 // len(unit)))
+
+    assert "more characters" in shown
+    assert len(shown) < 20_000_000
+
+
+def test_the_sources_of_records_lead_to_entries_and_those_in_texts_do_not() -> None:
+    text = 'Trip(key="a", to="sources=(7,)", resources=(9,), sources=(3, 70))'
+
+    assert source.cited(text) == {3, 70}
+    shown = source.block(text, entries={3: "/three/", 7: "/seven/", 9: "/nine/"})
+    assert re.findall(r'href="([^"]+)"', shown) == ["/three/"]
+    assert words_of(shown) == text
+
+
+CHECK = """def check(today):
+    if today:
+        yield critical("other words", evidence=[])
+    yield critical(
+        f"{drug.name} conflicts with the {allergy} allergy", evidence=[])
+    yield warning(f"{drug.name} conflicts with the {allergy} allergy", evidence=[])
+"""
+
+
+@pytest.mark.parametrize(
+    ("severity", "message", "lines"),
+    [
+        ("critical", "Amoxicillin conflicts with the penicillin allergy", [[4, 5]]),
+        ("critical", "other words", [[3]]),
+        ("warning", "A conflicts with the B allergy", [[6]]),
+        ("info", "other words", []),
+        ("critical", "neither", []),
+    ],
+)
+def test_the_statement_is_found_that_says_what_an_alert_says(
+    severity: str, message: str, lines: list[list[int]]
+) -> None:
+    found = source.statements_that_say(CHECK, severity, message)
+
+    assert [list(place) for place in found] == lines
+
+
+def test_of_a_loop_over_alerts_the_call_is_found() -> None:
+    text = 'def check(today):\n    for one in [\n        info("x")\n    ]:\n        yield one\n'
+
+    assert source.statements_that_say(text, "info", "x") == [range(3, 4)]
+
+
+def test_an_excerpt_shows_the_lines_around_the_marked_ones() -> None:
+    text = "\n".join(f"line{number}" for number in range(1, 41))
+
+    shown = source.block(text, marked=[10, 11, 30], around=1)
+
+    assert words_of(shown).split() == [
+        *("⋮", "line9", "line10", "line11", "line12"),
+        *("⋮", "line29", "line30", "line31", "⋮"),
+    ]
+    assert re.findall(r'data-number="(\d+)"', shown) == ["9", "10", "11", "12", "29", "30", "31"]
+    assert [words_of(one) for one in re.findall("<mark>(.*?)</mark>", shown)] == [
+        *("line10", "line11", "line30"),
+    ]
+
+
+def test_no_line_is_found_in_what_is_no_python() -> None:
+    assert source.statements_that_say("def (", "critical", "x") == []
+    assert source.statements_that_say("(" * 100_000, "critical", "x") == []
+
+
+def marked_in(response: Any) -> list[str]:
+    found = re.findall(r"<mark>(.*?)</mark>", text_of(response))
+    return [words_of(line) for line in found]
+
+
+@pytest.mark.django_db
+def test_an_alert_marks_the_line_that_made_it(admin_client: Client, rows: Rows) -> None:
+    response = admin_client.get(page_url(rows[Alert]))
+
+    # In the excerpt that leads, and in the whole source that is folded below it.
+    assert marked_in(response) == ["    yield critical('Aspirin')"] * 2
+    assert "Made on line 3, which is marked." in text_of(response)
+    assert "<summary>The whole source</summary>" in text_of(response)
+
+
+@pytest.mark.django_db
+def test_a_constraint_that_failed_is_marked_where_it_failed(
+    admin_client: Client, rows: Rows
+) -> None:
+    run, alert = rows[Run], rows[Alert]
+    error = {**run.error, "line": 2}
+    said = {"path": alert.constraint, "seconds": 0.1, "error": error, "alerts": []}
+    Run.objects.filter(pk=run.pk).update(output={"constraints": [said]})
+    Alert.objects.filter(pk=alert.pk).update(kind=AlertKind.CONSTRAINT_ERROR)
+
+    response = admin_client.get(page_url(alert))
+
+    assert marked_in(response) == ["def check(today):"] * 2
+    assert "Failed on line 2" in text_of(response)
+
+
+@pytest.mark.django_db
+def test_hostile_source_is_coloured_and_inert(admin_client: Client, populate: Populate) -> None:
+    blob = populate('"""</pre><script>alert(1)</script>')[Blob]
+
+    page = text_of(admin_client.get(page_url(blob)))
+
+    assert "<script>alert" not in page
+    assert '<span class="k">def</span> <span class="d">check</span>' in page

@@ -1,0 +1,295 @@
+"""A user's time line: one order of all that happened, page after page without a gap."""
+
+import datetime
+import html
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from django.db.models import QuerySet
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from memory import timeline
+from memory.models import (
+    Alert,
+    AlertEvent,
+    Checkpoint,
+    LogEntry,
+    MemoryUser,
+    Run,
+    Workspace,
+)
+from memory.models.runs import RunKind, RunTrigger
+from memory.timeline import KINDS, BadPlace, Moment, Page
+from memory.users import create_user
+from tests.factories import make_checkpoint
+from tests.integration.admin.conftest import Populate, Rows, page_url, shown, text_of
+from tests.integration.admin.test_hostile import HOSTILE
+
+pytestmark = pytest.mark.django_db
+
+START = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
+
+
+def everything() -> Mapping[str, QuerySet[Any]]:
+    return {name: kind.model.objects.all() for name, kind in KINDS.items()}
+
+
+def names(page: Page) -> list[str]:
+    return [f"{one.kind.name} {one.row.pk}" for one in page.moments]
+
+
+def line_url(user: MemoryUser) -> str:
+    return reverse("admin:memory_memoryuser_timeline", args=[user.pk])
+
+
+def run_at(user: MemoryUser, moment: datetime.datetime) -> Run:
+    run = Run.objects.create(
+        user=user, kind=RunKind.QUERY, trigger=RunTrigger.API, instant=moment, id=uuid.uuid4()
+    )
+    Run.objects.filter(pk=run.pk).update(queued_at=moment)
+    return run
+
+
+def version_at(user: MemoryUser, number: int, moment: datetime.datetime) -> Checkpoint:
+    with timezone_now(moment):
+        return make_checkpoint(user, number)
+
+
+class timezone_now:  # noqa: N801 - reads as what it does
+    """What is made within is made at that moment."""
+
+    def __init__(self, moment: datetime.datetime) -> None:
+        self._moment = moment
+
+    def __enter__(self) -> None:
+        import time_machine
+
+        self._travel = time_machine.travel(self._moment, tick=False)
+        self._travel.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._travel.stop()
+
+
+@pytest.fixture
+def busy(user: MemoryUser) -> MemoryUser:
+    """Runs and versions, many of which fall on the same moment."""
+    for number in range(1, 31):
+        moment = START + datetime.timedelta(minutes=number // 7)
+        run_at(user, moment)
+        version_at(user, number, moment)
+    return user
+
+
+# -- The order -------------------------------------------------------------------------------------
+
+
+def test_all_kinds_stand_in_one_line_the_newest_first(rows: Rows) -> None:
+    found = timeline.page(rows[MemoryUser], everything())
+
+    moments = [one.place.at for one in found.moments]
+    assert moments == sorted(moments, reverse=True)
+    assert {one.kind.name for one in found.moments} == set(KINDS)
+    own = sum(
+        kind.model.objects.filter(**{kind.user: rows[MemoryUser]}).count()
+        for kind in KINDS.values()
+    )
+    assert len(found.moments) == own
+    assert (found.newer, found.older) == (None, None)
+
+
+@pytest.mark.parametrize("limit", [1, 3, 7, 50])
+def test_page_after_page_shows_each_moment_once(busy: MemoryUser, limit: int) -> None:
+    whole = names(timeline.page(busy, everything(), limit=1000))
+    assert len(whole) == 60
+
+    walked: list[str] = []
+    page = timeline.page(busy, everything(), limit=limit)
+    while True:
+        walked += names(page)
+        if page.older is None:
+            break
+        page = timeline.page(busy, everything(), before=page.older, limit=limit)
+    assert walked == whole
+
+    back = names(page)
+    while page.newer is not None:
+        page = timeline.page(busy, everything(), after=page.newer, limit=limit)
+        back = names(page) + back
+    assert back == whole
+
+
+def test_what_comes_meanwhile_moves_no_page(busy: MemoryUser) -> None:
+    first = timeline.page(busy, everything(), limit=10)
+    assert first.older is not None
+    before = names(timeline.page(busy, everything(), before=first.older, limit=10))
+
+    run_at(busy, START + datetime.timedelta(days=1))
+
+    assert names(timeline.page(busy, everything(), before=first.older, limit=10)) == before
+
+
+def test_a_place_is_read_as_it_was_written(busy: MemoryUser) -> None:
+    def written(moment: Moment) -> bool:
+        return timeline.place_of(str(moment.place)) == moment.place
+
+    assert all(map(written, timeline.page(busy, everything()).moments))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x",
+        "2026-03-01T00:00:00Z",
+        "2026-03-01T00:00:00,entries,1",  # no zone
+        "2026-13-01T00:00:00Z,entries,1",
+        "2026-03-01T00:00:00Z,nothing,1",
+        "2026-03-01T00:00:00Z,runs,1",
+        "2026-03-01T00:00:00Z,entries,-1",
+        "2026-03-01T00:00:00Z,entries,99999999999999999999",
+    ],
+)
+def test_what_is_no_place_is_refused(text: str) -> None:
+    with pytest.raises(BadPlace):
+        timeline.place_of(text)
+
+
+# -- The page --------------------------------------------------------------------------------------
+
+
+def test_each_row_leads_to_its_page(admin_client: Client, rows: Rows) -> None:
+    page = text_of(admin_client.get(line_url(rows[MemoryUser])))
+
+    links = [html.unescape(address) for address in re.findall(r'href="([^"]+)"', page)]
+    for model in (LogEntry, Checkpoint, Run, Alert):
+        assert page_url(rows[model]) in links
+    assert page_url(rows[MemoryUser]) in links
+
+
+def test_it_says_what_became_of_entries_runs_and_alerts(admin_client: Client, rows: Rows) -> None:
+    words = shown(admin_client.get(line_url(rows[MemoryUser])))
+
+    assert "name: Aspirin" in words
+    assert "covered" in words
+    assert "rejected" in words
+    assert "pending" in words
+    assert "error in the user's code" in words
+    assert "Aspirin critical opened by" in words
+    assert "all times are UTC" in words
+
+
+def test_others_are_not_in_it(admin_client: Client, rows: Rows, populate: Populate) -> None:
+    populate("of another", "bob")
+
+    assert "of another" not in text_of(admin_client.get(line_url(rows[MemoryUser])))
+
+
+@pytest.mark.parametrize(
+    ("query", "kinds"),
+    [
+        ("kind=entries", {"entries"}),
+        ("kind=runs&kind=versions", {"runs", "versions"}),
+        ("", set(KINDS)),
+        ("kind=xyzzy", set(KINDS)),
+    ],
+)
+def test_kinds_are_chosen_by_checkboxes(
+    admin_client: Client, rows: Rows, query: str, kinds: set[str]
+) -> None:
+    response = admin_client.get(f"{line_url(rows[MemoryUser])}?{query}")
+
+    assert {one.name for one in response.context["moments"]} == kinds
+    assert {kind.name for kind, is_chosen in response.context["kinds"] if is_chosen} == kinds
+
+
+def test_the_next_page_keeps_the_chosen_kinds(admin_client: Client, busy: MemoryUser) -> None:
+    first = admin_client.get(f"{line_url(busy)}?kind=runs&kind=versions")
+    assert len(first.context["moments"]) == 50
+
+    second = admin_client.get(line_url(busy) + first.context["older"])
+
+    assert len(second.context["moments"]) == 10
+    assert second.context["older"] == ""
+    assert {one.name for one in second.context["moments"]} == {"runs", "versions"}
+    back = admin_client.get(line_url(busy) + second.context["newer"])
+    assert [one.what for one in back.context["moments"]] == [
+        one.what for one in first.context["moments"]
+    ]
+
+
+def test_a_day_is_jumped_to(admin_client: Client, user: MemoryUser) -> None:
+    for day in range(3):
+        version_at(user, day + 1, START + datetime.timedelta(days=day))
+
+    response = admin_client.get(f"{line_url(user)}?date=2026-03-02")
+
+    assert [one.at.day for one in response.context["moments"]] == [2, 1]
+    assert "Newer" in text_of(response)
+
+
+@pytest.mark.parametrize("query", ["before=x", "after=1,2,3", "date=yesterday", "date=2026-02-31"])
+def test_a_wrong_address_leads_to_the_newest(admin_client: Client, rows: Rows, query: str) -> None:
+    address = line_url(rows[MemoryUser])
+
+    response = admin_client.get(f"{address}?{query}", follow=True)
+
+    assert response.redirect_chain == [(address, 302)]
+    assert "There is no such place in the time line." in text_of(response)
+
+
+def test_an_empty_line_says_so(admin_client: Client, user: MemoryUser) -> None:
+    assert "Nothing of the kind has happened here." in shown(admin_client.get(line_url(user)))
+
+
+def test_who_may_not_see_entries_is_not_told_of_them(
+    staff: Callable[..., Client], rows: Rows
+) -> None:
+    client = staff("view_memoryuser", "view_run")
+
+    response = client.get(line_url(rows[MemoryUser]))
+
+    assert {one.name for one in response.context["moments"]} == {"runs"}
+    assert [kind.name for kind, _ in response.context["kinds"]] == ["runs"]
+    assert "Aspirin" not in text_of(client.get(line_url(rows[MemoryUser]) + "?kind=entries"))
+
+
+def test_who_may_not_see_users_sees_none(staff: Callable[..., Client], rows: Rows) -> None:
+    client = staff("view_logentry", "view_lane")
+
+    for name in ("timeline", "progress", "version"):
+        address = reverse(f"admin:memory_memoryuser_{name}", args=[rows[MemoryUser].pk])
+        assert client.get(address).status_code == 403
+
+
+def test_of_nobody_there_is_no_line(admin_client: Client, workspace: Workspace) -> None:
+    gone = create_user(workspace, "gone", time_zone="UTC", metadata=None)
+    MemoryUser.objects.filter(pk=gone.pk).update(erased_at=timezone.now())
+
+    for pk in (gone.pk, 10**9):
+        for name in ("timeline", "progress", "version"):
+            address = reverse(f"admin:memory_memoryuser_{name}", args=[pk])
+            assert admin_client.get(address).status_code == 404
+
+
+def test_what_people_wrote_is_inert_in_the_line(admin_client: Client, populate: Populate) -> None:
+    user = populate(HOSTILE)[MemoryUser]
+
+    for address in (line_url(user), page_url(user)):
+        page = text_of(admin_client.get(address))
+        assert "<script>alert" not in page
+        assert "<img src=x" not in page
+        assert "\u202e" not in page
+
+
+def test_a_long_line_is_cheap(
+    admin_client: Client, busy: MemoryUser, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    assert AlertEvent.objects.count() == 0
+    with django_assert_max_num_queries(12):
+        admin_client.get(line_url(busy))

@@ -1,0 +1,278 @@
+"""Quotas: how much a workspace may have, and how much of it may wait."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+from rest_framework.test import APIClient
+
+from memory import erasing, log, redaction, refusals, usage
+from memory.models import Backtest, MemoryUser, Run, Workspace, WorkspaceUse
+from memory.models.backtests import BacktestState
+from memory.models.log import EntryKind
+from memory.models.runs import RunStatus, RunTrigger
+from memory.usage import PENDING, TOTALS
+from memory.users import create_user
+from memory.workspaces import create_key
+from tests.factories import make_checkpoint, make_run
+
+pytestmark = pytest.mark.django_db
+
+ENTRIES = "/v1/users/ada/entries/"
+MESSAGE = {"kind": "message", "role": "user", "content": "I fly to Rome on Monday."}
+TRIP = {"kind": "record", "domain": "travel", "type": "Trip", "data": {"to": "Rome", "days": 3}}
+
+
+@pytest.fixture(autouse=True)
+def counted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is counted is asked for at every request, and what is due counted at every look."""
+    monkeypatch.setattr(usage, "BELIEVED_SECONDS", 0.0)
+    monkeypatch.setattr(usage, "OWN_SECONDS", 0.0)
+    monkeypatch.setattr(usage, "_believed", {})
+    monkeypatch.setattr(usage, "_count_own_at", {})
+    monkeypatch.setattr(usage, "_count_at", {TOTALS: 0.0, PENDING: 0.0})
+
+
+def allow(workspace: Workspace, **chosen: int) -> None:
+    Workspace.objects.filter(pk=workspace.pk).update(**chosen)
+
+
+def test_of_what_does_not_pass_more_is_refused_for_good(
+    api: APIClient, user: MemoryUser, workspace: Workspace
+) -> None:
+    allow(workspace, max_entries_per_user=2)
+    assert api.post(ENTRIES, {"entries": [MESSAGE, MESSAGE]}).status_code == 202
+
+    refused = api.post(ENTRIES, MESSAGE)
+
+    assert refused.status_code == 403
+    assert not refused.has_header("Retry-After")
+    assert refused.json()["limit"] == "max_entries_per_user"
+    assert refused.json()["detail"] == (
+        "This user's log has 2 entries: it may have 2 (max_entries_per_user), and the operator can"
+        " raise that."
+    )
+    assert (str(workspace.public_id), "max_entries_per_user", 1) in set(refusals.counted())
+
+
+def test_the_users_of_a_workspace_are_bounded(api: APIClient, workspace: Workspace) -> None:
+    allow(workspace, max_users=2)
+
+    codes = [api.post("/v1/users/", {"user_id": f"u{n}"}).status_code for n in range(3)]
+
+    assert codes == [201, 201, 403]
+    assert MemoryUser.objects.filter(workspace=workspace).count() == 2
+
+
+def test_who_was_erased_takes_no_place(user: MemoryUser, workspace: Workspace) -> None:
+    other = create_user(workspace, "bob", metadata=None)
+    usage._count(TOTALS)
+    assert usage.used(workspace)["max_users"] == 2
+
+    erasing.ask(other, by="key:x", reason="asked for")
+
+    usage._count(TOTALS)
+    assert usage.used(workspace)["max_users"] == 1
+
+
+def test_of_many_users_only_the_last_are_counted_one_by_one(
+    api: APIClient, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage, "FEW_USERS", 1)
+    allow(workspace, max_users=10)
+    for number in range(9):
+        create_user(workspace, f"u{number}", metadata=None)
+    usage.count_when_due()  # 9 of 10 are near
+
+    codes = [api.post("/v1/users/", {"user_id": f"v{n}"}).status_code for n in range(2)]
+
+    assert codes == [201, 403]
+
+
+@pytest.mark.parametrize(
+    ("quota", "told"),
+    [({"max_entries": 4}, "have 4 entries"), ({"max_log_mib": 1}, "have 1.1 MiB")],
+)
+def test_the_logs_of_a_workspace_are_bounded_together(
+    api: APIClient, user: MemoryUser, workspace: Workspace, quota: dict[str, int], told: str
+) -> None:
+    other = create_user(workspace, "bob", metadata=None)
+    long = log.Draft(kind=EntryKind.MESSAGE, content="x" * 300_000)
+    log.append(other, [long] * 4, source="test")
+    allow(workspace, **quota)
+    usage.count_when_due()
+
+    refused = api.post(ENTRIES, MESSAGE)
+
+    assert refused.status_code == 403
+    assert (refused.json()["limit"],) == tuple(quota)
+    assert told in refused.json()["detail"]
+
+
+def test_what_is_redacted_takes_no_room(user: MemoryUser, workspace: Workspace) -> None:
+    log.append(user, [log.Draft(kind=EntryKind.MESSAGE, content="x" * 10_000)], source="test")
+    user.refresh_from_db()
+    before = user.log_bytes
+
+    redaction.redact(user, [1], by="test", reason="")
+
+    user.refresh_from_db()
+    assert before > 10_000
+    assert 0 < user.log_bytes < 1000  # the redaction's own entry
+
+
+def test_a_backlog_is_refused_for_a_moment_and_then_taken(
+    api: APIClient, user: MemoryUser, workspace: Workspace, work: Callable[[], None]
+) -> None:
+    allow(workspace, max_pending_entries=5)
+    assert api.post(ENTRIES, {"entries": [TRIP] * 8}).status_code == 202  # nothing else waits
+    usage.count_when_due()
+
+    refused = api.post(ENTRIES, TRIP)
+    work()
+    taken = api.post(ENTRIES, TRIP)
+
+    assert refused.status_code == 429
+    assert int(refused["Retry-After"]) == usage.PENDING_WAIT
+    assert refused.json()["limit"] == "max_pending_entries"
+    assert "8 entries of this workspace wait to be worked on" in refused.json()["detail"]
+    assert taken.status_code == 202
+    assert api.get("/v1/users/ada/").json()["entries"]["total"] == 9
+
+
+def test_a_long_history_is_imported_in_parts_with_a_bounded_backlog(
+    api: APIClient, user: MemoryUser, workspace: Workspace, work: Callable[[], None]
+) -> None:
+    allow(workspace, max_pending_entries=20)
+    refused = 0
+    for number in range(10):
+        part = [{**TRIP, "key": f"trip-{number}-{n}"} for n in range(10)]
+        while api.post(ENTRIES, {"entries": part}).status_code == 429:
+            refused += 1
+            work()
+        usage.count_when_due()
+        usage._count_at.update({TOTALS: 0.0, PENDING: 0.0})
+        assert usage.of(workspace).pending_records <= 20
+    work()
+
+    assert refused > 0
+    coverage = api.get("/v1/users/ada/").json()["entries"]
+    assert (coverage["total"], coverage["covered"]) == (100, 100)
+
+
+def test_a_repeated_write_is_answered_whatever_waits(
+    api: APIClient, user: MemoryUser, workspace: Workspace
+) -> None:
+    api.post(ENTRIES, {"entries": [TRIP] * 3}, HTTP_IDEMPOTENCY_KEY="k")
+    allow(workspace, max_pending_entries=1)
+
+    again = api.post(ENTRIES, {"entries": [TRIP] * 3}, HTTP_IDEMPOTENCY_KEY="k")
+
+    assert (again.status_code, again["Idempotent-Replayed"]) == (202, "true")
+
+
+def test_where_no_model_is_set_messages_are_no_backlog(
+    api: APIClient, user: MemoryUser, workspace: Workspace, settings: Settings
+) -> None:
+    allow(workspace, max_pending_entries=1)
+    api.post(ENTRIES, {"entries": [MESSAGE] * 3})
+
+    without = api.post(ENTRIES, MESSAGE).status_code
+    settings.UAC_LLM_MODEL = "openai:some"
+    usage.count_when_due()
+    with_model = api.post(ENTRIES, MESSAGE).status_code
+
+    assert (without, with_model) == (202, 429)
+    assert usage.of(workspace).pending_structure == 4
+
+
+def test_records_among_many_messages_count_as_what_they_are(
+    api: APIClient, user: MemoryUser, workspace: Workspace
+) -> None:
+    api.post(ENTRIES, {"entries": [MESSAGE] * 50})
+    api.post(ENTRIES, {"entries": [TRIP] * 3})
+
+    usage.count_when_due()
+
+    assert usage.of(workspace).pending_records == 3
+
+
+def test_runs_that_wait_are_bounded(api: APIClient, user: MemoryUser, workspace: Workspace) -> None:
+    allow(workspace, max_waiting_runs=2)
+    checkpoint = make_checkpoint(user)
+    MemoryUser.objects.filter(pk=user.pk).update(head=checkpoint)
+    for _ in range(3):
+        make_run(checkpoint)  # nobody asked for those
+    url, query = "/v1/users/ada/query/?wait=0", {"code": "1 + 1"}
+
+    codes = [api.post(url, query).status_code for _ in range(2)]
+    refused = api.post(url, query)
+    Run.objects.filter(trigger=RunTrigger.API).update(status=RunStatus.DONE)
+    later = api.post(url, query)
+
+    assert codes == [202, 202]
+    assert (refused.status_code, refused.json()["limit"]) == (429, "max_waiting_runs")
+    assert int(refused["Retry-After"]) == usage.RUNS_WAIT
+    assert later.status_code == 202
+
+
+def test_backtests_that_go_on_are_bounded(user: MemoryUser, workspace: Workspace) -> None:
+    allow(workspace, max_backtests=1)
+    workspace.refresh_from_db()
+    usage.check_backtests(workspace)
+    one = Backtest.objects.create(
+        workspace=workspace, user=user, days=1, most_users=1, until=timezone.now()
+    )
+
+    with pytest.raises(usage.Exceeded) as refused:
+        usage.check_backtests(workspace)
+    Backtest.objects.filter(pk=one.pk).update(state=BacktestState.FINISHED)
+    usage.check_backtests(workspace)
+
+    assert (refused.value.limit, refused.value.wait) == ("max_backtests", usage.BACKTESTS_WAIT)
+
+
+def test_another_workspace_has_room(api: APIClient, user: MemoryUser, workspace: Workspace) -> None:
+    allow(workspace, max_pending_entries=1, max_entries=1)
+    other = Workspace.objects.create(name="other", max_entries=5)
+    create_user(other, "ada", metadata=None)
+    _, key = create_key(other, "tests")
+    theirs = APIClient()
+    theirs.credentials(HTTP_AUTHORIZATION=f"Bearer {key}")
+    api.post(ENTRIES, TRIP)
+    usage.count_when_due()
+
+    assert api.post(ENTRIES, TRIP).status_code == 403
+    assert theirs.post(ENTRIES, TRIP).status_code == 202
+
+
+def test_nobody_is_refused_by_an_old_count(
+    api: APIClient, user: MemoryUser, workspace: Workspace
+) -> None:
+    allow(workspace, max_pending_entries=10)
+    WorkspaceUse.objects.create(workspace=workspace, pending_records=1000)
+
+    assert api.post(ENTRIES, TRIP).status_code == 202
+
+
+def test_counting_takes_no_more_than_a_hundredth_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    now = 1e6
+
+    def count(statement: str) -> int:
+        nonlocal now
+        now += 0.1
+        asked.append(statement)
+        return 0
+
+    monkeypatch.setattr(usage, "_count", count)
+    monkeypatch.setattr(usage, "time", SimpleNamespace(monotonic=lambda: now))
+    for _ in range(2):
+        usage.count_when_due()
+
+    assert len(asked) == 2
+    assert usage._count_at[PENDING] - now == pytest.approx(0.1 * 99)

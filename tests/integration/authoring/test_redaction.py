@@ -1,0 +1,78 @@
+"""What is redacted while a model works on it: it comes to nothing, and nothing of it is left."""
+
+import pytest
+
+from memory import redaction
+from memory.models import LlmCall, LogEntry, MemoryUser, Run
+from memory.models.log import EntryKind
+from memory.verification import problems
+from tests.integration.authoring.conftest import (
+    Meanwhile,
+    Say,
+    Work,
+    edits,
+    finishes,
+    remembers,
+)
+from tests.integration.redaction.conftest import MARKER, found
+from workers import tasks
+
+pytestmark = pytest.mark.django_db
+
+
+def redact(user: MemoryUser, *seqs: int) -> None:
+    redaction.redact(user, seqs, by="test", reason="")
+
+
+def test_a_message_that_is_redacted_while_it_is_remembered_becomes_no_fact(
+    user: MemoryUser, say: Say, work: Work, meanwhile: Meanwhile
+) -> None:
+    said, other = say(f"I take {MARKER}.", "I like tea.")
+    meanwhile(lambda: redact(user, said))
+
+    work(remembers((f"The user takes {MARKER}.", [said]), ("The user likes tea.", [other])))
+    tasks.redact(user.pk)
+
+    assert not LogEntry.objects.filter(user=user, kind=EntryKind.FACT).exists()
+    assert found() == []
+    # The other message is remembered at the next try.
+    work(remembers(("The user likes tea.", [other])), edits(), finishes())
+    facts = LogEntry.objects.filter(user=user, kind=EntryKind.FACT)
+    assert [fact.content for fact in facts] == ["The user likes tea."]
+    assert list(problems(user)) == []
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["later", "at once"])
+def test_a_fact_that_is_redacted_while_it_is_structured_is_not_proposed(
+    user: MemoryUser, say: Say, work: Work, meanwhile: Meanwhile, at_once: bool
+) -> None:
+    (told,) = say(f"The user takes {MARKER}.", kind=EntryKind.FACT)
+
+    def redacted() -> None:
+        redact(user, told)
+        if at_once:  # and everything is gone before the model has answered
+            tasks.redact(user.pk)
+
+    meanwhile(redacted)
+    note = {"op": "note", "text": f"Takes {MARKER}.", "sources": [told]}
+    server = work(edits(note), finishes())
+    tasks.redact(user.pk)
+
+    assert len(server.requests) == 1  # nobody pays for more
+    assert not Run.objects.filter(user=user).exists()
+    assert found() == []
+    call = LlmCall.objects.get(user=user)
+    assert (call.prompt, call.answer, call.prompt_hash) == (None, None, "")
+    assert call.input_tokens
+
+
+def test_a_model_may_not_cite_what_was_redacted(user: MemoryUser, say: Say, work: Work) -> None:
+    gone, told = say("x", "The user likes tea.", kind=EntryKind.FACT)
+    redact(user, gone)
+    tasks.redact(user.pk)
+
+    cites = {"op": "note", "text": "Likes tea.", "sources": [gone, told]}
+    right = {**cites, "sources": [told]}
+    server = work(edits(cites), finishes(), edits(right), finishes())
+
+    assert "redacted" in str(server.requests[2].results)

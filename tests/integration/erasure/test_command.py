@@ -1,0 +1,57 @@
+"""`manage.py erase`: the list of who was erased, and the same again after an older backup."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from memory import erasing
+from memory.models import MemoryUser, UserErasure
+from memory.users import create_user
+from tests.integration.erasure.conftest import finish
+
+pytestmark = pytest.mark.django_db
+
+
+def erase(*arguments: str) -> str:
+    told = io.StringIO()
+    call_command("erase", *arguments, stdout=told)
+    return told.getvalue()
+
+
+def test_whom_a_restored_backup_brings_back_is_erased_again(
+    user: MemoryUser, tmp_path: Path
+) -> None:
+    other = create_user(user.workspace, "bob", metadata=None)
+    before = MemoryUser.objects.filter(pk=user.pk).values().get()
+    erasing.ask(user, by="test", reason="asked for")
+    finish(user)
+    listed = erase()
+    assert [json.loads(line)["erased_user"] for line in listed.splitlines()] == [
+        str(user.public_id)
+    ]
+    assert "ada" not in listed
+    # Given a database as it was before.
+    UserErasure.objects.all().delete()
+    MemoryUser.everybody.filter(pk=user.pk).update(**before)
+    log = tmp_path / "server.log"
+    log.write_text(f'not JSON\n{{"event": "other"}}\n[1]\n"x"\n{{"erased_user": 1}}\n{listed}')
+
+    assert erase("--again", str(log)) == "1 listed, 1 of them are being erased again\n"
+
+    row = finish(user)
+    assert (row.by, row.reason, row.due_at) == ("command", erasing.RESTORED, None)
+    assert list(MemoryUser.objects.all()) == [other]
+    assert erase("--again", str(log)) == "1 listed, 0 of them are being erased again\n"
+
+
+@pytest.mark.parametrize("content", [None, "", "no such line\n"])
+def test_a_list_that_is_none_is_refused(tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "list"
+    if content is not None:
+        file.write_text(content)
+
+    with pytest.raises(CommandError, match="--again"):
+        erase("--again", str(file))

@@ -1,0 +1,333 @@
+"""Erasures while others are at it, and by workers that are killed."""
+
+import datetime
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+from rest_framework.test import APIClient
+
+from memory import checkpoints, erasing, erasure, leases, llm_calls, log, runs
+from memory.language_models import Usage
+from memory.llm_calls import Attempt, Ending, Work
+from memory.log import Draft
+from memory.models import (
+    Checkpoint,
+    Lane,
+    LlmCall,
+    MemoryUser,
+    Run,
+    SandboxHost,
+    UserErasure,
+    Workspace,
+)
+from memory.models.llm import LlmOutcome, LlmPurpose
+from memory.models.log import EntryKind
+from memory.models.runs import RunKind, RunTrigger
+from memory.models.users import LaneName
+from memory.users import create_user, is_erased
+from tests.integration.erasure.conftest import MARKER, finish, found, go_on
+from workers import tasks
+
+
+def append(user: MemoryUser, key: str = "a") -> None:
+    data = {"domain": "health", "type": "Medication", "key": key, "data": {"name": MARKER}}
+    log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
+
+
+def erase(user: MemoryUser) -> None:
+    erasing.ask(user, by="test", reason="asked for")
+
+
+def erase_at_once(user: MemoryUser) -> None:
+    erase(user)
+    finish(user)
+
+
+def meanwhile(
+    monkeypatch: pytest.MonkeyPatch, module: object, name: str, rival: Callable[[], None]
+) -> None:
+    """Have the rival write before this function of the module is called the first time."""
+    original = getattr(module, name)
+
+    def called(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(module, name, original)
+        rival()
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(module, name, called)
+
+
+def test_a_checkpoint_that_is_being_made_does_not_come(
+    live_database: str, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(user)
+    meanwhile(monkeypatch, checkpoints, "commit", lambda: erase(user))
+
+    tasks.checkpoint_records(user.pk)
+    row = finish(user)
+
+    assert row.due_at is None
+    assert not Checkpoint.objects.filter(user=user).exists()
+    assert found() == []
+
+
+def test_an_answer_that_is_being_computed_is_not_kept(
+    live_database: str, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(user)
+    tasks.checkpoint_records(user.pk)
+    user.refresh_from_db()
+    code = f"[one.name for one in medications if one.name == {MARKER!r}]"
+    run = runs.queue(
+        user, RunKind.QUERY, RunTrigger.API, checkpoint=user.head, input={"code": code}
+    )
+    meanwhile(monkeypatch, runs, "finish", lambda: erase_at_once(user))
+
+    tasks.execute_run(str(run.pk))
+    row = finish(user)
+
+    assert row.due_at is None
+    assert not Run.objects.filter(user=user).exists()
+    assert found() == []
+
+
+def test_a_request_that_waits_for_an_answer_is_told_that_there_is_no_such_user(
+    live_database: str, user: MemoryUser, api: APIClient, settings: Any
+) -> None:
+    settings.UAC_MAX_WAIT_SECONDS = 240.0
+    append(user)
+    tasks.checkpoint_records(user.pk)
+    answers: list[Any] = []
+
+    def ask() -> None:
+        answers.append(api.post("/v1/users/ada/query/?wait=240", {"code": f"'{MARKER}'"}))
+        connection.close()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    deadline = time.monotonic() + 200
+    while not Run.objects.filter(kind="query").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    began = time.monotonic()
+
+    erase(user)
+    finish(user)
+    asking.join()
+
+    assert time.monotonic() - began < 200  # it was woken
+    (answer,) = answers
+    assert answer.status_code in (404, 503), answer.data
+    assert found() == []
+
+
+def test_an_answer_of_a_language_model_that_comes_late_is_not_kept(
+    live_database: str, user: MemoryUser, settings: Any
+) -> None:
+    settings.UAC_ENCRYPTION_KEYS = ["0" * 43 + "="]
+    Lane.objects.filter(user=user, name=LaneName.STRUCTURE).update(due_at=user.created_at)
+    lane = leases.claim(Lane.objects.filter(user=user, name=LaneName.STRUCTURE))
+    work = Work(workspace=user.workspace, purpose=LlmPurpose.STRUCTURE, user=user, lane=lane)
+    attempt = Attempt(
+        model="openai:x",
+        turn=1,
+        attempt=1,
+        prompt={"messages": [MARKER]},
+        most=Usage(input_tokens=1, output_tokens=1),
+        seconds=60,
+    )
+    call = llm_calls.start(work, attempt, keep_content=True)
+
+    erase(user)
+    finish(user)
+    ending = Ending(
+        outcome=LlmOutcome.OK, seconds=1, error=MARKER, answer={"text": MARKER}, answered_by="x"
+    )
+    llm_calls.finish(call, ending, keep_content=True)
+
+    row = LlmCall.objects.get()
+    assert (row.prompt, row.answer, row.error, row.prompt_hash) == (None, None, "", "")
+    with pytest.raises(leases.LeaseLost):
+        llm_calls.start(work, attempt, keep_content=True)
+    assert found() == []
+
+
+def test_rows_of_a_transaction_that_had_begun_are_found(
+    live_database: str, user: MemoryUser
+) -> None:
+    """It cannot see yet that the user is erased, so the database lets it write."""
+    append(user)
+    tasks.checkpoint_records(user.pk)
+    user.refresh_from_db()
+    wrote, may_end = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with transaction.atomic():
+            held = {"user": user, "kind": RunKind.QUERY, "trigger": RunTrigger.API}
+            Run.objects.create(**held, checkpoint=None, instant=user.created_at, stdout=MARKER)
+            wrote.set()
+            assert may_end.wait(240)
+        connection.close()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert wrote.wait(240)
+        erase(user)
+
+        row = go_on(user)
+        assert row.due_at is not None, "somebody may still write"
+    finally:
+        may_end.set()
+        writer.join()
+
+    row = finish(user)
+    assert row.due_at is None
+    assert found() == []
+
+
+def test_whoever_comes_later_is_refused_by_the_database(
+    live_database: str, user: MemoryUser
+) -> None:
+    erase(user)
+
+    with pytest.raises(DatabaseError, match="this user was erased") as refused:
+        Run.objects.create(
+            user=user, kind=RunKind.QUERY, trigger=RunTrigger.API, instant=user.created_at
+        )
+
+    assert is_erased(refused.value)
+
+
+def test_asked_for_by_several_at_once_it_is_done_once(live_database: str, user: MemoryUser) -> None:
+    append(user)
+    barrier = threading.Barrier(4)
+    told = []
+
+    def run() -> None:
+        barrier.wait()
+        told.append(erasing.ask(user, by="test", reason="asked for").pk)
+        tasks.erase(str(told[0]))
+        connection.close()
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    row = finish(user)
+
+    assert set(told) == {row.pk}
+    assert row.counts["log_entries"] == 1
+    assert found() == []
+
+
+KILLED = """
+import os, signal, sys
+import django
+django.setup()
+from memory import erasing, leases
+after = int(sys.argv[2])
+write = leases.write
+def counted(*arguments, **columns):
+    global after
+    after -= 1
+    if not after:
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(*arguments, **columns)
+leases.write = counted
+erasing.BATCH = 2
+from workers import tasks
+tasks.erase(sys.argv[1])
+"""
+
+
+def test_killed_at_any_batch_another_worker_goes_on(live_database: str, user: MemoryUser) -> None:
+    for key in "abcde":
+        append(user, key)
+        tasks.checkpoint_records(user.pk)
+    before = {
+        model: erasure.rows_of(model, user).count()
+        for model in erasure.in_order()
+        if model not in (MemoryUser, UserErasure)
+    }
+    erase(user)
+    row = UserErasure.objects.get()
+    settings = connection.settings_dict
+    url = "postgres://{USER}:{PASSWORD}@{HOST}:{PORT}/{NAME}".format(**settings)
+
+    for after in (1, 4, 9):
+        killed = subprocess.run(
+            [sys.executable, "-c", KILLED, str(row.pk), str(after)],
+            env={**os.environ, "DATABASE_URL": url},
+            timeout=240,
+            check=False,
+        )
+        assert killed.returncode == -signal.SIGKILL
+        row.refresh_from_db()
+        assert row.due_at is not None
+        UserErasure.objects.update(lease_expires_at=None)  # his lease expires
+    row = finish(user)
+
+    assert row.due_at is None
+    assert found() == []
+    for model, number in before.items():
+        name = str(model._meta.verbose_name_plural).replace(" ", "_")
+        assert row.counts.get(name, 0) == number, name
+
+
+def test_a_host_is_waited_for_until_it_says_that_it_holds_nothing(
+    live_database: str, user: MemoryUser
+) -> None:
+    for name in ("one", "two"):
+        SandboxHost.objects.create(
+            name=name, started_at=user.created_at, seen_at="3000-01-01T00Z", threads=1
+        )
+    erase(user)
+
+    assert erasing.asked_of("one") == erasing.asked_of("two") == [user.pk]
+    erasing.kept_nothing("one", [user.pk])
+    assert go_on(user).due_at is not None
+    assert (erasing.asked_of("one"), erasing.asked_of("two")) == ([], [user.pk])
+    erasing.kept_nothing("two", [user.pk])
+
+    assert finish(user).due_at is None
+
+
+def test_a_host_that_was_killed_is_waited_for_until_its_sandboxes_are_removed(
+    live_database: str, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a slow machine it would be given up before it was looked at.
+    monkeypatch.setattr(erasing, "GONE", datetime.timedelta(hours=1))
+    SandboxHost.objects.create(
+        name="dead",
+        started_at=user.created_at,
+        seen_at=user.created_at - 10 * erasing.GONE,
+        threads=1,
+    )
+    erase(user)
+    assert go_on(user).due_at is not None
+
+    UserErasure.objects.update(created_at=user.created_at - 10 * erasing.GONE)
+
+    assert finish(user).due_at is None
+
+
+def test_users_of_several_workspaces_are_erased_side_by_side(live_database: str) -> None:
+    people = [
+        create_user(Workspace.objects.create(name=f"w{number}"), "ada", metadata=None)
+        for number in range(3)
+    ]
+    for one in people:
+        append(one)
+        erase(one)
+
+    assert [finish(one).due_at for one in people] == [None] * 3
+    assert found() == []

@@ -1,0 +1,249 @@
+"""What a workspace does not keep for ever: messages, runs, calls of language models."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+
+from memory import history, log, merging, redaction, retention, retention_settings
+from memory.checkpoints import Redacted
+from memory.log import Draft
+from memory.models import Alert, EntryOutcome, LlmCall, LogEntry, MemoryUser, Run, Workspace
+from memory.models.alerts import AlertState, Severity
+from memory.models.llm import LlmOutcome, LlmPurpose
+from memory.models.log import EntryKind, Outcome
+from memory.models.runs import RunStatus
+from memory.users import create_user
+from memory.verification import problems
+from tests.factories import make_checkpoint, make_run
+from tests.integration.erasure.conftest import found
+from workers import dispatching
+from workers import merging as worker
+
+pytestmark = pytest.mark.django_db
+
+WORDS = "Wolframite"
+Aged = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def looked_at_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process has seen in another test counts no more."""
+    monkeypatch.setattr(retention, "_quiet_until", {})
+
+
+def keep(workspace: Workspace, **days: int) -> None:
+    Workspace.objects.filter(pk=workspace.pk).update(
+        **{f"keep_{name}_days": number for name, number in days.items()}
+    )
+    workspace.refresh_from_db()
+
+
+def ago(days: float) -> datetime.datetime:
+    return timezone.now() - datetime.timedelta(days=days)
+
+
+def say(
+    user: MemoryUser,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    days: float,
+    kind: EntryKind = EntryKind.MESSAGE,
+    derived_from: tuple[int, ...] = (),
+    decided: bool = True,
+) -> LogEntry:
+    """Append an entry that was recorded so many days ago."""
+    now = ago(days)
+    with monkeypatch.context() as then:
+        then.setattr("memory.log.timezone.now", lambda: now)
+        draft = Draft(kind=kind, content=WORDS, derived_from=derived_from)
+        (entry,) = log.append(user, [draft], source="test")
+    if decided:
+        EntryOutcome.objects.create(user=user, seq=entry.seq, outcome=Outcome.COVERED)
+    return entry
+
+
+def test_old_messages_lose_their_words_and_what_was_derived_stays(
+    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(user.workspace, messages=30)
+    old = say(user, monkeypatch, days=31)
+    fact = say(user, monkeypatch, days=31, kind=EntryKind.FACT, derived_from=(old.seq,))
+    young = say(user, monkeypatch, days=29)
+
+    assert retention.purge(100) == 1
+
+    for entry in (old, fact, young):
+        entry.refresh_from_db()
+    assert (old.content, old.source, old.salt) == (None, None, None)
+    assert old.redacted_at is not None
+    assert fact.content == young.content == WORDS
+    assert EntryOutcome.objects.get(user=user, seq=old.seq).outcome == Outcome.COVERED
+    assert LogEntry.objects.filter(user=user).count() == 3  # nothing was noted
+    assert list(problems(user)) == []
+
+
+def test_it_is_no_redaction_versions_are_told_on_and_room_is_given_back(
+    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(user.workspace, messages=30)
+    old = say(user, monkeypatch, days=31)
+    say(user, monkeypatch, days=29)
+    user.refresh_from_db()
+    checkpoint = make_checkpoint(user, seen_seq=2)
+    size = user.log_bytes
+
+    assert retention.purge(100) == 1
+
+    history.refuse_redacted(checkpoint)
+    for asked in ("v1", "1", "2"):
+        assert history.as_of(user, asked).seq in (1, 2)
+    assert redaction.redacted_among(user, [1, 2]) == []
+    user.refresh_from_db()
+    assert user.log_bytes == size // 2
+    # And whoever redacts it takes what was made of it, though its words are gone.
+    fact = say(user, monkeypatch, days=1, kind=EntryKind.FACT, derived_from=(old.seq,))
+    told = redaction.redact(user, [old.seq], by="key:x", reason="")
+    assert told.data is not None
+    assert told.data["entries"] == [old.seq, fact.seq]
+    with pytest.raises(Redacted):
+        history.refuse_redacted(checkpoint)
+    assert redaction.redact(user, [old.seq], by="key:x", reason="").seq == told.seq
+
+
+def test_what_a_merged_user_said_goes_though_it_is_settled_elsewhere(
+    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anon = create_user(user.workspace, "anon", metadata=None)
+    entry = say(anon, monkeypatch, days=31, decided=False)
+    keep(user.workspace, messages=30)
+    row = merging.merge(user, anon, by="key:x")
+    assert retention.purge_workspace(user.workspace, 100) == 0  # it is to be copied
+
+    while merging.waiting().filter(pk=row.pk).exists():
+        worker.work_on(row.pk)
+
+    assert retention.purge_workspace(user.workspace, 100) == 1
+    entry.refresh_from_db()
+    assert entry.content is None
+    assert list(problems(anon)) == []
+
+
+def test_what_is_pending_waits(user: MemoryUser, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(user.workspace, messages=30)
+    entry = say(user, monkeypatch, days=31, decided=False)
+    assert retention.purge_workspace(user.workspace, 100) == 0
+
+    EntryOutcome.objects.create(user=user, seq=entry.seq, outcome=Outcome.COVERED)
+
+    assert retention.purge_workspace(user.workspace, 100) == 1
+
+
+def test_it_goes_in_batches_the_oldest_first(
+    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(user.workspace, messages=1)
+    for days in (5, 4, 3):
+        say(user, monkeypatch, days=days)
+
+    assert [retention.purge_workspace(user.workspace, 2) for _ in range(3)] == [2, 1, 0]
+    assert not [place for place in found(WORDS) if "logentry" in place]
+
+
+def test_each_workspace_has_its_own_and_for_ever_is_the_default(
+    user: MemoryUser, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    say(user, monkeypatch, days=5000)
+    assert retention.purge_workspace(user.workspace, 100) == 0
+
+    settings.UAC_KEEP_MESSAGES_DAYS = 30
+    keep(user.workspace, messages=0)
+    assert retention.purge_workspace(user.workspace, 100) == 0
+    Workspace.objects.update(keep_messages_days=None)
+    user.workspace.refresh_from_db()
+
+    assert retention.purge_workspace(user.workspace, 100) == 1
+
+
+def test_old_runs_go_but_not_what_a_live_alert_was_found_by(user: MemoryUser) -> None:
+    keep(user.workspace, runs=30)
+    checkpoint = make_checkpoint(user)
+
+    def run(days: float, status: str = RunStatus.DONE) -> Run:
+        one = make_run(checkpoint, finished_at=ago(days) if status == RunStatus.DONE else None)
+        Run.objects.filter(pk=one.pk).update(status=status)
+        return one
+
+    old, young, waiting = run(31), run(29), run(31, RunStatus.QUEUED)
+    behind = {state: run(31) for state in (AlertState.OPEN, AlertState.RESOLVED)}
+    for state, one in behind.items():
+        Alert.objects.create(
+            user=user,
+            constraint="constraints/a.py",
+            fingerprint=state,
+            severity=Severity.INFO,
+            message="x",
+            state=state,
+            opened_at=ago(40),
+            changed_at=ago(40),
+            last_run=one,
+        )
+
+    assert retention.purge_workspace(user.workspace, 100) == 2
+
+    left = set(Run.objects.values_list("pk", flat=True))
+    assert left == {young.pk, waiting.pk, behind[AlertState.OPEN].pk}
+    assert old.pk not in left
+    assert Alert.objects.get(state=AlertState.RESOLVED).last_run is None
+
+
+def test_old_calls_of_language_models_go_after_ninety_days(user: MemoryUser) -> None:
+    def call(days: float, outcome: str = LlmOutcome.OK) -> LlmCall:
+        return LlmCall.objects.create(
+            workspace=user.workspace,
+            user=user,
+            purpose=LlmPurpose.STRUCTURE,
+            work=user.public_id,
+            turn=1,
+            attempt=1,
+            model="openai:x",
+            prompt_hash="",
+            outcome=outcome,
+            reserved_tokens=1,
+            started_at=ago(days),
+            expires_at=ago(days),
+        )
+
+    old, young, going_on = call(91), call(89), call(91, LlmOutcome.STARTED)
+
+    assert retention.purge_workspace(user.workspace, 100) == 1
+
+    assert set(LlmCall.objects.all()) == {young, going_on}
+    assert old not in LlmCall.objects.all()
+
+
+def test_the_dispatcher_does_it(user: MemoryUser, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(user.workspace, messages=1)
+    say(user, monkeypatch, days=2)
+
+    assert dispatching.dispatch()["outlived"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "days"),
+    [("keep_runs_days", 7), ("keep_messages_days", 36_526), ("keep_llm_calls_days", 10**6)],
+)
+def test_periods_that_nobody_can_mean_are_refused(
+    workspace: Workspace, settings: Any, name: str, days: int
+) -> None:
+    setattr(workspace, name, days)
+    with pytest.raises(ValidationError) as refused:
+        workspace.full_clean()
+    assert list(refused.value.message_dict) == [name]
+    assert "0 for ever" in str(refused.value)
+
+    setattr(settings, f"UAC_{name.upper()}", days)
+    assert list(retention_settings.wrong_settings()) == [f"UAC_{name.upper()}"]

@@ -1,0 +1,329 @@
+"""Real git clones, fetches, and tries to push; what it gets is a project that runs."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from memory import history, redaction
+from memory.canonical import sha256
+from memory.models import Blob, Checkpoint, MemoryUser, Workspace
+from memory.models.workspaces import Scope
+from memory.users import create_user
+from memory.workspaces import create_key
+from tests.factories import make_checkpoint
+from tests.integration.export.conftest import Run, assert_green, record, run_python
+
+pytestmark = pytest.mark.usefixtures("live_database")
+
+STORY = [
+    "v1: adds Trip rome, adds Passport p-1, defines Trip, defines Passport",
+    "v2: adds Trip oslo",
+    "v3: changes Trip rome",
+    "v4: writes the constraint overlap",
+    "v5: retires Trip oslo",
+]
+
+
+@pytest.fixture
+def url(base_url: str) -> str:
+    """Where the person's project is cloned from."""
+    return f"{base_url}/v1/users/ada/git"
+
+
+def log(git: Run, folder: Path, form: str = "%s") -> list[str]:
+    """Return something of every commit, oldest first."""
+    return git("log", "--reverse", f"--format={form}", cwd=folder).stdout.splitlines()
+
+
+def test_a_clone_is_a_project_that_runs_and_its_log_tells_the_story(
+    lived: MemoryUser, url: str, git: Run, tmp_path: Path
+) -> None:
+    # When a person's project is cloned,
+    cloned = git("clone", url, "ada")
+    assert cloned.returncode == 0, cloned.stderr
+    ada = tmp_path / "ada"
+    # then its tests pass and its types are right with nothing but what is in it,
+    assert_green(ada)
+    assert git("status", "--porcelain", cwd=ada).stdout == ""
+    # git finds nothing wrong with it,
+    checked = git("fsck", "--strict", cwd=ada)
+    assert (checked.returncode, checked.stderr) == (0, "")
+    # the log tells what changed and why, by whom and when,
+    assert log(git, ada) == STORY
+    body = git("show", "-s", "--format=%an %aI%n%b", "v5", cwd=ada).stdout
+    made_at = Checkpoint.objects.get(user=lived, version=5).created_at
+    assert f"uac {made_at:%Y-%m-%dT%H:%M:%S}" in body
+    assert "Origin: typed records\nEntries: 5\n" in body
+    assert "- retires Trip oslo in travel.trips (entry 5)" in body
+    # and a version is its tag, with the files of that version and no other.
+    assert git("tag", cwd=ada).stdout.split() == ["v1", "v2", "v3", "v4", "v5"]
+    assert git("branch", "--show-current", cwd=ada).stdout == "main\n"
+    for version in Checkpoint.objects.filter(user=lived):
+        listed = git("ls-tree", "-r", "--name-only", f"v{version.version}", cwd=ada).stdout.split()
+        assert set(version.tree) <= set(listed)
+        assert ("tests/test_overlap.py" in listed) == (version.version >= 4)
+        state = git("show", f"v{version.version}:domains/travel/state.py", cwd=ada).stdout
+        assert ("Oslo" in state) == (version.version in (2, 3, 4))
+
+
+def test_references_and_constraints_work_in_a_clone(
+    lived: MemoryUser, url: str, git: Run, tmp_path: Path, api: APIClient, work: Any
+) -> None:
+    # Given a record that refers to one of another domain,
+    edits = [
+        {
+            "op": "define_class",
+            "domain": "health",
+            "name": "Visit",
+            "fields": [{"name": "passport", "type": "Ref[travel.Passport]"}],
+        },
+        {
+            "op": "add",
+            "domain": "health",
+            "class_name": "Visit",
+            "key": "v",
+            "fields": {"passport": "p-1"},
+            "sources": [1],
+        },
+    ]
+    assert api.post("/v1/users/ada/checkpoints/?wait=0", {"edits": edits}).status_code == 202
+    work()
+    # when the project is cloned and asked with nothing but Python,
+    git("clone", url, "ada")
+    asked = run_python(
+        tmp_path / "ada",
+        "-c",
+        "import datetime\n"
+        "from constraints import overlap\n"
+        "from domains.health.state import visits\n"
+        "print(visits[0].passport.get().number)\n"
+        "print([alert.message for alert in overlap.check(datetime.date(2026, 1, 1))])\n",
+    )
+    # then it answers.
+    assert (asked.stdout, asked.stderr) == ("X1\n[]\n", "")
+
+
+def test_the_same_history_has_the_same_ids_and_grows_at_its_end(
+    lived: MemoryUser, url: str, git: Run, tmp_path: Path, api: APIClient, work: Any
+) -> None:
+    # Given two clones,
+    git("clone", url, "one")
+    git("clone", url, "two", "-c", "protocol.version=0")
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert log(git, one, "%H") == log(git, two, "%H")
+    # when more is learned and the first pulls,
+    entry = record("Trip", "bonn", to="Bonn", on="2026-03-01", cost=90)
+    api.post("/v1/users/ada/entries/", {"entries": [entry]})
+    work()
+    before = log(git, one, "%H")
+    pulled = git("pull", "--ff-only", cwd=one)
+    # then it gets what is new, and its past is as it was.
+    assert pulled.returncode == 0, pulled.stderr
+    assert log(git, one, "%H")[:5] == before
+    assert log(git, one)[5:] == ["v6: adds Trip bonn"]
+    assert git("fsck", "--strict", cwd=one).returncode == 0
+    assert "up to date" in git("pull", cwd=one).stdout
+    # The other one has not changed, and pulls a tag by itself.
+    fetched = git("fetch", "origin", "tag", "v6", cwd=two)
+    assert fetched.returncode == 0, fetched.stderr
+    assert git("rev-parse", "v6", cwd=two).stdout == git("rev-parse", "main", cwd=one).stdout
+
+
+@pytest.mark.parametrize("protocol", ["0", "2"])
+def test_a_shallow_clone_begins_late_and_can_be_deepened(
+    lived: MemoryUser,
+    url: str,
+    git: Run,
+    tmp_path: Path,
+    protocol: str,
+    api: APIClient,
+    work: Callable[[], None],
+) -> None:
+    # When only the newest version is cloned,
+    cloned = git("-c", f"protocol.version={protocol}", "clone", "--depth=1", url, "ada")
+    assert cloned.returncode == 0, cloned.stderr
+    ada = tmp_path / "ada"
+    assert log(git, ada) == STORY[4:]
+    assert (ada / "domains/travel/state.py").is_file()
+
+    # then it can be deepened,
+    assert git("fetch", "--depth=3", cwd=ada).returncode == 0
+    assert log(git, ada) == STORY[2:]
+    # pulls what is new,
+    entry = record("Trip", "bonn", to="Bonn", on="2026-03-01", cost=90)
+    api.post("/v1/users/ada/entries/", {"entries": [entry]})
+    work()
+    pulled = git("pull", "--ff-only", cwd=ada)
+    assert pulled.returncode == 0, pulled.stderr
+    assert log(git, ada) == [*STORY[2:], "v6: adds Trip bonn"]
+    # and becomes whole.
+    whole = git("fetch", "--unshallow", "--tags", cwd=ada)
+    assert whole.returncode == 0, whole.stderr
+    assert log(git, ada) == [*STORY, "v6: adds Trip bonn"]
+    assert git("fsck", "--strict", cwd=ada).returncode == 0
+
+
+def test_one_version_can_be_cloned_by_its_tag(
+    lived: MemoryUser, url: str, git: Run, tmp_path: Path
+) -> None:
+    cloned = git("clone", "--depth=1", "--branch=v3", url, "ada")
+    assert cloned.returncode == 0, cloned.stderr
+    assert log(git, tmp_path / "ada") == STORY[2:3]
+    # Older and newer ones come later.
+    assert git("fetch", "--depth=1", "origin", "tag", "v1", cwd=tmp_path / "ada").returncode == 0
+    assert git("fetch", "origin", "tag", "v5", cwd=tmp_path / "ada").returncode == 0
+    assert git("show", "v1:domains/travel/state.py", cwd=tmp_path / "ada").returncode == 0
+    assert git("show", "v5:domains/travel/state.py", cwd=tmp_path / "ada").returncode == 0
+
+
+def test_a_version_that_was_gone_back_to_is_a_commit_of_its_own(
+    lived: MemoryUser, url: str, git: Run, tmp_path: Path
+) -> None:
+    history.restore(lived, 2, reopen=False, by="key:x", reason="It was\x1b[31m wrong.")
+    git("clone", url, "ada")
+    ada = tmp_path / "ada"
+    assert log(git, ada)[-1] == "v6: goes back to v2"
+    trees = log(git, ada, "%T")
+    assert trees[5] == trees[1]
+    # What somebody wrote cannot steer a terminal.
+    shown = git("show", "-s", "v6", cwd=ada).stdout
+    assert "It was\\u001b[31m wrong." in shown
+    assert "\x1b" not in shown
+
+
+def test_a_push_is_refused_with_a_reason(
+    lived: MemoryUser, url: str, git: Run, tmp_path: Path
+) -> None:
+    git("clone", url, "ada")
+    ada = tmp_path / "ada"
+    (ada / "manifest.py").write_text("")
+    git("-c", "user.name=x", "-c", "user.email=x", "commit", "-am", "mine", cwd=ada)
+    pushed = git("push", cwd=ada)
+    assert pushed.returncode != 0
+    assert "403" in pushed.stderr
+    assert "This repository is for reading." in pushed.stderr
+    lived.refresh_from_db()
+    assert lived.head is not None
+    assert lived.head.version == 5
+
+
+def test_who_has_no_key_or_that_of_another_workspace_gets_nothing(
+    lived: MemoryUser, url: str, git: Run, tmp_path: Path
+) -> None:
+    other = create_key(Workspace.objects.create(name="other"), "other")[1]
+    for wrong, said in ((other, "no such user"), ("uac_00_x", "unknown, expired or revoked")):
+        refused = git("clone", url, "ada", key=wrong)
+        assert refused.returncode != 0
+        assert not (tmp_path / "ada").exists()
+        assert said in refused.stderr or "could not read Username" in refused.stderr
+    # A key that may write and not read is no key for this either.
+    writer = create_key(lived.workspace, "w", [Scope.WRITE])[1]
+    assert "403" in git("clone", url, "ada", key=writer).stderr
+
+
+def test_the_key_may_be_in_the_address_or_come_from_a_helper(
+    lived: MemoryUser, url: str, git: Run, tmp_path: Path, key: str
+) -> None:
+    # Git asks for a password only when it is told to.
+    helper = f"!f() {{ echo username=ada; echo password={key}; }}; f"
+    cloned = git("-c", f"credential.helper={helper}", "clone", url, "ada", login=False)
+    assert cloned.returncode == 0, cloned.stderr
+    bearer = git(
+        "-c", f"http.extraHeader=Authorization: Bearer {key}", "clone", url, "eve", login=False
+    )
+    assert bearer.returncode == 0, bearer.stderr
+
+
+def test_an_id_may_need_to_be_encoded(
+    workspace: Workspace, base_url: str, git: Run, tmp_path: Path
+) -> None:
+    odd = create_user(workspace, "auth0|7@x.org+1:b", time_zone="UTC", metadata=None)
+    make_checkpoint(odd)
+    for written in ("auth0%7C7%40x.org%2B1%3Ab", "auth0%7c7@x.org+1:b"):
+        cloned = git("clone", f"{base_url}/v1/users/{written}/git", written[-9:])
+        assert cloned.returncode == 0, cloned.stderr
+    # A slash is in no id.
+    assert git("clone", f"{base_url}/v1/users/a%2Fb/git", "none").returncode != 0
+
+
+def test_of_whom_nothing_is_known_there_is_an_empty_repository(
+    user: MemoryUser, url: str, git: Run, tmp_path: Path
+) -> None:
+    cloned = git("clone", url, "ada")
+    assert cloned.returncode == 0, cloned.stderr
+    assert "empty repository" in cloned.stderr
+
+
+def test_what_was_redacted_is_not_in_a_clone_and_the_log_says_so(
+    lived: MemoryUser, url: str, git: Run, tmp_path: Path, work: Callable[[], None]
+) -> None:
+    git("clone", url, "before")
+    # Given an entry that was redacted, on which some versions rest,
+    redaction.redact(lived, [3], by="key:test", reason="A mistake.")
+    # while that is being done there is nothing to clone,
+    waiting = git("clone", url, "ada")
+    assert "503" in waiting.stderr
+    assert "being redacted" in waiting.stderr
+    # and afterwards it is all there but for what rested on it.
+    work()
+    cloned = git("clone", url, "ada")
+    assert cloned.returncode == 0, cloned.stderr
+    ada = tmp_path / "ada"
+    checked = git("fsck", "--strict", cwd=ada)
+    assert (checked.returncode, checked.stderr) == (0, "")
+    for version, there in (("v1", True), ("v2", False), ("main", True)):
+        shown = git("show", f"{version}:domains/travel/state.py", cwd=ada)
+        assert (shown.returncode == 0) == there, version
+        assert git("show", f"{version}:domains/travel/schema.py", cwd=ada).returncode == 0
+    assert "oslo" in git("log", "-p", "--all", cwd=tmp_path / "before").stdout.lower()
+    assert "oslo" not in git("log", "-p", "--all", cwd=ada).stdout.lower()
+    told = git("show", "-s", "v2", cwd=ada).stdout
+    assert re.search(r"Redacted since.*\n\s+- domains/travel/state.py", told)
+    assert_green(ada)
+    # Who has cloned before gets the other history.
+    fetched = git("fetch", cwd=tmp_path / "before")
+    assert fetched.returncode == 0, fetched.stderr
+    main = git("rev-parse", "origin/main", cwd=tmp_path / "before").stdout
+    assert main == git("rev-parse", "main", cwd=ada).stdout
+
+
+def test_contents_of_before_the_git_ids_are_told_alike(
+    lived: MemoryUser, url: str, git: Run, tmp_path: Path, superuser: Callable[[str], None]
+) -> None:
+    git("clone", url, "new")
+    superuser("UPDATE memory_blob SET git_id = ''")
+    assert not Blob.objects.exclude(git_id="").exists()
+    git("clone", url, "old")
+    assert log(git, tmp_path / "old", "%H") == log(git, tmp_path / "new", "%H")
+
+
+def test_a_long_history_is_sent_as_what_differs(
+    user: MemoryUser, url: str, git: Run, tmp_path: Path
+) -> None:
+    # Given many versions of a file that grows, and shrinks,
+    texts, body = [], ""
+    for number in range(300):
+        body += f"    {number}: {'x' * 50} {number * number}\n"
+        texts.append(body if number % 7 else body[1000:])
+    Blob.objects.bulk_create(
+        [Blob(user=user, hash=sha256(text), content=text) for text in texts],
+        ignore_conflicts=True,
+    )
+    for version, text in enumerate(texts, start=1):
+        user.head = make_checkpoint(user, version, tree={"manifest.py": sha256(text)})
+    user.save()
+    # when it is cloned,
+    cloned = git("clone", url, "ada")
+    # then every version is as it was, and little was sent.
+    assert cloned.returncode == 0, cloned.stderr
+    ada = tmp_path / "ada"
+    assert git("fsck", "--strict", cwd=ada).returncode == 0
+    for version in (1, 2, 7, 8, 250, 300):
+        shown = git("show", f"v{version}:manifest.py", cwd=ada).stdout
+        assert shown == texts[version - 1]
+    (pack,) = (ada / ".git/objects/pack").glob("*.pack")
+    assert pack.stat().st_size < sum(map(len, texts)) / 10

@@ -1,0 +1,227 @@
+"""What was exported is imported as it was: the same records, the same alerts, the same files."""
+
+import io
+import json
+import os
+import re
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from memory import imports, retrieval
+from memory.export import archive
+from memory.models import Alert, MemoryUser, Run, Workspace
+from memory.models.alerts import AlertState
+from memory.models.runs import RunTrigger
+from memory.project import render
+from memory.users import create_user
+from memory.verification import problems
+from tests.integration.export.conftest import assert_green, record
+from tests.integration.imports.test_imports import PAPER
+from tests.unit.project.examples import rich_project
+from tests.unit.project.support import trips_project
+from workers import tasks
+
+pytestmark = pytest.mark.django_db
+
+SOURCES = re.compile(r"sources=\([0-9, ]*\)")
+
+
+@pytest.fixture
+def eve(workspace: Workspace) -> MemoryUser:
+    """Somebody of whom nothing is known."""
+    return create_user(workspace, "eve", time_zone="Europe/Berlin", metadata=None)
+
+
+def zip_of(user: MemoryUser) -> bytes:
+    user.refresh_from_db()
+    content, _ = archive.write_zip(user.head)
+    with content:
+        return content.read()
+
+
+def files_in(content: bytes) -> dict[str, str]:
+    with zipfile.ZipFile(io.BytesIO(content)) as opened:
+        return {name: opened.read(name).decode() for name in opened.namelist()}
+
+
+def take(user: MemoryUser, files: Mapping[str, str]) -> Run:
+    """Import files; return the finished run, which has to be accepted."""
+    run = imports.queue(user, files, RunTrigger.API)
+    tasks.execute_run(str(run.pk))
+    run.refresh_from_db()
+    user.refresh_from_db()
+    assert run.outcome == "ok", (run.error, run.output)
+    return run
+
+
+def dump(user: MemoryUser) -> dict[str, Any]:
+    """Return all that is known, but for the entries behind it."""
+    found: dict[str, Any] = {"schema": retrieval.schema(user.head)}
+    for domain, told in found["schema"].items():
+        for held in told["collections"] | told["singletons"]:
+            page: int | None = 1
+            while page:
+                result = retrieval.records(user.head, domain, held, page)
+                for one in result.records:
+                    assert one.pop("sources")
+                    found[f"{domain}.{held}.{one['key']}"] = one
+                page = result.next
+    return found
+
+
+def unpack(content: bytes, folder: Path) -> None:
+    with zipfile.ZipFile(io.BytesIO(content)) as opened:
+        opened.extractall(folder)
+
+
+def alerts_of(user: MemoryUser) -> list[tuple[str, ...]]:
+    found = Alert.objects.filter(user=user, state=AlertState.OPEN).order_by("fingerprint")
+    return [(one.fingerprint, one.state, one.severity, one.message) for one in found]
+
+
+def test_a_lived_project_is_the_same_in_another_users_memory(
+    lived: MemoryUser, eve: MemoryUser, api: APIClient, work: Callable[[], None], say: Any
+) -> None:
+    # Given somebody with an alert,
+    say(record("Trip", "nice", to="Nice", on="2026-12-24", cost=5))
+    assert [told[-1] for told in alerts_of(lived)] == ["Nice: X1 is over"]
+    # when the zip is imported for somebody else,
+    content = zip_of(lived)
+    answer = api.post("/v1/users/eve/import/?wait=0", content, content_type="application/zip")
+    assert answer.status_code == 202, answer.content
+    work()
+    run = Run.objects.get(pk=answer.data["id"])
+    assert run.outcome == "ok", run.error
+    eve.refresh_from_db()
+    # then what is known is the same, record for record, and so are the alerts,
+    assert dump(eve) == dump(lived)
+    assert alerts_of(eve) == alerts_of(lived)
+    assert list(problems(eve)) == []
+    # the files are the same but for the entries that records cite, which are of another log,
+    again, first = files_in(zip_of(eve)), files_in(content)
+    assert {path: SOURCES.sub("", text) for path, text in again.items()} == {
+        path: SOURCES.sub("", text) for path, text in first.items()
+    }
+    assert run.output is not None
+    assert run.output["import"]["notes"][0]["place"] == "sources"
+    # and a second trip changes nothing at all.
+    bob = create_user(eve.workspace, "bob", time_zone="UTC", metadata=None)
+    take(bob, imports.read_zip(zip_of(eve)))
+    assert zip_of(bob) == zip_of(eve)
+
+
+def test_a_project_with_everything_comes_back_byte_for_byte(
+    user: MemoryUser, eve: MemoryUser, tmp_path: Path
+) -> None:
+    # Given a project that uses everything, in somebody's memory,
+    take(user, render(rich_project()))
+    # when its zip is unpacked,
+    content = zip_of(user)
+    unpack(content, tmp_path)
+    # then it runs by itself,
+    assert_green(tmp_path)
+    # and the folder, with what Python has left in it, makes the same zip again.
+    take(eve, imports.read_folder(tmp_path))
+    assert zip_of(eve) == content
+    assert dump(eve) == dump(user)
+    assert list(problems(eve)) == []
+
+
+def test_a_large_project_comes_back_byte_for_byte(user: MemoryUser, eve: MemoryUser) -> None:
+    take(user, render(trips_project(2_000)))
+    content = zip_of(user)
+    assert "domains/travel/trips_0004.py" in files_in(content)
+    take(eve, imports.read_zip(content))
+    assert zip_of(eve) == content
+    assert eve.locations.filter(retired_version=None).count() == 2_000
+
+
+def test_old_constraints_come_along(
+    user: MemoryUser, eve: MemoryUser, work: Callable[[], None], tmp_path: Path
+) -> None:
+    # Given an imported project with constraints of another kind,
+    take(user, PAPER)
+    work()
+    assert alerts_of(user)
+    # when it is exported, it runs (they are not asked),
+    content = zip_of(user)
+    unpack(content, tmp_path)
+    assert_green(tmp_path)
+    # and imported again they find the same.
+    run = take(eve, imports.read_zip(content))
+    work()
+    assert zip_of(eve) == content
+    assert alerts_of(eve) == alerts_of(user)
+    assert run.output is not None
+    assert run.output["import"]["legacy"]["profile"] == "legacy/live"
+
+
+def test_a_project_edited_by_hand_is_executed_as_any_other(
+    lived: MemoryUser, eve: MemoryUser
+) -> None:
+    # Given an exported project in which somebody has computed a list,
+    files = imports.read_zip(zip_of(lived))
+    files["domains/travel/state.py"] += "\ntrips += [trip for trip in [] if trip]\n"
+    # when it is imported, then what it holds is the same.
+    take(eve, files)
+    assert dump(eve)["travel.trips.rome"] == dump(lived)["travel.trips.rome"]
+
+
+def test_what_is_there_already_is_not_overwritten(lived: MemoryUser, eve: MemoryUser) -> None:
+    files = imports.read_zip(zip_of(lived))
+    run = imports.queue(lived, files, RunTrigger.API)
+    tasks.execute_run(str(run.pk))
+    run.refresh_from_db()
+    assert run.outcome == "rejected"
+    assert "has a domain 'travel' already" in str(run.output)
+    # A constraint that fails its tests is no way around the gate.
+    files["tests/test_overlap.py"] = files["tests/test_overlap.py"].replace("== 1", "== 2")
+    run = imports.queue(eve, files, RunTrigger.API)
+    tasks.execute_run(str(run.pk))
+    run.refresh_from_db()
+    assert run.outcome == "rejected"
+    eve.refresh_from_db()
+    assert eve.head is None
+
+
+def test_the_zip_of_a_cloned_folder_is_imported(
+    lived: MemoryUser, eve: MemoryUser, tmp_path: Path
+) -> None:
+    # Given a folder as a clone leaves it, packed with the folder itself,
+    unpack(zip_of(lived), tmp_path / "ada")
+    (tmp_path / "ada/.git/hooks").mkdir(parents=True)
+    (tmp_path / "ada/.git/hooks/evil.py").write_text("1 / 0")
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive_:
+        for path in sorted((tmp_path / "ada").rglob("*")):
+            archive_.write(path, path.relative_to(tmp_path))
+    # when it is imported, then what is known is the same.
+    (tmp_path / "ada.zip").write_bytes(packed.getvalue())
+    take(eve, imports.read_folder(tmp_path / "ada.zip"))
+    assert dump(eve) == dump(lived)
+
+
+DATA = Path(os.environ.get("UAC_DATA_DIR", "")) / "llm_modules.jsonl"
+
+
+@pytest.mark.skipif(not DATA.is_file(), reason="UAC_DATA_DIR has no llm_modules.jsonl")
+@pytest.mark.parametrize("number", range(0, 100, 20))
+def test_states_that_a_model_wrote_come_back_byte_for_byte(
+    user: MemoryUser, eve: MemoryUser, tmp_path: Path, number: int
+) -> None:
+    # Given a recorded module of typed state that executes,
+    cases = [json.loads(line) for line in DATA.read_text().splitlines()]
+    case = [case for case in cases if case["ok"]][number]
+    take(user, {"memory.py": case["code"]})
+    # when it is exported, it runs by itself, and comes back.
+    content = zip_of(user)
+    unpack(content, tmp_path)
+    assert_green(tmp_path)
+    take(eve, imports.read_zip(content))
+    assert zip_of(eve) == content
+    assert dump(eve) == dump(user)

@@ -1,0 +1,274 @@
+"""What is kept of a person, for the person: complete, of one moment, and of nobody else."""
+
+import io
+import json
+import threading
+import tracemalloc
+import zipfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet
+from django.contrib.admin.models import LogEntry as StaffAction
+from django.contrib.auth.models import Permission, User
+from django.db import connection, transaction
+from django.test import Client
+from django.urls import reverse
+from pytest_django.fixtures import Settings
+from rest_framework.test import APIClient
+
+from memory import llm_calls, log, merging, redaction
+from memory.erasure import REGISTRY
+from memory.export import subject
+from memory.history import BeingRedacted
+from memory.language_models import Usage
+from memory.llm_calls import Attempt, Ending, Work
+from memory.log import Draft
+from memory.models import (
+    Backtest,
+    LogEntry,
+    MemoryUser,
+    Redaction,
+    StaffAccess,
+    StaffAudit,
+    Workspace,
+)
+from memory.models.llm import LlmOutcome, LlmPurpose
+from memory.models.log import EntryKind
+from memory.models.staff import AuditKind
+from memory.models.workspaces import Scope
+from memory.users import create_user
+from memory.workspaces import create_key
+from tests.integration.admin.conftest import _populate
+from tests.integration.checkpointing.conftest import trip
+from tests.integration.redaction.conftest import found
+from workers import tasks
+
+MARKER = "Wolframite"
+ADDRESS = "/v1/users/ada/subject-access/"
+
+Zip = dict[str, bytes]
+
+
+def unpacked(content: bytes) -> Zip:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert archive.testzip() is None
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def written(user: MemoryUser) -> Zip:
+    with subject.write(user) as file:
+        return unpacked(file.read())
+
+
+def rows(files: Zip, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in files[f"{name}.jsonl"].splitlines()]
+
+
+@pytest.fixture
+def manager(workspace: Workspace) -> APIClient:
+    _, text = create_key(workspace, "tests", [Scope.READ, Scope.WRITE, Scope.MANAGE])
+    client = APIClient()
+    client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+    return client
+
+
+def test_every_model_and_column_of_the_registry_is_told_or_left_out_with_a_reason() -> None:
+    assert subject.PARTS.keys() | subject.LEFT_OUT.keys() == REGISTRY.keys()
+    assert not subject.PARTS.keys() & subject.LEFT_OUT.keys()
+    for model, part in subject.PARTS.items():
+        known = {one.name for one in model._meta.concrete_fields}
+        assert part.left_out.keys() <= known, model
+        assert all(part.left_out.values())
+        # What may tell of a person is told.
+        assert not part.left_out.keys() & set(REGISTRY[model].content), model
+
+
+def test_whatever_was_planted_comes_out_and_nothing_of_others(
+    live_database: str, workspace: Workspace, settings: Settings
+) -> None:
+    settings.UAC_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
+    with transaction.atomic():
+        ada = _populate(workspace, MARKER, "ada")[MemoryUser]
+        _populate(workspace, "Serpentine", "eve")
+    with pytest.raises(BeingRedacted):
+        subject.write(ada)
+    Redaction.objects.update(due_at=None)
+    # Of a workspace's rule the trial is nobody's.
+    Backtest.objects.filter(users__user=ada).update(user=ada, version=None)
+
+    files = written(ada)
+
+    places = {place.partition(": ")[0] for place in found(MARKER)}
+    assert len(places) > 40
+    by_name = {model.__name__: model for model in subject.PARTS}
+    for model_name, _, column in (place.partition(".") for place in sorted(places)):
+        if model_name in by_name:
+            told = rows(files, subject.PARTS[by_name[model_name]].name)
+            assert any(MARKER in json.dumps(row[column]) for row in told), (model_name, column)
+    for name in subject.PARTS.values():
+        assert rows(files, name.name), name
+    assert b"Serpentine" not in b"".join(files.values())
+    # The addresses that it was sent to, and the versions by their numbers.
+    assert rows(files, "deliveries")[0]["endpoint"].startswith("https://")
+    assert ada.head is not None
+    assert {row["checkpoint"] for row in rows(files, "outcomes")} == {ada.head.version}
+
+
+def test_prompts_and_answers_are_told_where_they_are_kept(
+    live_database: str, user: MemoryUser, settings: Settings
+) -> None:
+    settings.UAC_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
+    work = Work(workspace=user.workspace, purpose=LlmPurpose.QUERY, user=user)
+    usage = Usage(input_tokens=1, output_tokens=1)
+    attempt = Attempt(
+        model="openai:x", turn=1, attempt=1, prompt={"said": MARKER}, most=usage, seconds=60
+    )
+    call = llm_calls.start(work, attempt, keep_content=True)
+    ending = Ending(outcome=LlmOutcome.OK, seconds=1, usage=usage, answer={"told": MARKER})
+    llm_calls.finish(call, ending, keep_content=True)
+
+    (told,) = rows(written(user), "model-calls")
+    settings.UAC_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
+    (unreadable,) = rows(written(user), "model-calls")
+
+    assert (told["prompt"], told["answer"]) == ({"said": MARKER}, {"told": MARKER})
+    assert told["workspace"] == user.workspace.name
+    assert "None of UAC_ENCRYPTION_KEYS" in unreadable["prompt"]["unreadable"]
+
+
+def test_a_person_gets_log_project_and_an_index(
+    live_database: str, manager: APIClient, user: MemoryUser, work: Callable[[], None]
+) -> None:
+    drafts = [
+        Draft(kind=EntryKind.RECORD, data=trip("Rome", key="rome")),
+        Draft(kind=EntryKind.MESSAGE, content="I like Rome, größer als alles"),
+        Draft(kind=EntryKind.MESSAGE, content=MARKER),
+    ]
+    log.append(user, drafts, source="test")
+    work()
+    redaction.redact(user, [3], by="key:x", reason="asked for")
+    assert manager.get(ADDRESS).status_code == 503
+    work()
+
+    answer: Any = manager.get(ADDRESS)
+
+    assert answer.status_code == 200
+    assert answer["Content-Type"] == "application/zip"
+    assert 'filename="ada-subject-access.zip"' in answer["Content-Disposition"]
+    files = unpacked(b"".join(answer.streaming_content))
+    said = rows(files, "log")
+    assert [row["seq"] for row in said] == [1, 2, 3, 4]
+    assert said[0]["data"]["data"]["to"] == "Rome"
+    assert said[1]["content"] == "I like Rome, größer als alles"
+    assert (said[2]["content"], said[3]["kind"]) == (None, "redaction")
+    assert said[2]["redacted_at"]
+    assert b"Rome" in files["project/domains/travel/state.py"]
+    readme = files["README.md"].decode()
+    assert "# What is kept of ada" in readme
+    assert f"| `log.jsonl` | {subject.PARTS[LogEntry].what} | 4 |" in readme
+    assert MARKER.encode() not in b"".join(files.values())
+
+
+def test_it_takes_the_scope_manage_and_a_user_of_the_workspace(
+    live_database: str, api: APIClient, manager: APIClient, user: MemoryUser
+) -> None:
+    assert api.get(ADDRESS).status_code == 403
+    assert manager.get("/v1/users/nobody/subject-access/").status_code == 404
+    assert manager.get(f"{ADDRESS}?as_of=1").status_code == 400
+    create_user(Workspace.objects.create(name="other"), "eve", metadata=None)
+    assert manager.get("/v1/users/eve/subject-access/").status_code == 404
+
+
+def test_all_of_it_is_of_one_moment(
+    live_database: str, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def append() -> None:
+        data = trip("Oslo", key="oslo")
+        log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
+        tasks.checkpoint_records(user.pk)
+        connection.close()
+
+    data = trip("Rome", key="rome")
+    log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
+    tasks.checkpoint_records(user.pk)
+    read = subject.rows
+
+    def rows_with_a_rival(user: MemoryUser, model: Any) -> Iterator[dict[str, Any]]:
+        yield from read(user, model)
+        if model is LogEntry:
+            rival = threading.Thread(target=append)
+            rival.start()
+            rival.join()
+
+    monkeypatch.setattr(subject, "rows", rows_with_a_rival)
+    files = written(user)
+
+    assert LogEntry.objects.count() == 2
+    assert [len(rows(files, name)) for name in ("log", "outcomes", "versions")] == [1, 1, 1]
+    assert b"Oslo" not in b"".join(files.values())
+
+
+def test_a_long_log_is_not_held_in_memory(live_database: str, user: MemoryUser) -> None:
+    for _ in range(20):
+        said = [Draft(kind=EntryKind.MESSAGE, content="x" * 4000) for _ in range(250)]
+        log.append(user, said, source="test")
+
+    tracemalloc.start()
+    try:
+        with subject.write(user) as file:
+            assert file.seek(0, io.SEEK_END) > 0
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    # 20 MB were written; what is read at a time is 500 rows.
+    assert most < 10_000_000
+
+
+def test_what_is_kept_of_those_who_were_merged_into_somebody_is_in_it(
+    live_database: str, user: MemoryUser
+) -> None:
+    anon, other = (create_user(user.workspace, name, metadata=None) for name in ("anon", "other"))
+    for into, one in ((anon, other), (user, anon)):
+        log.append(one, [Draft(kind=EntryKind.MESSAGE, content=f"I am {one}")], source="test")
+        tasks.merge(merging.merge(into, one, by="key:x").pk)
+
+    files = written(user)
+
+    assert [row["content"] for row in rows(files, "log")] == ["I am other", "I am anon"]
+    (merge,) = rows(files, "merges")
+    assert (merge["merged"], merge["copied"]) == ("anon", 2)
+    assert len(rows(files, "copied-entries")) == 1
+    for one in (anon, other):
+        (person,) = rows(files, f"merged/{one.public_id}/person")
+        assert person["user_id"] == str(one)
+        assert rows(files, f"merged/{one.public_id}/log")[-1]["content"] == f"I am {one}"
+
+
+def test_staff_who_may_see_all_of_it_get_it_and_it_is_noted(
+    live_database: str, user: MemoryUser, client: Client
+) -> None:
+    url = reverse("admin:memory_memoryuser_subject_access", args=[user.pk])
+    for missing in ("view_llmcall_content", "view_content", "subject_access", "view_logentry"):
+        eve = User.objects.create(username=f"eve without {missing}", is_staff=True)
+        StaffAccess.objects.create(user=eve, all_workspaces=True)
+        eve.user_permissions.set(
+            Permission.objects.filter(content_type__app_label="memory").exclude(codename=missing)
+        )
+        client.force_login(eve)
+        assert client.get(url).status_code == 403
+    assert not StaffAction.objects.exists()
+
+    client.force_login(User.objects.create(username="admin", is_staff=True, is_superuser=True))
+    answer: Any = client.get(url)
+
+    assert rows(unpacked(b"".join(answer.streaming_content)), "person")[0]["user_id"] == "ada"
+    audited = StaffAudit.objects.get(kind=AuditKind.DOWNLOAD)
+    assert (audited.staff_name, audited.person) == ("admin", user.public_id)
+    noted = StaffAction.objects.get()
+    assert noted.change_message == "All that is kept of the person downloaded."
+    assert noted.object_repr == f"user {user.public_id}"
+    page = client.get(reverse("admin:memory_memoryuser_change", args=[user.pk]))
+    assert f'href="{url}"' in page.content.decode()

@@ -1,0 +1,47 @@
+"""What was imported goes with the entry that says so, old files and all."""
+
+from collections.abc import Callable
+
+import pytest
+
+from memory import log, redaction
+from memory.log import Draft
+from memory.models import Alert, MemoryUser, Redaction
+from memory.models.log import EntryKind
+from memory.verification import problems
+from tests.integration.imports.conftest import Import
+from tests.integration.imports.test_imports import PAPER
+from tests.integration.redaction.conftest import MARKER, found
+
+pytestmark = pytest.mark.django_db
+
+Records = Callable[[str], dict[str, dict[str, object]]]
+
+
+def test_an_import_is_redacted_with_its_records_and_old_constraints(
+    import_files: Import, user: MemoryUser, work: Callable[[], None], fields_of: Records
+) -> None:
+    # Given an import with an old constraint that has spoken, and a record of another entry
+    files = {path: text.replace("Tokyo", MARKER) for path, text in PAPER.items()}
+    files["constraints/passport.py"] += f"# {MARKER}\n"
+    run = import_files(files)
+    assert run.outcome == "ok", run.error
+    own = {"domain": "travel", "type": "Stay", "key": "a", "data": {"where": "Bonn"}}
+    log.append(user, [Draft(kind=EntryKind.RECORD, data=own)], source="test")
+    work()
+    assert Alert.objects.get(user=user).message == MARKER
+
+    # When the entry of the import is redacted
+    redaction.redact(user, [1], by="test", reason="")
+    work()
+
+    # Then only the other record is left
+    assert found() == []
+    assert list(fields_of("travel.stays")) == ["a"]
+    assert fields_of("travel.trips") == {}
+    user.refresh_from_db()
+    assert user.head is not None
+    assert not [path for path in user.head.tree if path.startswith("legacy/")]
+    assert Redaction.objects.get(user=user).records == 3
+    assert Alert.objects.get(user=user).state == "resolved"
+    assert list(problems(user)) == []

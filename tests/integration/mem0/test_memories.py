@@ -1,0 +1,351 @@
+"""What mem0's calls come to in our log."""
+
+import datetime
+from typing import Any
+
+import pytest
+from pytest_django import DjangoAssertNumQueries
+
+from memory import log
+from memory.log import Draft
+from memory.models import EntryOutcome, LogEntry, MemoryUser, UserErasure, Workspace
+from memory.models.log import EntryKind, Outcome
+from memory.models.workspaces import Scope
+from memory.users import create_user
+from memory.verification import problems
+from tests.integration.mem0.conftest import Call, caller, client_of
+
+pytestmark = pytest.mark.django_db
+
+
+def told(call: Call, *texts: str, **fields: Any) -> list[str]:
+    """Add memories as they are to Ada's, and return their ids."""
+    messages = [{"role": "user", "content": text} for text in texts]
+    body = {"messages": messages, "user_id": "ada", "infer": False, **fields}
+    return [one["id"] for one in call("POST", "v3/memories/add/", body)["results"]]
+
+
+def texts(call: Call, **filters: Any) -> list[str]:
+    """Return the memories that fit, the newest first."""
+    body = {"filters": {"user_id": "ada", **filters}}
+    return [one["memory"] for one in call("POST", "v3/memories/", body)["results"]]
+
+
+def found(call: Call, query: str, **filters: Any) -> list[str]:
+    body = {"query": query, "filters": {"user_id": "ada", **filters}}
+    return [one["memory"] for one in call("POST", "v3/memories/search/", body)["results"]]
+
+
+def entries(**fields: Any) -> list[LogEntry]:
+    return list(LogEntry.objects.filter(user__user_id="ada", **fields).order_by("seq"))
+
+
+def test_messages_are_appended_to_the_log_of_a_user_who_is_made(
+    call: Call, workspace: Workspace
+) -> None:
+    workspace.time_zone = "Europe/Lisbon"
+    workspace.save()
+
+    answer = call(
+        "POST",
+        "v3/memories/add/",
+        {
+            "messages": [{"role": "user", "content": "Hello", "name": "Ada"}],
+            "filters": {"user_id": "ada", "app_id": "shop"},
+            "agent_id": "clerk",
+            "run_id": "s1",
+            "metadata": {"n": 1},
+            "timestamp": 1_767_225_600,
+        },
+        status=202,
+    )
+
+    (entry,) = entries()
+    assert entry.user.time_zone == "Europe/Lisbon"
+    assert (entry.kind, entry.content, entry.role) == (EntryKind.MESSAGE, "Hello", "user")
+    assert (entry.speaker, entry.agent_id, entry.session_id) == ("Ada", "clerk", "s1")
+    assert entry.metadata == {"n": 1, "app_id": "shop"}
+    assert entry.occurred_at == datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    assert entry.source is not None
+    assert entry.source.startswith("key:")
+    assert answer["status"] == "PENDING"
+    # A message is no memory: a model has yet to find some in it.
+    assert texts(call) == []
+
+
+def test_no_model_is_said_by_the_answer_and_by_the_event(call: Call, user: MemoryUser) -> None:
+    body = {"messages": [{"role": "user", "content": "Hello"}], "user_id": "ada"}
+
+    answer = call("POST", "v3/memories/add/", body, status=202)
+
+    event = call("GET", f"v1/event/{answer['event_id']}/")
+    assert "UAC_LLM_MODEL" in answer["message"]
+    assert event["status"] == "PENDING"
+    assert event["metadata"]["state"] == "stopped"
+    assert "UAC_LLM_MODEL" in event["metadata"]["reason"]
+    assert event["completed_at"] is None
+
+
+def test_an_event_is_the_messages_of_one_addition(call: Call, user: MemoryUser) -> None:
+    # Given two additions, of which the first is settled, with a fact, and one of its messages not
+    first, second = (
+        call(
+            "POST",
+            "v3/memories/add/",
+            {"user_id": "ada", "messages": [{"role": "user", "content": text} for text in said]},
+            status=202,
+        )["event_id"]
+        for said in (["a", "b"], ["c"])
+    )
+    fact = Draft(kind=EntryKind.FACT, content="A fact.", derived_from=[2])
+    log.append(user, [fact], source="memorize")
+    for seq, outcome in ((1, Outcome.COVERED), (2, Outcome.COVERED), (3, Outcome.REJECTED)):
+        EntryOutcome.objects.create(user=user, seq=seq, outcome=outcome, reason="r" * (seq == 3))
+    # When the events are asked for
+    done, failed = call("GET", f"v1/event/{first}/"), call("GET", f"v1/events/{second}/")
+    # Then each tells of its own
+    assert [one["content"] for one in done["payload"]["messages"]] == ["a", "b"]
+    assert (done["status"], [one["memory"] for one in done["results"]]) == (
+        "SUCCEEDED",
+        ["A fact."],
+    )
+    assert done["latency"] >= 0
+    assert (failed["status"], failed["metadata"]) == ("FAILED", {"rejected": {"3": "r"}})
+    # And the newest comes first in the list
+    listed = call("GET", "v1/events/?user_id=ada&page_size=10")["results"]
+    assert [event["id"] for event in listed] == [second, first]
+
+
+def test_an_update_is_a_correction_of_the_entry_which_stays(call: Call) -> None:
+    tea, _ = told(call, "Likes tea", "Likes milk", metadata={"n": 1}, run_id="s", app_id="x")
+
+    updated = call("PUT", f"v1/memories/{tea}/", {"text": "Likes coffee"})
+    call("PUT", f"v1/memories/{tea}/", {"metadata": {"n": 2}})
+
+    first, _, second, third = entries()
+    assert (first.kind, first.content) == (EntryKind.FACT, "Likes tea")
+    assert (second.kind, second.derived_from) == (EntryKind.CORRECTION, [1])
+    assert (third.content, third.derived_from) == ("Likes coffee", [1])
+    assert third.metadata == {"n": 2, "app_id": "x"}
+    assert (updated["id"], updated["run_id"], updated["app_id"]) == (tea, "s", "x")
+    assert updated["created_at"] == first.occurred_at.isoformat()
+    assert updated["updated_at"] == second.recorded_at.isoformat()
+    assert texts(call) == ["Likes milk", "Likes coffee"]
+    assert texts(call, metadata={"n": 1}) == ["Likes milk"]
+    assert set(found(call, "tea coffee milk")) == {"Likes coffee", "Likes milk"}
+    assert list(problems(first.user)) == []
+
+
+def test_an_update_that_changes_nothing_appends_nothing(call: Call) -> None:
+    (tea,) = told(call, "Likes tea", metadata={"n": 1})
+
+    for body in (
+        {"text": "Likes tea"},
+        {"metadata": {"n": 1}, "text": "Likes tea"},
+        {"expiration_date": None},
+    ):
+        assert call("PUT", f"v1/memories/{tea}/", body)["memory"] == "Likes tea"
+
+    assert len(entries()) == 1
+
+
+def test_corrections_that_stand_by_themselves_are_memories(call: Call, user: MemoryUser) -> None:
+    draft = Draft(kind=EntryKind.CORRECTION, content="It was Porto.")
+    (entry,) = log.append(user, [draft], source="product")
+
+    call("PUT", f"v1/memories/{entry.pk}/", {"text": "It was Faro."})
+
+    assert texts(call) == ["It was Faro."]
+    assert [event["new_memory"] for event in call("GET", f"v1/memories/{entry.pk}/history/")] == [
+        "It was Porto.",
+        "It was Faro.",
+    ]
+    correction = entries()[1]
+    call("GET", f"v1/memories/{correction.pk}/", status=404)
+
+
+def test_what_is_deleted_is_redacted_with_what_it_read_before(call: Call) -> None:
+    tea, _ = told(call, "Likes tea", "Likes milk")
+    call("PUT", f"v1/memories/{tea}/", {"text": "Likes coffee"})
+
+    assert call("DELETE", f"v1/memories/{tea}/?delete_linked=true")["message"]
+
+    assert [entry.seq for entry in entries(redacted_at__isnull=False)] == [1, 3]
+    assert texts(call) == found(call, "tea coffee milk") == ["Likes milk"]
+    for method in ("GET", "DELETE", "PUT"):
+        call(method, f"v1/memories/{tea}/", {"text": "x"} if method == "PUT" else None, status=404)
+    history = call("GET", f"v1/memories/{tea}/history/")
+    assert [event["event"] for event in history] == ["ADD", "UPDATE", "DELETE"]
+    assert "tea" not in str(history)
+    assert "coffee" not in str(history)
+    redaction = entries(kind=EntryKind.REDACTION)[0]
+    assert redaction.data is not None
+    assert redaction.data["reason"] == "deleted through the API of mem0"
+    assert list(problems(redaction.user)) == []
+
+
+def test_a_batch_is_done_altogether_or_not_at_all(call: Call) -> None:
+    tea, _ = told(call, "Likes tea", "Likes milk")
+    unknown = "00000000-0000-4000-8000-000000000000"
+
+    for method, item in (("PUT", {"text": "x"}), ("DELETE", {})):
+        memories = [{"memory_id": memory_id, **item} for memory_id in (tea, unknown)]
+        answer = call(method, "v1/batch/", {"memories": memories}, status=404)
+        assert unknown in answer["detail"]
+
+    assert texts(call) == ["Likes milk", "Likes tea"]
+    assert len(entries()) == 2
+
+
+def test_a_batch_may_be_of_several_users(call: Call) -> None:
+    (tea,) = told(call, "Likes tea")
+    (rum,) = told(call, "Likes rum", user_id="bob")
+    changes = [{"memory_id": rum, "text": "No rum"}, {"memory_id": tea, "text": "No tea"}]
+
+    call("PUT", "v1/batch/", {"memories": changes})
+    call("DELETE", "v1/batch/", {"memories": [{"memory_id": tea}, {"memory_id": rum}]})
+
+    assert LogEntry.objects.filter(redacted_at__isnull=False).count() == 4
+    rows = call("GET", "v1/entities/")["results"]
+    assert [(row["name"], row["total_memories"]) for row in rows] == [("ada", 0), ("bob", 0)]
+
+
+def test_all_memories_of_a_run_or_an_app_are_deleted(call: Call) -> None:
+    told(call, "one", run_id="a")
+    told(call, "two", run_id="b", app_id="x")
+    told(call, "three", run_id="b")
+
+    assert call("DELETE", "v1/memories/?user_id=ada&run_id=b&app_id=x")["deleted"] == 1
+    assert texts(call) == ["three", "one"]
+    assert call("DELETE", "v1/memories/?user_id=nobody")["deleted"] == 0
+    call("DELETE", "v1/memories/?user_id=ada")
+
+    assert texts(call) == []
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({}, ["a", "b", "c"]),
+        ({"run_id": "r1"}, ["a"]),
+        ({"run_id": "*"}, ["a", "b"]),
+        ({"run_id": {"in": ["r1", "r2"]}}, ["a", "b"]),
+        ({"run_id": {"ne": "r1"}}, ["b", "c"]),
+        ({"agent_id": {"icontains": "COOK"}}, ["c"]),
+        ({"app_id": "*"}, ["b"]),
+        ({"app_id": {"eq": "shop"}}, ["b"]),
+        ({"metadata": {"n": {"gte": 2}}}, ["b", "c"]),
+        ({"metadata": {"n": 1, "topic": "food"}}, ["a"]),
+        ({"OR": [{"run_id": "r1"}, {"agent_id": "the cook"}]}, ["a", "c"]),
+        ({"NOT": [{"run_id": "r1"}, {"agent_id": "the cook"}]}, ["b"]),
+        ({"NOT": {"run_id": "r1"}}, ["b", "c"]),
+        ({"keywords": {"contains": "B"}}, ["b"]),
+        ({"created_at": {"gte": "2026-01-01", "lt": "2026-01-02"}}, ["a"]),
+        ({"timestamp": {"gt": "2026-01-01T12:00:00Z"}}, ["b", "c"]),
+        ({"updated_at": {"lt": "2026-01-02"}}, []),
+    ],
+    ids=str,
+)
+def test_filters(call: Call, filters: dict[str, Any], expected: list[str]) -> None:
+    (a,) = told(call, "a", run_id="r1", metadata={"n": 1, "topic": "food"}, timestamp=1767225600)
+    told(call, "b", run_id="r2", metadata={"n": 2}, app_id="shop")
+    told(call, "c", agent_id="the cook", metadata={"n": 3})
+    # What was updated keeps the moment at which it was told.
+    call("PUT", f"v1/memories/{a}/", {"text": "a changed"})
+
+    for asked in ({"user_id": "ada", **filters}, {"AND": [{"user_id": {"in": ["ada"]}}, filters]}):
+        if {} in asked.get("AND", []):
+            continue
+        listed = call("POST", "v3/memories/", {"filters": asked})["results"]
+        assert sorted(one["memory"][0] for one in listed) == expected
+        body = {"query": "a b c changed", "filters": asked}
+        hits = call("POST", "v3/memories/search/", body)["results"]
+        assert {one["memory"][0] for one in hits} <= set(expected)
+
+
+def test_dates_of_a_list_are_included(call: Call) -> None:
+    told(call, "old", timestamp=1767225600)  # 2026-01-01T00:00Z
+    body = {"filters": {"user_id": "ada"}, "start_date": "2026-01-01", "end_date": "2026-01-01"}
+
+    assert call("POST", "v3/memories/", body)["count"] == 1
+    assert call("POST", "v3/memories/", {**body, "start_date": "2026-01-02"})["count"] == 0
+    assert call("POST", "v3/memories/", {**body, "end_date": "9999-12-31"}, status=400)
+
+
+def test_pages(call: Call) -> None:
+    told(call, *(str(number) for number in range(5)))
+    body = {"filters": {"user_id": "ada"}}
+
+    pages = [call("POST", f"v3/memories/?page={page}&page_size=2", body) for page in (1, 2, 3, 4)]
+
+    assert [[one["memory"] for one in page["results"]] for page in pages] == [
+        ["4", "3"],
+        ["2", "1"],
+        ["0"],
+        [],
+    ]
+    assert [page["count"] for page in pages] == [5] * 4
+    assert [bool(page["next"]) for page in pages] == [True, True, False, False]
+    assert [bool(page["previous"]) for page in pages] == [False, True, True, True]
+
+
+def test_a_list_and_a_search_cost_no_query_for_each_memory(
+    call: Call, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    ids = told(call, *(f"fact {number}" for number in range(20)))
+    for memory_id in ids[:10]:
+        call("PUT", f"v1/memories/{memory_id}/", {"text": "fact changed"})
+
+    with django_assert_max_num_queries(8):
+        assert len(texts(call)) == 20
+    with django_assert_max_num_queries(10):
+        assert len(found(call, "fact")) == 10
+
+
+def test_fields_and_scores_of_a_search(call: Call) -> None:
+    told(call, "Likes tea", "Likes green tea", "Likes milk")
+    body = {"query": "green tea", "filters": {"user_id": "ada"}, "fields": ["memory", "score"]}
+
+    best, *others = call("POST", "v3/memories/search/", body)["results"]
+
+    assert set(best) == {"id", "memory", "score"}
+    assert best["memory"] == "Likes green tea"
+    assert all(best["score"] > other["score"] for other in others)
+    above = {**body, "threshold": best["score"], "top_k": 1}
+    assert len(call("POST", "v3/memories/search/", above)["results"]) == 1
+
+
+def test_users_of_the_workspace_alone_are_listed(call: Call, user: MemoryUser) -> None:
+    create_user(Workspace.objects.create(name="other"), "eve", metadata=None)
+    told(call, "one", "two")
+
+    answer = call("GET", "v1/entities/")
+
+    (row,) = answer["results"]
+    assert (row["name"], row["type"], row["total_memories"]) == ("ada", "user", 2)
+    assert row["id"] == str(user.public_id)
+
+
+def test_a_user_is_erased(workspace: Workspace) -> None:
+    call = caller(client_of(workspace, scopes=[Scope.READ, Scope.WRITE, Scope.MANAGE]))
+    (tea,) = told(call, "Likes tea")
+    told(call, "Likes rum", user_id="bob")
+
+    answer = call("DELETE", "v2/entities/user/ada/")
+
+    assert str(UserErasure.objects.get().pk) == answer["erasure"]
+    assert [row["name"] for row in call("GET", "v1/entities/")["results"]] == ["bob"]
+    call("GET", f"v1/memories/{tea}/", status=404)
+    call("GET", f"v1/memories/{tea}/history/", status=404)
+    call("PUT", f"v1/memories/{tea}/", {"text": "No tea"}, status=404)
+    call("DELETE", "v2/entities/user/ada/", status=404)
+    call("DELETE", "v2/entities/user/a%2Fb/", status=404)
+    assert "agent_id" in call("DELETE", "v2/entities/agent/a/", status=501)["detail"]
+    (again,) = told(call, "Likes milk")  # somebody else, of the same name
+    assert call("GET", f"v1/memories/{again}/")["memory"] == "Likes milk"
+
+
+def test_to_erase_takes_a_key_that_may_manage(call: Call) -> None:
+    told(call, "Likes tea")
+
+    call("DELETE", "v2/entities/user/ada/", status=403)

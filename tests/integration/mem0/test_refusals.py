@@ -1,0 +1,269 @@
+"""What below /mem0/ cannot be: said clearly, and nothing written."""
+
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from memory import log
+from memory.log import Draft
+from memory.models import LogEntry, MemoryUser, Workspace
+from memory.models.log import EntryKind
+from memory.models.workspaces import Scope
+from memory.users import create_user
+from tests.integration.api.bad_input.conftest import nothing_written
+from tests.integration.mem0.conftest import Call, caller, client_of
+
+pytestmark = pytest.mark.django_db
+
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+ADD = {"messages": [{"role": "user", "content": "x"}], "user_id": "ada"}
+FIND = {"query": "x", "filters": {"user_id": "ada"}}
+
+
+@pytest.fixture
+def memory(user: MemoryUser) -> str:
+    """The id of a memory of Ada's."""
+    (entry,) = log.append(user, [Draft(kind=EntryKind.FACT, content="x")], source="test")
+    return str(entry.pk)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "reason"),
+    [
+        ("POST", "v1/feedback/", {"memory_id": "x", "feedback": "POSITIVE"}, "/v1/alerts/"),
+        ("POST", "v1/exports/", {"schema": "{}"}, "/v1/users/{user_id}/entries/"),
+        ("POST", "v1/exports/get/", {}, "/v1/users/{user_id}/entries/"),
+        ("POST", "v1/summary/", {}, "/v1/users/{user_id}/context/"),
+        ("GET", "v2/entities/user/ada/profile/", None, "/manifest/"),
+        ("POST", "v2/profiles/jobs/", {"operation": "trigger"}, "/manifest/"),
+        ("GET", "v2/profiles/settings/", None, "/manifest/"),
+        ("GET", "api/v1/webhooks/projects/x/", None, "/v1/webhooks/"),
+        ("PATCH", "api/v1/orgs/organizations/x/projects/y/", {"custom_instructions": "x"}, "admin"),
+        ("GET", "v1/events/", None, "user_id"),
+        ("POST", "v3/memories/add/", {**ADD, "user_id": None, "agent_id": "a"}, "user_id"),
+        ("POST", "v3/memories/add/", {"messages": ADD["messages"], "run_id": "r"}, "user_id"),
+        ("POST", "v3/memories/add/", {**ADD, "custom_instructions": "x"}, "custom_instructions"),
+        ("POST", "v3/memories/add/", {**ADD, "expiration_date": "2030-01-01"}, "expire"),
+        ("POST", "v3/memories/add/", {**ADD, "structured_data_schema": {"a": 1}}, "typed records"),
+        (
+            "POST",
+            "v3/memories/add/",
+            {**ADD, "messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            "text",
+        ),
+        ("POST", "v3/memories/search/", {**FIND, "rerank": True}, "rerank"),
+        ("POST", "v3/memories/search/", {**FIND, "latest_only": False}, "history"),
+        ("POST", "v3/memories/search/", {**FIND, "categories": ["food"]}, "categories"),
+        ("POST", "v3/memories/search/", {**FIND, "reference_date": "2026-01-01"}, "created_at"),
+        ("POST", "v3/memories/search/", {**FIND, "filters": {"agent_id": "a"}}, "user_id"),
+        ("POST", "v3/memories/search/", {**FIND, "filters": {"user_id": "*"}}, "user_id"),
+        (
+            "POST",
+            "v3/memories/",
+            {"filters": {"OR": [{"user_id": "ada"}, {"user_id": "bob"}]}},
+            "user_id",
+        ),
+        (
+            "POST",
+            "v3/memories/",
+            {"filters": {"AND": [{"user_id": "ada"}, {"user_id": "bob"}]}},
+            "user_id",
+        ),
+        ("POST", "v3/memories/", {"filters": {"user_id": {"in": ["ada", "bob"]}}}, "user_id"),
+        (
+            "POST",
+            "v3/memories/",
+            {"filters": {"user_id": "ada", "categories": {"in": ["x"]}}},
+            "categories",
+        ),
+        ("DELETE", "v1/memories/?agent_id=a", None, "user_id"),
+        ("DELETE", "v1/memories/?user_id=*", None, "user_id"),
+    ],
+)
+def test_what_cannot_be_mapped_says_why(
+    call: Call, memory: str, method: str, path: str, body: Any, reason: str
+) -> None:
+    if isinstance(body, dict):
+        body = {name: value for name, value in body.items() if value is not None}
+
+    with nothing_written():
+        answer = call(method, path, body, status=501)
+
+    assert reason in answer["detail"]
+
+
+def test_an_update_that_cannot_be_mapped_says_why(call: Call, memory: str) -> None:
+    for body in ({"timestamp": 1}, {"text": "y", "expiration_date": "2030-01-01"}):
+        with nothing_written():
+            answer = call("PUT", f"v1/memories/{memory}/", body, status=501)
+        assert any(name in answer["detail"] for name in body)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "words"),
+    [
+        ("POST", "v3/memories/add/", None, ["messages: This field is required."]),
+        ("POST", "v3/memories/add/", {}, ["messages"]),
+        ("POST", "v3/memories/add/", {"user_id": "ada", "messages": []}, ["messages"]),
+        ("POST", "v3/memories/add/", {"messages": ADD["messages"]}, ["user_id: Name the user"]),
+        ("POST", "v3/memories/add/", {**ADD, "user_id": "a b"}, ["user_id", "A-Z"]),
+        ("POST", "v3/memories/add/", {**ADD, "user_id": 5}, ["user_id", "string"]),
+        ("POST", "v3/memories/add/", {**ADD, "immutable": True}, ["immutable: Unknown field"]),
+        ("POST", "v3/memories/add/", {**ADD, "infer": "no"}, ["infer", "true or false"]),
+        ("POST", "v3/memories/add/", {**ADD, "timestamp": 10**15}, ["timestamp", "seconds"]),
+        ("POST", "v3/memories/add/", {**ADD, "metadata": []}, ["metadata"]),
+        ("POST", "v3/memories/add/", {**ADD, "filters": {"x": "y"}}, ["filters", "x"]),
+        ("POST", "v3/memories/add/", {**ADD, "messages": ["x"]}, ["messages", "object"]),
+        (
+            "POST",
+            "v3/memories/add/",
+            {**ADD, "messages": [{"role": "user", "content": "x"}, {"role": "user"}]},
+            ["messages.1.content: This field is required."],
+        ),
+        (
+            "POST",
+            "v3/memories/add/",
+            {**ADD, "messages": [{"role": "user", "content": "x", "tool_calls": []}]},
+            ["tool_calls: Unknown field"],
+        ),
+        ("POST", "v3/memories/search/", None, ["query"]),
+        ("POST", "v3/memories/search/", {"query": "x"}, ["filters.user_id"]),
+        ("POST", "v3/memories/search/", {**FIND, "query": ""}, ["query"]),
+        ("POST", "v3/memories/search/", {**FIND, "top_k": 0}, ["top_k"]),
+        ("POST", "v3/memories/search/", {**FIND, "fields": ["text"]}, ["fields", "memory"]),
+        ("POST", "v3/memories/search/", {**FIND, "user_id": "ada"}, ["user_id: Unknown field"]),
+        (
+            "POST",
+            "v3/memories/search/",
+            {**FIND, "filters": {"user_id": "ada", "speaker": "x"}},
+            ["speaker", "run_id"],
+        ),
+        (
+            "POST",
+            "v3/memories/search/",
+            {**FIND, "filters": {"user_id": "ada", "run_id": {">=": "x"}}},
+            ["filters.run_id", "unknown operator"],
+        ),
+        (
+            "POST",
+            "v3/memories/search/",
+            {**FIND, "filters": {"user_id": "ada", "AND": "x"}},
+            ["filters.AND"],
+        ),
+        ("POST", "v3/memories/search/", {**FIND, "filters": {"user_id": 5}}, ["user_id"]),
+        ("POST", "v3/memories/", None, ["filters.user_id"]),
+        ("POST", "v3/memories/?page=0", {"filters": {"user_id": "ada"}}, ["page"]),
+        ("POST", "v3/memories/?page_size=5000", {"filters": {"user_id": "ada"}}, ["page_size"]),
+        ("POST", "v3/memories/?sort=x", {"filters": {"user_id": "ada"}}, ["sort"]),
+        (
+            "POST",
+            "v3/memories/",
+            {"filters": {"user_id": "ada"}, "start_date": "soon"},
+            ["created_at", "give a day"],
+        ),
+        ("DELETE", "v1/memories/", None, ["user_id"]),
+        ("DELETE", "v1/memories/?filters=%7B%27user_id", None, ["filters"]),
+        ("DELETE", "v1/memories/?filters=__import__(%27os%27)", None, ["filters"]),
+        ("PUT", "v1/batch/", None, ["memories"]),
+        ("PUT", "v1/batch/", {"memories": [{"memory_id": UNKNOWN}]}, ["memories.0", "text"]),
+        ("DELETE", "v1/batch/", None, ["memories"]),
+        ("DELETE", "v1/batch/", {"memories": [{"memory_id": 5}]}, ["memory_id", "string"]),
+    ],
+)
+def test_what_is_wrong_is_named(
+    call: Call, memory: str, method: str, path: str, body: Any, words: list[str]
+) -> None:
+    with nothing_written():
+        answer = call(method, path, body, status=400)
+
+    for word in words:
+        assert word in answer["detail"]
+
+
+def test_an_update_of_nothing_is_refused(call: Call, memory: str) -> None:
+    with nothing_written():
+        assert "text" in call("PUT", f"v1/memories/{memory}/", status=400)["detail"]
+        call("PUT", f"v1/memories/{memory}/", {"text": ""}, status=400)
+
+
+@pytest.mark.parametrize(
+    "memory_id",
+    ["x", UNKNOWN, "a%2Fb", "%2Fhistory", "..%2F..", "%00", "%25", "a" * 3000, "%C3%28"],
+)
+def test_an_id_of_nothing_is_not_found(call: Call, memory: str, memory_id: str) -> None:
+    with nothing_written():
+        for method, suffix in (("GET", ""), ("PUT", ""), ("DELETE", ""), ("GET", "history/")):
+            body = {"text": "y"} if method == "PUT" else None
+            call(method, f"v1/memories/{memory_id}/{suffix}", body, status=404)
+        call("GET", f"v1/event/{memory_id}/", status=404)
+
+
+def test_no_id_is_no_deletion_of_everything(call: Call, memory: str) -> None:
+    with nothing_written():
+        call("DELETE", "v1/memories//", status=404)
+
+
+def test_a_message_or_a_record_is_no_memory(call: Call, user: MemoryUser) -> None:
+    drafts = [
+        Draft(kind=EntryKind.MESSAGE, content="x"),
+        Draft(kind=EntryKind.RECORD, data={"type": "Trip", "data": {}}),
+    ]
+    for entry in log.append(user, drafts, source="test"):
+        call("GET", f"v1/memories/{entry.pk}/", status=404)
+        call("DELETE", f"v1/memories/{entry.pk}/", status=404)
+
+    assert not LogEntry.objects.filter(redacted_at__isnull=False).exists()
+
+
+def test_another_workspaces_memories_are_not_there(memory: str) -> None:
+    other = Workspace.objects.create(name="other")
+    create_user(other, "ada", metadata=None)
+    stranger = caller(client_of(other))
+
+    with nothing_written():
+        for method, body in (("GET", None), ("PUT", {"text": "y"}), ("DELETE", None)):
+            theirs = stranger(method, f"v1/memories/{memory}/", body, status=404)
+            nobodys = stranger(method, f"v1/memories/{UNKNOWN}/", body, status=404)
+            assert theirs["detail"].replace(memory, UNKNOWN) == nobodys["detail"]
+        stranger("GET", f"v1/memories/{memory}/history/", status=404)
+        stranger("GET", f"v1/event/{memory}/", status=404)
+        stranger("DELETE", "v1/batch/", {"memories": [{"memory_id": memory}]}, status=404)
+        assert stranger("POST", "v3/memories/search/", FIND)["results"] == []
+        assert stranger("DELETE", "v1/memories/?user_id=ada")["deleted"] == 0
+
+
+@pytest.mark.parametrize("header", [None, "Token uac_0_0", "Bearer x", "Token", "Basic eDp5"])
+def test_nobody_comes_in_without_a_key(header: str | None) -> None:
+    client = APIClient()
+    if header:
+        client.credentials(HTTP_AUTHORIZATION=header)
+
+    for path in ("v1/ping/", "v1/memories/x/", "v1/exports/", "nothing/"):
+        answer = caller(client)("GET", path, status=401)
+        assert "Authorization: Token uac_" in answer["detail"]
+
+
+def test_a_key_that_may_read_cannot_write(user: MemoryUser, memory: str) -> None:
+    reader = caller(client_of(user.workspace, scopes=[Scope.READ]))
+
+    with nothing_written():
+        reader("GET", f"v1/memories/{memory}/")
+        assert reader("POST", "v3/memories/search/", FIND)["results"]
+        assert reader("POST", "v3/memories/", {"filters": {"user_id": "ada"}})["count"] == 1
+        reader("POST", "v3/memories/add/", ADD, status=403)
+        reader("PUT", f"v1/memories/{memory}/", {"text": "y"}, status=403)
+        reader("DELETE", f"v1/memories/{memory}/", status=403)
+        reader("DELETE", "v1/memories/?user_id=ada", status=403)
+        reader("DELETE", "v1/batch/", {"memories": [{"memory_id": memory}]}, status=403)
+
+
+def test_methods_and_bodies_that_are_not_taken(call: Call, user: MemoryUser) -> None:
+    client = client_of(user.workspace)
+
+    assert "it takes" in call("GET", "v3/memories/add/", status=405)["detail"]
+    address = "/mem0/v3/memories/add/"
+    assert client.post(address, "a=b", content_type="text/plain").status_code == 415
+    broken = client.generic("POST", address, "{", content_type="application/json")
+    assert broken.status_code == 400
+    assert "not valid JSON" in broken.json()["detail"]

@@ -1,0 +1,79 @@
+"""Two callers at one memory at the same time: each does all of it, or finds it gone."""
+
+import contextlib
+import threading
+from collections.abc import Callable
+
+from django.db import connection
+
+from memory import log
+from memory.log import Draft
+from memory.mem0 import memories
+from memory.models import LogEntry, MemoryUser
+from memory.models.log import EntryKind
+from memory.verification import problems
+
+
+def test_of_a_deleted_memory_no_correction_is_left(live_database: str, user: MemoryUser) -> None:
+    # Given memories, each of which somebody updates while another deletes it
+    drafts = [Draft(kind=EntryKind.FACT, content=f"secret {number}") for number in range(20)]
+    told = [str(entry.pk) for entry in log.append(user, drafts, source="test")]
+    start = threading.Barrier(2)
+
+    def each(do: Callable[[str], object]) -> None:
+        start.wait()
+        for memory_id in told:
+            with contextlib.suppress(memories.UnknownMemory):
+                do(memory_id)
+        connection.close()
+
+    def update(memory_id: str) -> None:
+        memories.update(
+            user.workspace, [memories.Change(memory_id, f"secret of {memory_id}")], by="a"
+        )
+
+    def delete(memory_id: str) -> None:
+        memories.delete(user.workspace, [memory_id], by="b")
+
+    # When both go through all of them
+    callers = [threading.Thread(target=each, args=(do,)) for do in (update, delete)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    # Then nothing of them can be read, corrections included
+    assert not LogEntry.objects.filter(user=user, content__contains="secret").exists()
+    assert list(problems(user)) == []
+
+
+def test_callers_who_name_the_same_memories_in_another_order_do_not_wait_for_each_other(
+    live_database: str, user: MemoryUser
+) -> None:
+    # Given memories of two users
+    other = MemoryUser.objects.get(pk=memories.user_to_tell(user.workspace, "bob").pk)
+    first, second = (
+        str(log.append(one, [Draft(kind=EntryKind.FACT, content="x")], source="test")[0].pk)
+        for one in (user, other)
+    )
+    done = []
+
+    def rewrite(ids: list[str], name: str) -> None:
+        for number in range(15):
+            changes = [memories.Change(memory_id, f"{name} {number}") for memory_id in ids]
+            memories.update(user.workspace, changes, by=name)
+        done.append(name)
+        connection.close()
+
+    # When two callers update them again and again, in opposite orders
+    callers = [
+        threading.Thread(target=rewrite, args=([first, second], "a")),
+        threading.Thread(target=rewrite, args=([second, first], "b")),
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    # Then none was sent away by the database for a deadlock, and both memories read alike
+    assert sorted(done) == ["a", "b"]
+    texts = {memories.one(user.workspace, memory_id).now.content for memory_id in (first, second)}
+    assert len(texts) == 1

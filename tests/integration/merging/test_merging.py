@@ -1,0 +1,639 @@
+"""An anonymous user is merged into a known one: every entry once, nothing told twice."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+from rest_framework.test import APIClient
+
+from memory import (
+    alerts,
+    checkpoints,
+    copies,
+    lanes,
+    leases,
+    log,
+    merging,
+    redaction,
+    runs,
+    usage,
+)
+from memory.alerts import AlertNotOpen
+from memory.checkpoints import Decision
+from memory.history import BeingRedacted
+from memory.log import Draft
+from memory.merging import MergeRefused
+from memory.models import (
+    Alert,
+    AlertEvent,
+    Checkpoint,
+    CopiedEntries,
+    EntryOutcome,
+    Lane,
+    LogEntry,
+    MemoryUser,
+    Merge,
+    PausedConstraint,
+    Redaction,
+    Run,
+    Workspace,
+)
+from memory.models.alerts import AlertState
+from memory.models.checkpoints import Origin
+from memory.models.log import EntryKind, Outcome
+from memory.models.runs import RunKind, RunTrigger
+from memory.models.users import LaneName
+from memory.models.workspaces import Scope
+from memory.users import UserMerged, create_user
+from memory.verification import problems
+from memory.workspaces import create_key
+from tests.factories import make_run
+from tests.integration.alerts.test_life import finding, record
+from tests.integration.checkpointing.conftest import trip
+from workers import dispatching, tasks
+from workers import merging as worker
+
+pytestmark = pytest.mark.django_db
+
+Fields = Callable[[str], dict[str, Any]]
+
+
+@pytest.fixture
+def anon(workspace: Workspace) -> MemoryUser:
+    return create_user(workspace, "anon-123", metadata=None)
+
+
+def told(user: MemoryUser, *drafts: Draft) -> list[LogEntry]:
+    return log.append(user, drafts, source="key:x")
+
+
+def said(content: str, **fields: Any) -> Draft:
+    return Draft(kind=EntryKind.MESSAGE, content=content, **fields)
+
+
+def fact(content: str, *sources: int) -> Draft:
+    return Draft(kind=EntryKind.FACT, content=content, derived_from=sources)
+
+
+def typed(to: str, **fields: Any) -> Draft:
+    return Draft(kind=EntryKind.RECORD, data=trip(to, **fields))
+
+
+def settled(user: MemoryUser, seq: int, outcome: Outcome, reason: str = "") -> None:
+    EntryOutcome.objects.create(user=user, seq=seq, outcome=outcome, reason=reason)
+
+
+def merged(user: MemoryUser, other: MemoryUser) -> Merge:
+    """Merge, and do all the copying."""
+    row = merging.merge(user, other, by="key:x")
+    while merging.waiting().filter(pk=row.pk).exists():
+        worker.work_on(row.pk)
+    row.refresh_from_db()
+    user.refresh_from_db()
+    other.refresh_from_db()
+    return row
+
+
+def contents(user: MemoryUser) -> list[str | None]:
+    return list(
+        LogEntry.objects.filter(user=user).order_by("seq").values_list("content", flat=True)
+    )
+
+
+def outcomes(user: MemoryUser) -> dict[int, tuple[str, str]]:
+    rows = EntryOutcome.objects.filter(user=user).values_list("seq", "outcome", "reason")
+    return {seq: (outcome, reason) for seq, outcome, reason in rows}
+
+
+def sound(*users: MemoryUser) -> bool:
+    found = [(str(user), str(problem)) for user in users for problem in problems(user)]
+    assert found == []
+    return True
+
+
+def test_entries_follow_in_order_as_they_were(user: MemoryUser, anon: MemoryUser) -> None:
+    moment = datetime.datetime(2025, 1, 2, tzinfo=datetime.UTC)
+    told(user, said("I am Ada"))
+    original, *_ = told(
+        anon,
+        said("hello", occurred_at=moment, session_id="s", role="user", speaker="?",
+             agent_id="a", metadata={"page": 1}, idempotency_key="k1"),
+        said("bye"),
+    )  # fmt: skip
+
+    row = merged(user, anon)
+
+    assert contents(user) == ["I am Ada", "hello", "bye"]
+    copy = LogEntry.objects.get(user=user, seq=2)
+    for name in (*log.PAYLOAD_FIELDS, "kind", "occurred_at"):
+        assert getattr(copy, name) == getattr(original, name), name
+    assert copy.recorded_at > original.recorded_at
+    assert contents(anon) == ["hello", "bye"]  # nothing of it changed
+    assert (row.copied, row.cursor_seq, row.due_at) == (2, 2, None)
+    assert anon.merged_into == user
+    assert list(CopiedEntries.objects.values_list("from_seq", "seq", "number")) == [(1, 2, 2)]
+    assert sound(user, anon)
+
+
+def test_again_it_is_the_same_merge_and_copies_nothing_more(
+    user: MemoryUser, anon: MemoryUser
+) -> None:
+    told(anon, said("hello"))
+    row = merged(user, anon)
+
+    assert merging.merge(user, anon, by="key:y").pk == row.pk
+    worker.work_on(row.pk)
+
+    assert contents(user) == ["hello"]
+
+
+def test_the_dispatcher_finds_a_merge_that_no_hint_has_announced(
+    user: MemoryUser, anon: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A slow machine takes longer than a hint lives.
+    monkeypatch.setattr(dispatching, "HINT_AGAIN", datetime.timedelta(hours=1))
+    told(anon, said("hello"))
+    merging.merge(user, anon, by="key:x")
+
+    assert dispatching.dispatch()["merges"] == 0  # it was announced a moment ago
+    Merge.objects.update(hinted_at=None)
+    assert dispatching.dispatch()["merges"] == 1
+
+
+def test_what_was_made_of_messages_is_not_made_again(user: MemoryUser, anon: MemoryUser) -> None:
+    told(user, said("mine"))
+    told(anon, said("I live in Rome"), fact("Lives in Rome", 1), said("ok"), said("later"))
+    correction = Draft(kind=EntryKind.CORRECTION, content="Lives in Oslo", derived_from=[2])
+    told(anon, correction)
+    settled(anon, 1, Outcome.COVERED)
+    settled(anon, 2, Outcome.COVERED)
+    settled(anon, 3, Outcome.DISMISSED, "says nothing lasting")
+
+    merged(user, anon)
+
+    assert contents(user) == [
+        "mine", "I live in Rome", "Lives in Rome", "ok", "later", "Lives in Oslo",
+    ]  # fmt: skip
+    by_seq = {entry.seq: entry for entry in LogEntry.objects.filter(user=user)}
+    assert (by_seq[3].derived_from, by_seq[6].derived_from) == ([2], [3])
+    # The facts are to reach this project; the message behind them was paid for.
+    assert outcomes(user) == {
+        2: ("covered", ""),
+        4: ("dismissed", "says nothing lasting"),
+    }
+    lane = Lane.objects.get(user=user, name=LaneName.STRUCTURE)
+    assert (lane.waiting, lane.due_at is not None) == (4, True)
+    assert sound(user, anon)
+
+
+def test_a_message_that_only_an_agent_understood_is_worked_on_again(
+    user: MemoryUser, anon: MemoryUser
+) -> None:
+    told(anon, said("Rome in May"), said("and Oslo"), fact("Oslo in May", 2), said("hm"))
+    version = Checkpoint.objects.create(
+        user=anon, version=1, tree={}, outline={"domains": [], "constraints": []}, seen_seq=4,
+        origin=Origin.PROPOSED, edits=[{"op": "add", "sources": [1, 2]}],
+        verdict={"accepted": True},
+    )  # fmt: skip
+    for seq in (1, 2, 4):
+        EntryOutcome.objects.create(user=anon, seq=seq, outcome=Outcome.COVERED, checkpoint=version)
+
+    merged(user, anon)
+
+    # What it made of entry 1 no entry says; of 2 there is a fact, and 4 said nothing.
+    assert outcomes(user) == {2: ("covered", ""), 4: ("covered", "")}
+
+
+def test_typed_entries_of_both_become_one_project(
+    user: MemoryUser, anon: MemoryUser, work: Callable[[], None], fields_of: Fields
+) -> None:
+    told(user, typed("Rome", key="rome"))
+    told(anon, typed("Oslo", key="oslo"), typed("Bonn"), typed("Pisa", key="trip-2"))
+    work()
+
+    merged(user, anon)
+    work()
+
+    # The key that the server made of a number follows the number.
+    trips = fields_of("travel.trips")
+    assert {key: one["to"] for key, one in trips.items()} == {
+        "rome": "Rome", "oslo": "Oslo", "trip-3": "Pisa",
+    }  # fmt: skip
+    assert log.coverage(user).pending == 0
+    assert sound(user, anon)
+
+
+def test_a_key_that_both_used_stays_the_known_users_with_a_reason(
+    user: MemoryUser, anon: MemoryUser, work: Callable[[], None], fields_of: Fields
+) -> None:
+    told(user, typed("Rome", key="next"), typed("Same", key="same"))
+    told(anon, typed("Oslo", key="next"), typed("Paris", key="other"), typed("Same", key="same"))
+    told(anon, typed("London", key="other"))
+    told(anon, Draft(kind=EntryKind.RECORD, data={**trip("x", key="next"), "retired": True}))
+    work()
+
+    merged(user, anon)
+    work()
+
+    trips = {key: one["to"] for key, one in fields_of("travel.trips").items()}
+    assert trips == {"next": "Rome", "other": "London", "same": "Same"}
+    reason = (
+        "travel.trips.next is ada's own: what anon-123 had under this key was not put over it;"
+        " append an entry that says what is right"
+    )
+    rejected = {seq: told for seq, told in outcomes(user).items() if told[0] == "rejected"}
+    assert rejected == {3: ("rejected", reason), 7: ("rejected", reason)}
+    told(user, typed("Oslo", key="next"))
+    work()
+    assert fields_of("travel.trips")["next"]["to"] == "Oslo"  # his own entry may
+    assert sound(user, anon)
+
+
+def test_what_was_told_to_both_under_one_name_is_there_once(
+    user: MemoryUser, anon: MemoryUser
+) -> None:
+    told(user, said("hello", idempotency_key="a"), said("mine", idempotency_key="b"))
+    told(anon, said("hello", idempotency_key="a"), said("other", idempotency_key="b"))
+    told(anon, fact("Greets", 1))
+
+    row = merged(user, anon)
+
+    assert contents(user) == ["hello", "mine", "other", "Greets"]
+    by_seq = {entry.seq: entry for entry in LogEntry.objects.filter(user=user)}
+    assert by_seq[3].idempotency_key is None
+    assert by_seq[4].derived_from == [1]
+    assert copies.became(row, [1, 2, 3]) == {1: 1, 2: 3, 3: 4}
+    assert row.copied == 2
+    # Whoever repeats to the known user what the anonymous one had taken tells nothing twice.
+    other = create_user(user.workspace, "anon-2", metadata=None)
+    told(other, said("again", idempotency_key="c"))
+    merged(user, other)
+    (entry,) = told(user, said("again", idempotency_key="c"))
+    assert entry.seq == 5
+    assert sound(user, anon)
+
+
+def test_the_merged_user_is_closed_and_the_error_names_the_other(
+    user: MemoryUser, anon: MemoryUser
+) -> None:
+    told(anon, said("hello"), typed("Oslo", key="oslo"))
+    merging.merge(user, anon, by="key:x")
+
+    with pytest.raises(UserMerged, match="anon-123 was merged into ada: name that user instead"):
+        told(anon, said("more"))
+    tasks.checkpoint_records(anon.pk)
+
+    anon.refresh_from_db()
+    assert anon.head is None
+    assert not Lane.objects.filter(user=anon, due_at__isnull=False).exists()
+
+
+def test_whoever_works_on_the_merged_user_loses_the_claim(
+    user: MemoryUser, anon: MemoryUser
+) -> None:
+    told(anon, typed("Oslo", key="oslo"))
+    lane = leases.claim(lanes.due(LaneName.RECORDS))
+    assert lane is not None
+    run = runs.queue(anon, RunKind.QUERY, RunTrigger.API, checkpoint=None)
+
+    merging.merge(user, anon, by="key:x")
+
+    with pytest.raises(leases.LeaseLost), transaction.atomic():
+        checkpoints.decide(lane, anon, [Decision(1, Outcome.COVERED)])
+    run.refresh_from_db()
+    assert (run.status, run.outcome) == ("done", "superseded")
+    assert run.error is not None
+    assert "anon-123 was merged into ada: ask there." in run.error["message"]
+
+
+def test_a_run_that_was_queued_while_the_user_was_merged_is_closed(
+    user: MemoryUser, anon: MemoryUser
+) -> None:
+    """Given a request that read the user before, and stored its run afterwards."""
+    told(anon, typed("Oslo", key="oslo"))
+    merging.merge(user, anon, by="key:x")
+    late = runs.queue(anon, RunKind.QUERY, RunTrigger.API, checkpoint=None)
+    other = runs.queue(user, RunKind.QUERY, RunTrigger.API, checkpoint=None)
+
+    assert dispatching.dispatch()["merged"] == 1
+
+    late.refresh_from_db()
+    other.refresh_from_db()
+    assert (late.status, late.outcome, other.status) == ("done", "superseded", "queued")
+    assert late.error is not None
+    assert "anon-123 was merged into ada: ask there." in late.error["message"]
+    assert dispatching.dispatch()["merged"] == 0
+
+
+def open_alert(user: MemoryUser, *keys: str, version: int = 1) -> None:
+    checkpoint = user.checkpoints.filter(version=version).first()
+    assert checkpoint is not None
+    run = make_run(checkpoint)
+    found = [finding(record(key)) for key in keys]
+    alerts.apply(run, found, spoke=["constraints/allergy.py"], existing=["constraints/allergy.py"])
+
+
+def alerts_of(user: MemoryUser) -> list[tuple[str, bool]]:
+    rows = Alert.objects.filter(user=user).order_by("opened_at", "fingerprint")
+    return [(alert.state, alert.holds_back) for alert in rows]
+
+
+@pytest.fixture
+def with_versions(user: MemoryUser, anon: MemoryUser, work: Callable[[], None]) -> None:
+    for person in (user, anon):
+        told(person, typed("Rome", key=f"of-{person}"))
+    work()
+    user.refresh_from_db()
+    anon.refresh_from_db()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "events"),
+    [
+        ("open", ("open", False), ["opened"]),
+        ("acknowledged", ("acknowledged", False), ["opened", "acknowledged"]),
+        ("snoozed", ("snoozed", False), ["opened", "snoozed"]),
+        ("resolved", ("resolved", True), ["opened", "resolved"]),
+    ],
+)
+def test_an_alert_resolves_there_and_stands_here_as_it_was_left(
+    user: MemoryUser,
+    anon: MemoryUser,
+    with_versions: None,
+    before: str,
+    after: tuple[str, bool],
+    events: list[str],
+) -> None:
+    open_alert(anon, "m-1")
+    alert = Alert.objects.get(user=anon)
+    if before == "acknowledged":
+        alerts.acknowledge(alert, actor="key:x")
+    elif before == "snoozed":
+        alerts.snooze(alert, actor="key:x", until=timezone.now() + datetime.timedelta(days=1))
+    elif before == "resolved":
+        alerts.resolve(alert, actor="key:x", reason="done")
+
+    merged(user, anon)
+    open_alert(user, "m-1")
+    open_alert(user, "m-1")
+
+    assert alerts_of(anon) == [("resolved", False)]
+    assert alerts_of(user) == [after]
+    told_of = AlertEvent.objects.filter(alert__user=user).order_by("seq")
+    assert [event.kind for event in told_of] == events
+    if before != "resolved":
+        last = AlertEvent.objects.filter(alert__user=anon).latest("seq")
+        assert (last.kind, last.detail) == ("resolved", {"reason": "merged into ada"})
+    if before == "open":
+        with pytest.raises(AlertNotOpen):
+            alerts.acknowledge(alert, actor="key:x")
+    # Gone and found again, it is new.
+    open_alert(user)
+    open_alert(user, "m-1")
+    assert Alert.objects.get(user=user, state=AlertState.OPEN)
+    assert sound(user, anon)
+
+
+def test_what_both_were_alerted_of_is_alerted_once(
+    user: MemoryUser, anon: MemoryUser, with_versions: None
+) -> None:
+    open_alert(user, "m-1")
+    open_alert(anon, "m-1")
+    alerts.acknowledge(Alert.objects.get(user=anon), actor="key:x")
+
+    merged(user, anon)
+    open_alert(user, "m-1")
+
+    assert alerts_of(user) == [("open", False)]
+    assert [event.kind for event in AlertEvent.objects.filter(alert__user=user)] == ["opened"]
+
+
+def test_redacting_either_side_takes_the_other_along(
+    user: MemoryUser, anon: MemoryUser, work: Callable[[], None]
+) -> None:
+    told(user, said("mine"))
+    told(anon, said("secret"), fact("Keeps a secret", 1), said("more"), said("last"))
+    merged(user, anon)
+    told(user, fact("Told of later", 2))  # of the copy alone
+
+    redaction.redact(anon, [1], by="key:x", reason="asked for")
+    assert contents(anon) == [None, None, "more", "last", None]
+    assert contents(user) == ["mine", None, None, "more", "last", None, None]
+
+    redaction.redact(user, [4], by="key:x", reason="")
+    assert contents(anon)[:4] == [None, None, None, "last"]
+    assert Redaction.objects.filter(user=anon).count() == 2
+    assert redaction.redact(user, [4], by="key:x", reason="").seq == 8  # once
+    work()
+    assert not redaction.waiting().exists()
+    assert sound(user, anon)
+
+
+def test_what_a_merged_user_said_waits_for_nobody_whatever_is_redacted(
+    user: MemoryUser, anon: MemoryUser, settings: Settings, work: Callable[[], None]
+) -> None:
+    settings.UAC_LLM_MODEL = "openai:any"
+    told(anon, typed("Rome", key="a"), said("one"), said("two"), typed("Oslo", key="b"))
+    merged(user, anon)
+    work()
+
+    redaction.redact(anon, [2], by="key:x", reason="")
+    work()
+    redaction.redact(anon, [1], by="key:x", reason="")
+    work()
+
+    assert not Lane.objects.filter(user=anon, due_at__isnull=False).exists()
+    usage._count_at[usage.PENDING] = 0.0
+    usage.count_when_due()
+    usage._believed.clear()
+    assert usage.of(user.workspace).pending_structure <= user.last_seq
+    assert usage.of(user.workspace).pending_records == 0
+    assert sound(user, anon)
+
+
+def test_a_constraint_of_a_merged_user_that_is_resumed_runs_no_more(
+    user: MemoryUser, anon: MemoryUser, work: Callable[[], None]
+) -> None:
+    told(anon, typed("Rome", key="a"))
+    work()
+    paused = PausedConstraint.objects.create(
+        user=anon, constraint="constraints/a.py", reason="x", paused_at=timezone.now()
+    )
+    merged(user, anon)
+    assert anon.head is not None
+    before = Run.objects.filter(user=anon).count()
+
+    alerts.resume(paused, actor="staff:eve", reason="")
+
+    assert Run.objects.filter(user=anon).count() == before  # nobody would do it
+    paused.refresh_from_db()
+    assert paused.resumed_by == "staff:eve"
+
+
+def test_how_an_alert_stood_that_rests_on_what_was_redacted_is_forgotten(
+    user: MemoryUser, anon: MemoryUser, with_versions: None, work: Callable[[], None]
+) -> None:
+    open_alert(anon, "m-1")
+    open_alert(anon, "m-1", "m-2")
+    Alert.objects.filter(user=anon).update(entries=[1])
+    row = merged(user, anon)
+    assert len(row.alerts) == 2
+
+    redaction.redact(user, copies.became(row, [1]).values(), by="key:x", reason="")
+    work()
+
+    row.refresh_from_db()
+    assert row.alerts == {}
+
+
+def test_a_merge_that_begins_while_somebody_redacts_is_heeded(
+    user: MemoryUser, anon: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told(anon, said("secret"))
+    lock, rivals = copies.lock, [lambda: merged(user, anon)]
+
+    def lock_after_a_rival(pks: Any) -> Any:
+        if rivals:
+            rivals.pop()()
+        return lock(pks)
+
+    monkeypatch.setattr(copies, "lock", lock_after_a_rival)
+    redaction.redact(anon, [1], by="key:x", reason="")
+
+    assert contents(user) == [None, None]
+    assert contents(anon) == [None, None]
+
+
+def test_a_chain_of_merges_is_redacted_from_end_to_end(
+    user: MemoryUser, anon: MemoryUser, work: Callable[[], None]
+) -> None:
+    eve = create_user(user.workspace, "eve", metadata=None)
+    told(user, said("mine"))
+    told(anon, said("secret"))
+    merged(user, anon)
+    merged(eve, user)
+    with pytest.raises(UserMerged, match="anon-123 was merged into eve"):
+        told(anon, said("more"))
+
+    redaction.redact(anon, [1], by="key:x", reason="")
+    work()
+
+    assert contents(eve) == ["mine", None, None]
+    assert contents(user) == ["mine", None, None]
+    assert sound(user, anon, eve)
+
+
+def test_what_was_redacted_before_is_not_copied(user: MemoryUser, anon: MemoryUser) -> None:
+    told(anon, said("a"), said("secret"), said("c"))
+    redaction.redact(anon, [2], by="key:x", reason="")
+    with pytest.raises(BeingRedacted):
+        merging.merge(user, anon, by="key:x")
+    with pytest.raises(BeingRedacted):
+        merging.merge(anon, user, by="key:x")
+    tasks.redact(anon.pk)
+
+    row = merged(user, anon)
+
+    assert contents(user) == ["a", "c"]
+    assert (row.copied, row.last_seq) == (2, 4)
+    assert sound(user, anon)
+
+
+def test_what_is_redacted_while_entries_are_copied_is_not_copied(
+    user: MemoryUser, anon: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "BATCH", 1)
+    monkeypatch.setattr(worker, "MOST_BATCHES", 1)
+    told(anon, said("a"), said("b"), said("secret"), said("d"))
+    row = merging.merge(user, anon, by="key:x")
+    worker.work_on(row.pk)
+    redaction.redact(anon, [1, 3], by="key:x", reason="")
+
+    merged(user, anon)
+
+    assert contents(user) == [None, None, "b", "d"]
+    assert sound(user, anon)
+
+
+def test_who_cannot_be_merged(user: MemoryUser, anon: MemoryUser) -> None:
+    def refused(into: MemoryUser, other: MemoryUser) -> str:
+        with pytest.raises(MergeRefused) as raised:
+            merging.merge(into, other, by="key:x")
+        return str(raised.value)
+
+    bob = create_user(user.workspace, "bob", metadata=None)
+    foreign = create_user(Workspace.objects.create(name="other"), "eve", metadata=None)
+    assert refused(user, user) == "ada cannot be merged into itself: name another user."
+    assert refused(user, foreign) == "eve is a user of another workspace."
+    told(anon, said("hello"))
+    row = merging.merge(user, anon, by="key:x")
+    assert refused(bob, anon) == "anon-123 was merged into ada already."
+    assert refused(anon, bob) == "anon-123 was merged into ada: merge bob into that user."
+    assert refused(anon, user) == "anon-123 was merged into ada: merge ada into that user."
+    assert refused(bob, user) == (
+        "anon-123 is still being merged into ada: try again when that is done."
+    )
+    worker.work_on(row.pk)
+    merged(bob, user)
+    assert refused(anon, bob) == "anon-123 was merged into bob: merge bob into that user."
+    assert contents(bob) == ["hello"]
+
+
+def test_an_imported_project_is_not_lost_silently(user: MemoryUser, anon: MemoryUser) -> None:
+    told(anon, fact("a project was imported"))
+    Checkpoint.objects.create(
+        user=anon, version=1, tree={}, outline={}, seen_seq=1, origin=Origin.IMPORTED, edits=[],
+        verdict={},
+    )  # fmt: skip
+
+    with pytest.raises(MergeRefused, match="whose records no entry says: export it"):
+        merging.merge(user, anon, by="key:x")
+
+    anon.refresh_from_db()
+    assert anon.merged_into is None
+
+
+def test_over_http(api: APIClient, user: MemoryUser, anon: MemoryUser) -> None:
+    told(anon, said("hello"))
+    address = "/v1/users/ada/merge/"
+    assert api.post(address, {"from": "anon-123"}).status_code == 403
+    _, text = create_key(user.workspace, "m", [Scope.READ, Scope.WRITE, Scope.MANAGE])
+    api.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+    bodies: list[Any] = [{}, {"from": ""}, {"from": []}, {"from": "anon-123", "more": 1}, [], "x"]
+    for body in bodies:
+        assert api.post(address, body).status_code == 400, body
+    for nobody in ("nobody", "no body", "\u0000", "x" * 200):
+        assert api.post(address, {"from": nobody}).status_code in (400, 404), nobody
+    assert api.post("/v1/users/nobody/merge/", {"from": "anon-123"}).status_code == 404
+    assert api.post(address, {"from": "ada"}).status_code == 409
+
+    answer = api.post(address, {"from": "anon-123"}, HTTP_IDEMPOTENCY_KEY="m1")
+    again = api.post(address, {"from": "anon-123"}, HTTP_IDEMPOTENCY_KEY="m1")
+
+    assert answer.status_code == 202, answer.data
+    told_of = {"from": "anon-123", "into": "ada", "state": "under_way", "entries": 1, "copied": 0}
+    assert {name: answer.data[name] for name in told_of} == told_of
+    assert again.headers["Idempotent-Replayed"] == "true"
+    tasks.merge(Merge.objects.get().pk)
+    assert api.post(address, {"from": "anon-123"}).data["state"] == "done"
+    closed = "anon-123 was merged into ada: name that user instead."
+    for method, path, sent in [
+        ("post", "entries/", {"kind": "message", "content": "x"}),
+        ("patch", "", {"time_zone": "UTC"}),
+        ("post", "query/", {"code": "1"}),
+    ]:
+        refused = getattr(api, method)(f"/v1/users/anon-123/{path}", sent)
+        assert (refused.status_code, refused.data["detail"]) == (409, closed), path
+    seen = api.get("/v1/users/anon-123/").data
+    assert (seen["merged_into"], seen["entries"]["total"]) == ("ada", 1)
+    assert api.get("/v1/users/ada/").data["merged_into"] is None
+    entries = {"messages": [{"role": "user", "content": "hi"}], "user_id": "anon-123"}
+    assert api.post("/mem0/v3/memories/add/", entries).status_code in (400, 401, 409)
+    gone = api.delete("/v1/users/anon-123/entries/1/")
+    assert gone.status_code == 202
+    assert contents(user) == [None, None]
+    assert Run.objects.count() == 0

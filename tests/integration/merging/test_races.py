@@ -1,0 +1,251 @@
+"""Merges while others write, by several at a time, and by workers that are killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from django.db import connection
+
+from memory import log, merging, redaction
+from memory.log import Draft
+from memory.mem0 import memories
+from memory.models import LogEntry, MemoryUser, Merge, Workspace
+from memory.models.log import EntryKind
+from memory.users import UserMerged, create_user
+from memory.verification import problems
+from workers import merging as worker
+from workers import tasks
+
+
+@pytest.fixture
+def anon(live_database: str, workspace: Workspace) -> MemoryUser:
+    return create_user(workspace, "anon-123", metadata=None)
+
+
+def say(user: MemoryUser, *texts: str) -> None:
+    log.append(user, [Draft(kind=EntryKind.MESSAGE, content=text) for text in texts], source="t")
+
+
+def contents(user: MemoryUser) -> list[str | None]:
+    return list(
+        LogEntry.objects.filter(user=user).order_by("seq").values_list("content", flat=True)
+    )
+
+
+def finish(row: Merge) -> None:
+    while merging.waiting().filter(pk=row.pk).exists():
+        Merge.objects.filter(pk=row.pk).update(lease_expires_at=None)
+        worker.work_on(row.pk)
+
+
+def test_what_was_acknowledged_while_it_was_merged_is_the_other_users(
+    user: MemoryUser, anon: MemoryUser
+) -> None:
+    acknowledged: dict[str, list[str]] = {"anon-123": [], "ada": []}
+    merged, reached = threading.Event(), threading.Event()
+    failed: list[Exception] = []
+
+    def write(person: MemoryUser, most: int) -> None:
+        try:
+            for number in range(most):
+                text = f"{person} {number}"
+                say(person, text)
+                acknowledged[str(person)].append(text)
+                if len(acknowledged["anon-123"]) == 20:
+                    reached.set()
+        except UserMerged as error:
+            failed.append(error)
+            merged.set()
+        finally:
+            connection.close()
+
+    writers = [
+        threading.Thread(target=write, args=[anon, 100_000]),
+        threading.Thread(target=write, args=[user, 60]),
+    ]
+    for writer in writers:
+        writer.start()
+    assert reached.wait(240)
+    row = merging.merge(user, anon, by="test")
+    finish(row)
+    for writer in writers:
+        writer.join()
+
+    assert [str(error) for error in failed] == [
+        "anon-123 was merged into ada: name that user instead."
+    ]
+    told = contents(user)
+    for person, texts in acknowledged.items():
+        assert [text for text in told if str(text).startswith(person)] == texts
+    assert len(told) == sum(map(len, acknowledged.values()))
+    assert [*problems(user), *problems(anon)] == []
+
+
+def test_two_workers_at_once_copy_every_entry_once(
+    user: MemoryUser, anon: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "BATCH", 3)
+    texts = [f"said {number}" for number in range(40)]
+    say(anon, *texts)
+    row = merging.merge(user, anon, by="test")
+
+    def work() -> None:
+        for _ in range(3):
+            # As if the lease of whoever is at it had expired.
+            Merge.objects.filter(pk=row.pk).update(lease_expires_at=None)
+            worker.work_on(row.pk)
+        connection.close()
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for thread in workers:
+        thread.start()
+    for thread in workers:
+        thread.join()
+    finish(row)
+
+    assert contents(user) == texts
+    assert [*problems(user), *problems(anon)] == []
+
+
+def test_both_ways_at_once_one_of_them_wins(user: MemoryUser, anon: MemoryUser) -> None:
+    say(user, "ada")
+    say(anon, "anon")
+    barrier = threading.Barrier(2)
+    told: list[object] = []
+
+    def merge(into: MemoryUser, other: MemoryUser) -> None:
+        barrier.wait()
+        try:
+            told.append(merging.merge(into, other, by="test"))
+        except merging.MergeRefused as error:
+            told.append(str(error))
+        connection.close()
+
+    pairs = [(user, anon), (anon, user)]
+    threads = [threading.Thread(target=merge, args=pair) for pair in pairs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    (row,) = Merge.objects.all()
+    assert sorted(type(one).__name__ for one in told) == ["Merge", "str"]
+    finish(row)
+    assert sorted(map(str, contents(row.user))) == ["ada", "anon"]
+    assert [*problems(user), *problems(anon)] == []
+
+
+def test_redacting_both_sides_at_once_does_not_deadlock(user: MemoryUser, anon: MemoryUser) -> None:
+    say(anon, *(f"said {number}" for number in range(10)))
+    finish(merging.merge(user, anon, by="test"))
+    barrier = threading.Barrier(2)
+    errors: list[Exception] = []
+
+    def redact(person: MemoryUser, seqs: list[int]) -> None:
+        barrier.wait()
+        try:
+            for seq in seqs:
+                redaction.redact(person, [seq], by="test", reason="")
+        except Exception as error:
+            errors.append(error)
+        connection.close()
+
+    threads = [
+        threading.Thread(target=redact, args=[user, list(range(1, 11))]),
+        threading.Thread(target=redact, args=[anon, list(range(10, 0, -1))]),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for person in (user, anon):
+        tasks.redact(person.pk)
+
+    assert errors == []
+    assert contents(user)[:10] == contents(anon)[:10] == [None] * 10
+    assert [*problems(user), *problems(anon)] == []
+
+
+def test_deleting_the_memories_of_both_sides_at_once_does_not_deadlock(
+    user: MemoryUser, anon: MemoryUser
+) -> None:
+    facts = [Draft(kind=EntryKind.FACT, content=f"fact {number}") for number in range(10)]
+    log.append(anon, facts, source="test")
+    finish(merging.merge(user, anon, by="test"))
+    barrier = threading.Barrier(2)
+    errors: list[Exception] = []
+
+    def delete(person: MemoryUser, order: str) -> None:
+        ids = list(
+            LogEntry.objects.filter(user=person).order_by(order).values_list("pk", flat=True)
+        )
+        for memory_id in ids:
+            barrier.wait()
+            try:
+                memories.delete(person.workspace, [str(memory_id)], by="test")
+            except memories.UnknownMemory:
+                pass  # the other has deleted its twin
+            except Exception as error:
+                errors.append(error)
+        connection.close()
+
+    threads = [
+        threading.Thread(target=delete, args=[user, "seq"]),
+        threading.Thread(target=delete, args=[anon, "-seq"]),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert errors == []
+    assert contents(user)[:10] == contents(anon)[:10] == [None] * 10
+
+
+KILLED = """
+import os, signal, sys
+import django
+django.setup()
+from memory import leases, merging
+from workers import tasks
+merging.BATCH = 4
+write, left = leases.write, [int(sys.argv[2])]
+def killed(row, **columns):
+    left[0] -= 1
+    if left[0] == 0 and sys.argv[3] == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(row, **columns)
+    if left[0] == 0:  # everything is written, and nothing committed
+        os.kill(os.getpid(), signal.SIGKILL)
+leases.write = killed
+tasks.merge(int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize(("batch", "line"), [(1, "before"), (2, "after"), (4, "after")])
+def test_a_worker_that_is_killed_leaves_what_another_one_finishes(
+    user: MemoryUser, anon: MemoryUser, batch: int, line: str
+) -> None:
+    texts = [f"said {number}" for number in range(10)]
+    say(anon, *texts)
+    row = merging.merge(user, anon, by="test")
+    settings = connection.settings_dict
+    url = "postgres://{USER}:{PASSWORD}@{HOST}:{PORT}/{NAME}".format(**settings)
+
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(row.pk), str(batch), line],
+        env={**os.environ, "DATABASE_URL": url},
+        timeout=240,
+        check=False,
+    )
+
+    assert killed.returncode == -signal.SIGKILL
+    row.refresh_from_db()
+    assert row.due_at is not None
+    assert contents(user) == texts[: 4 * (batch - 1)]
+    finish(row)
+    assert contents(user) == texts
+    assert [*problems(user), *problems(anon)] == []

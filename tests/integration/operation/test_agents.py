@@ -1,0 +1,100 @@
+"""The process for agents where a key must not travel in clear text."""
+
+import asyncio
+import gc
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from django.core.checks import run_checks
+from django.core.wsgi import get_wsgi_application
+from pytest_django.fixtures import Settings
+from starlette.types import ASGIApp, Message
+
+from memory.mcp import web
+from memory.models import MemoryUser, Workspace
+from memory.workspaces import create_key
+
+CALL = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {"name": "get_manifest", "arguments": {"user_id": "ada"}},
+}
+
+
+@asynccontextmanager
+async def alive(app: ASGIApp) -> AsyncIterator[None]:
+    """Run the application's lifespan, as a server does."""
+    said: asyncio.Queue[Message] = asyncio.Queue()
+    answered: asyncio.Queue[Message] = asyncio.Queue()
+    running = asyncio.ensure_future(app({"type": "lifespan"}, said.get, answered.put))
+    await said.put({"type": "lifespan.startup"})
+    assert (await answered.get())["type"] == "lifespan.startup.complete"
+    yield
+    await said.put({"type": "lifespan.shutdown"})
+    await running
+
+
+@pytest.fixture
+def ask(workspace: Workspace, user: MemoryUser) -> Callable[..., httpx2.Response]:
+    """Call a tool in this process, at an address."""
+    _, key = create_key(workspace, "agent")
+
+    async def do(url: str, headers: dict[str, str]) -> httpx2.Response:
+        app = web.application(get_wsgi_application())
+        sent = {"Authorization": f"Bearer {key}", "Accept": "application/json", **headers}
+        async with alive(app), httpx2.AsyncClient(transport=httpx2.ASGITransport(app)) as client:
+            return await client.post(url, json=CALL, headers=sent)
+
+    def asked(url: str, **headers: str) -> httpx2.Response:
+        answer = asyncio.run(do(url, headers))
+        for thread in threading.enumerate():
+            if thread.name.startswith("api"):
+                thread.join()  # the server does not wait for the requests that are left
+        gc.collect()  # closes what the ended threads had open to the database
+        return answer
+
+    return asked
+
+
+def text_of(response: httpx2.Response) -> Any:
+    assert response.status_code == 200, response.text
+    (content,) = response.json()["result"]["content"]
+    return content["text"]
+
+
+def test_in_production_a_key_is_taken_over_tls_alone(
+    live_database: str, ask: Callable[..., httpx2.Response], settings: Settings
+) -> None:
+    settings.SECURE_SSL_REDIRECT = True
+
+    refused = ask("http://testserver/mcp")
+    assert (refused.status_code, "https" in refused.json()["detail"]) == (403, True)
+    assert text_of(ask("https://testserver/mcp")).startswith("Domains")
+
+
+def test_a_proxy_that_terminates_tls_is_believed_if_there_is_one(
+    live_database: str, ask: Callable[..., httpx2.Response], settings: Settings
+) -> None:
+    settings.SECURE_SSL_REDIRECT = True
+    proxied = {"X-Forwarded-Proto": "https"}
+    assert ask("http://testserver/mcp", **proxied).status_code == 403
+
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    assert text_of(ask("http://testserver/mcp", **proxied))
+    assert ask("https://testserver/mcp", **{"X-Forwarded-Proto": "http"}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("UAC_EVENT_HEARTBEAT_SECONDS", 0.0), ("UAC_EVENT_STREAMS", -1)]
+)
+def test_settings_that_make_no_sense_are_refused(
+    settings: Settings, name: str, value: float
+) -> None:
+    assert "uac.E018" not in {found.id for found in run_checks(tags=["uac"])}
+    setattr(settings, name, value)
+    assert "uac.E018" in {found.id for found in run_checks(tags=["uac"])}

@@ -1,0 +1,447 @@
+"""Alarms: raised and cleared once, whoever looks, and told to who wants to know."""
+
+import datetime
+import json
+from collections.abc import Callable, Collection, Iterator
+
+import pytest
+import structlog
+import time_machine
+from django.contrib.auth.models import Permission, User
+from django.core import mail
+from django.db import OperationalError
+from django.test.utils import override_settings
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+from pytest_django.fixtures import Settings
+
+from memory import alarms, hosts, llm_calls, log
+from memory.hints import HINT_SECONDS, redis_client
+from memory.language_models import Usage
+from memory.llm_calls import Attempt, Ending, Work
+from memory.log import Draft
+from memory.models import (
+    Alarm,
+    Heartbeat,
+    Lane,
+    LlmCall,
+    MemoryUser,
+    SandboxHost,
+    StaffSubscription,
+    Workspace,
+)
+from memory.models.llm import LlmOutcome, LlmPurpose
+from memory.models.log import EntryKind
+from memory.models.users import LaneName
+from memory.users import create_user
+from tests.llm_server import KEY
+
+pytestmark = pytest.mark.django_db
+
+MINUTE = datetime.timedelta(minutes=1)
+
+
+def later(minutes: float) -> time_machine.travel:
+    return time_machine.travel(timezone.now() + minutes * MINUTE, tick=True)
+
+
+def names() -> set[str]:
+    return {problem.name for problem in alarms.problems()}
+
+
+def raised() -> list[str]:
+    return sorted(alarm.name for alarm in alarms.raised())
+
+
+@pytest.fixture
+def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dispatcher that was just at work, a sandbox worker, and queues that other tests left."""
+    monkeypatch.setattr(hosts, "SILENT", MINUTE)  # however long a test takes
+    redis_client().flushdb()
+    alarms.beat(alarms.DISPATCHER)
+    hosts.beat("one", started_at=timezone.now(), threads=1, report={})
+
+
+def waiting_for(user: MemoryUser, minutes: float) -> None:
+    log.append(user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip"})], source="t")
+    since = timezone.now() - minutes * MINUTE
+    Lane.objects.filter(user=user, name=LaneName.RECORDS).update(due_at=since, run_after=since)
+
+
+def failing(user: MemoryUser, times: int) -> None:
+    waiting_for(user, 0)
+    Lane.objects.filter(user=user, name=LaneName.RECORDS).update(attempts=times)
+
+
+def test_of_a_healthy_server_nothing_is_said(healthy: None, user: MemoryUser) -> None:
+    waiting_for(user, 4)
+
+    assert names() == set()
+
+
+def test_a_look_that_fails_is_told_and_hides_nothing_else(
+    healthy: None, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting_for(user, 6)
+
+    def broken() -> Iterator[alarms.Problem]:
+        raise ValueError("a name as long as no column")
+
+    monkeypatch.setattr(alarms, "LOOKS", {**alarms.LOOKS, "sandbox hosts": broken})
+
+    first, second = sorted(alarms.problems(), key=lambda problem: problem.name)
+
+    assert (first.name, second.name) == ("look: sandbox hosts", "waiting: records")
+    assert "cannot be told (ValueError)" in first.detail
+
+
+def test_what_cannot_be_looked_at_is_not_over(
+    healthy: None, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting_for(user, 6)
+    alarms.evaluate()
+    assert raised() == ["waiting: records"]
+
+    def broken() -> Iterator[alarms.Problem]:
+        raise ValueError("for an hour")
+
+    with monkeypatch.context() as patch, later(60):
+        alarms.beat(alarms.DISPATCHER)
+        patch.setattr(alarms, "LOOKS", {"kinds of work": broken})
+        alarms.evaluate()
+        assert raised() == ["look: kinds of work", "waiting: records"]
+
+    with later(120):
+        alarms.evaluate()
+    assert "look: kinds of work" not in raised()
+
+
+def test_without_a_database_no_look_is_tried(
+    healthy: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone() -> Iterator[alarms.Problem]:
+        raise OperationalError("the connection is closed")
+
+    monkeypatch.setattr(alarms, "LOOKS", {"gone": gone, **alarms.LOOKS})
+
+    with pytest.raises(OperationalError):
+        list(alarms.problems())
+
+
+def test_work_that_waits_too_long_is_told_with_its_queue(healthy: None, user: MemoryUser) -> None:
+    waiting_for(user, 6)
+
+    [problem] = alarms.problems()
+
+    assert problem.name == "waiting: records"
+    assert "1 typed records wait, the oldest for 6 min" in problem.detail
+    assert "queue sandbox" in problem.detail
+
+
+def test_work_that_stands_back_may_wait_longer(
+    healthy: None, user: MemoryUser, settings: Settings
+) -> None:
+    settings.UAC_LLM_MODEL = "openai:any"
+    since = timezone.now() - 60 * MINUTE
+    Lane.objects.filter(user=user, name=LaneName.STRUCTURE).update(due_at=since, run_after=since)
+
+    assert names() == set()
+    settings.UAC_ALARM_BACKGROUND_SECONDS = 3000
+    assert names() == {"waiting: structure"}
+
+
+def test_what_fails_again_and_again_and_what_was_given_up(
+    healthy: None, user: MemoryUser, settings: Settings
+) -> None:
+    failing(user, settings.UAC_STUCK_ATTEMPTS)
+
+    assert names() == {"failing: records"}
+    settings.UAC_ALARM_STUCK = 2
+    assert names() == set()
+
+
+def test_a_dispatcher_that_is_silent(healthy: None) -> None:
+    Heartbeat.objects.filter(name=alarms.DISPATCHER).update(at=timezone.now() - 2 * MINUTE)
+
+    assert names() == {"dispatcher"}
+
+
+def test_a_dispatcher_that_never_was_is_given_a_minute() -> None:
+    hosts.beat("one", started_at=timezone.now(), threads=1, report={})
+    assert names() == set()
+
+    Heartbeat.objects.filter(name=alarms.DISPATCHER).update(at=timezone.now() - 2 * MINUTE)
+    assert names() == {"dispatcher"}
+
+
+def test_no_sandbox_worker_is_told_after_a_minute(healthy: None) -> None:
+    SandboxHost.objects.all().delete()
+    alarms.evaluate()
+    assert raised() == []
+
+    with later(2):
+        alarms.beat(alarms.DISPATCHER)
+        alarms.evaluate()
+        assert raised() == ["sandbox hosts"]
+
+
+def test_a_sandbox_worker_that_was_killed_and_one_that_was_taken_away(healthy: None) -> None:
+    for name, minutes in (("killed", 5), ("taken away", 90)):
+        hosts.beat(name, started_at=timezone.now(), threads=1, report={})
+        SandboxHost.objects.filter(name=name).update(seen_at=timezone.now() - minutes * MINUTE)
+
+    assert names() == {"sandbox host killed"}
+
+
+@pytest.fixture
+def model(settings: Settings) -> str:
+    """The name of the language model of all workspaces."""
+    settings.UAC_LLM_MODEL = "openai:m"
+    settings.UAC_LLM_API_KEY = KEY
+    return "openai:m"
+
+
+def ended(
+    user: MemoryUser, outcome: LlmOutcome, *, minutes: float = 0, model: str = "openai:m"
+) -> None:
+    """Have a call for the user come to this, so many minutes ago; what it was for waits, if it was
+    nothing."""
+    most = Usage(input_tokens=1, output_tokens=1)
+    attempt = Attempt(model=model, turn=1, attempt=1, prompt={}, most=most, seconds=9)
+    work = Work(workspace=user.workspace, purpose=LlmPurpose.MEMORIZE)
+    with later(-minutes):
+        call = llm_calls.start(work, attempt, keep_content=False)
+        llm_calls.finish(call, Ending(outcome=outcome, seconds=1), keep_content=False)
+    waits = outcome != LlmOutcome.OK
+    Lane.objects.filter(user=user, name=LaneName.STRUCTURE).update(
+        due_at=timezone.now() if waits else None,
+        run_after=timezone.now() + 60 * MINUTE,
+        last_error="it was refused" if waits else "",
+    )
+
+
+@pytest.mark.parametrize("outcome", llm_calls.UNUSABLE)
+def test_a_model_that_somebody_has_to_mend_is_told_at_once(
+    healthy: None, user: MemoryUser, model: str, outcome: LlmOutcome
+) -> None:
+    ended(user, LlmOutcome.OK, minutes=500)
+    ended(user, outcome, minutes=400)
+
+    [problem] = alarms.problems()
+
+    assert problem.name == "model: openai:m"
+    assert outcome.label in problem.detail
+    assert problem.patience == 0
+    # until a call comes to something
+    ended(user, LlmOutcome.OK)
+    assert names() == set()
+
+
+def test_a_provider_that_is_not_reached_is_told_after_a_while_and_as_long_as_work_waits(
+    healthy: None, user: MemoryUser, model: str, settings: Settings
+) -> None:
+    ended(user, LlmOutcome.UNAVAILABLE, minutes=120)
+
+    [problem] = alarms.problems()
+
+    assert problem.patience == settings.UAC_ALARM_WAITING_SECONDS
+    Lane.objects.filter(user=user, name=LaneName.STRUCTURE).update(due_at=None)
+    assert names() == set()
+
+
+def test_what_is_wrong_with_a_model_is_told_once_for_all_workspaces(
+    healthy: None, user: MemoryUser, model: str
+) -> None:
+    other = create_user(Workspace.objects.create(name="other"), "bob", time_zone="UTC", metadata={})
+    ended(user, LlmOutcome.WRONG_KEY)
+    ended(other, LlmOutcome.RATE_LIMITED)
+
+    [problem] = alarms.problems()
+
+    assert "2 workspaces" in problem.detail
+    for outcome in (LlmOutcome.WRONG_KEY, LlmOutcome.RATE_LIMITED):
+        assert str(outcome.label) in problem.detail
+    assert problem.patience == 0
+
+
+def test_of_a_model_that_is_used_no_more_nothing_is_told(
+    healthy: None, user: MemoryUser, model: str, settings: Settings
+) -> None:
+    ended(user, LlmOutcome.UNKNOWN_MODEL, model="openai:old")
+    assert names() == set()
+
+    ended(user, LlmOutcome.UNKNOWN_MODEL)
+    settings.UAC_LLM_MODEL = ""
+    assert names() == set()
+
+
+def test_of_calls_that_are_not_kept_nothing_is_told(
+    healthy: None, user: MemoryUser, model: str
+) -> None:
+    ended(user, LlmOutcome.WRONG_KEY)
+    LlmCall.objects.all().delete()
+
+    assert names() == set()
+
+
+def test_what_a_model_says_of_one_prompt_is_no_alarm(
+    healthy: None, user: MemoryUser, model: str
+) -> None:
+    for outcome in (LlmOutcome.TOO_LONG, LlmOutcome.REFUSED, LlmOutcome.REJECTED):
+        ended(user, outcome)
+
+    assert names() == set()
+
+
+def test_connections_of_which_few_are_left(healthy: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    used, most = alarms.connections()
+    assert 1 <= used < most
+
+    monkeypatch.setattr(alarms, "CONNECTIONS", used / most / 2)
+    assert names() == {"connections"}
+
+
+@pytest.fixture
+def queue() -> Iterator[str]:
+    """A queue of the workers, as hints stand in it, emptied afterwards."""
+    redis_client().delete("llm")
+    yield "llm"
+    redis_client().delete("llm")
+
+
+def hint(minutes: float) -> str:
+    expires = timezone.now() - minutes * MINUTE + datetime.timedelta(seconds=HINT_SECONDS)
+    return json.dumps({"headers": {"expires": expires.isoformat()}})
+
+
+def test_a_queue_from_which_nobody_takes(healthy: None, queue: str) -> None:
+    redis_client().lpush(queue, hint(6), hint(1))
+
+    [problem] = alarms.problems()
+
+    assert problem.name == "queue: llm"
+    assert "holds 2 hints, the oldest for 6 min" in problem.detail
+
+
+@pytest.mark.parametrize(
+    "message", ["", "[]", "{", '{"headers": {}}', '{"headers": {"expires": 1}}']
+)
+def test_a_message_of_somebody_else_has_no_age(healthy: None, queue: str, message: str) -> None:
+    redis_client().lpush(queue, message)
+
+    assert names() == set()
+
+
+def test_an_alarm_is_raised_once_and_cleared_once(
+    healthy: None, user: MemoryUser, settings: Settings
+) -> None:
+    failing(user, settings.UAC_STUCK_ATTEMPTS)
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(3):
+            alarms.evaluate()
+        assert raised() == ["failing: records"]
+
+        Lane.objects.filter(user=user).update(attempts=0)
+        alarms.evaluate()
+        assert raised() == ["failing: records"]  # what comes and goes is told once
+        with later(2):
+            for _ in range(3):
+                alarms.beat(alarms.DISPATCHER)
+                hosts.beat("one", started_at=timezone.now(), threads=1, report={})
+                alarms.evaluate()
+
+    assert raised() == []
+    assert [(line["event"], line["log_level"], line["alarm"]) for line in lines] == [
+        ("alarm_raised", "error", "failing: records"),
+        ("alarm_cleared", "warning", "failing: records"),
+    ]
+
+
+Staff = Callable[..., StaffSubscription]
+
+
+@pytest.fixture
+def subscribed() -> Staff:
+    """Have somebody of the staff subscribe."""
+
+    def do(
+        name: str = "eve", *, operations: bool = True, may: Collection[str] = ("view_alarm",)
+    ) -> StaffSubscription:
+        eve = User.objects.create(username=name, email=f"{name}@example.org", is_staff=True)
+        eve.user_permissions.set(Permission.objects.filter(codename__in=may))
+        return StaffSubscription.objects.create(staff=eve, operations=operations)
+
+    return do
+
+
+def test_who_wants_to_know_is_told_once_and_again_when_it_is_over(
+    healthy: None, user: MemoryUser, settings: Settings, subscribed: Staff
+) -> None:
+    subscribed()
+    subscribed("indifferent", operations=False)
+    subscribed("forbidden", may=[])
+    settings.UAC_BASE_URL = "https://uac.example.org"
+    failing(user, settings.UAC_STUCK_ATTEMPTS)
+
+    for _ in range(3):
+        alarms.evaluate()
+        alarms.tell()
+
+    [told] = mail.outbox
+    assert told.recipients() == ["eve@example.org"]
+    assert told.subject == "[UaC] ALARM: failing: records"
+    assert "1 typed records have failed 5 times or more" in told.body
+    assert "https://uac.example.org/admin/memory/alarm/work/" in told.body
+
+    Lane.objects.filter(user=user).update(attempts=0)
+    with later(2):
+        alarms.beat(alarms.DISPATCHER)
+        hosts.beat("one", started_at=timezone.now(), threads=1, report={})
+        for _ in range(3):
+            alarms.evaluate()
+            alarms.tell()
+
+    assert [one.subject for one in mail.outbox[1:]] == ["[UaC] over: failing: records"]
+
+
+def test_what_cannot_be_mailed_is_told_later(
+    healthy: None,
+    user: MemoryUser,
+    settings: Settings,
+    subscribed: Staff,
+) -> None:
+    subscribed()
+    failing(user, settings.UAC_STUCK_ATTEMPTS)
+    alarms.evaluate()
+    smtp = "django.core.mail.backends.smtp.EmailBackend"
+    # It is tried again after a second, which must not pass meanwhile.
+    with time_machine.travel(timezone.now(), tick=False):
+        with override_settings(EMAIL_BACKEND=smtp, EMAIL_HOST="127.0.0.1", EMAIL_PORT=1):
+            alarms.tell()
+        alarm = Alarm.objects.get()
+        assert (alarm.is_told, alarm.attempts) == (False, 1)
+        assert "ConnectionRefusedError" in alarm.last_error
+
+        alarms.tell()
+        assert mail.outbox == []  # not before its time
+    with later(1):
+        alarms.tell()
+
+    assert len(mail.outbox) == 1
+    assert Alarm.objects.get().is_told
+
+
+def test_one_process_looks_at_a_time(healthy: None, settings: Settings) -> None:
+    settings.UAC_ALARM_SECONDS = 15
+
+    assert [alarms.take_turn() for _ in range(3)] == [True, False, False]
+
+    Heartbeat.objects.filter(name=alarms.WATCH).update(at=timezone.now() - MINUTE)
+    assert [alarms.take_turn() for _ in range(3)] == [True, False, False]
+
+
+def test_to_look_costs_little(
+    healthy: None, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    with django_assert_max_num_queries(60):
+        list(alarms.problems())

@@ -1,0 +1,258 @@
+"""A database that takes too long: requests are refused cleanly, and work is given back."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+from django.conf import settings as configured
+from django.db import OperationalError, connection, connections
+from django.test import Client
+from pytest_django.fixtures import Settings
+from rest_framework.test import APIClient
+
+from memory import alarms, database, log
+from memory.log import Draft
+from memory.models import Lane, LogEntry, MemoryUser, Workspace
+from memory.models.log import EntryKind
+from memory.models.users import LaneName
+from memory.workspaces import create_key
+from tests.services import SERVICES
+from workers import dispatching, tasks
+
+SECONDS = 0.3
+
+
+@pytest.fixture
+def held(live_database: str, user: MemoryUser, settings: Settings) -> Iterator[None]:
+    """Hold this process to the limits of a web process, of which that of locks is short."""
+    settings.UAC_WEB_STATEMENT_SECONDS = 60.0
+    settings.UAC_WEB_LOCK_SECONDS = SECONDS
+    settings.UAC_TRANSACTION_IDLE_SECONDS = 60.0
+    options = connections.settings["default"]["OPTIONS"]
+    before = dict(options)
+    options.pop("options", None)  # of a test that has loaded the web's application
+    connection.close()
+    database.hold_to("web")
+    yield
+    connection.close()
+    options.clear()
+    options.update(before)
+
+
+def released() -> None:
+    """From now on nothing is too late: a busy machine may hold up anything for so long."""
+    connections.settings["default"]["OPTIONS"].pop("options")
+    connection.close()
+
+
+@contextmanager
+def other(database_name: str, statement: str, *parameters: object) -> Iterator[None]:
+    """Somebody else's transaction that has done this, and does nothing more."""
+    url = SERVICES.postgres.owner_url.rpartition("/")[0] + f"/{database_name}"
+    with psycopg.connect(url) as rival:
+        rival.execute(statement, parameters)
+        yield
+        rival.rollback()
+
+
+def setting(name: str) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting(%s)", [name])
+        (value,) = cursor.fetchone()
+    return str(value)
+
+
+ENTRY = {"entries": [{"kind": "message", "role": "user", "content": "Hello."}]}
+
+
+def test_connections_have_the_limits_of_their_process(held: None) -> None:
+    assert setting("statement_timeout") == "1min"
+    assert setting("lock_timeout") == "300ms"
+    assert setting("idle_in_transaction_session_timeout") == "1min"
+
+
+def test_commands_of_the_operator_have_none(live_database: str) -> None:
+    assert (setting("statement_timeout"), setting("lock_timeout")) == ("0", "0")
+
+
+def test_a_pooler_gets_no_options(live_database: str, settings: Settings) -> None:
+    settings.DATABASE_POOLER = "transaction"
+    before = dict(connections.settings["default"]["OPTIONS"])
+
+    database.hold_to("worker")
+
+    assert connections.settings["default"]["OPTIONS"] == before
+
+
+def test_an_append_behind_a_lock_is_refused_and_nothing_is_written(
+    held: None, live_database: str, user: MemoryUser, api: APIClient
+) -> None:
+    lock = "SELECT 1 FROM memory_memoryuser WHERE id = %s FOR UPDATE"
+    with other(live_database, lock, user.pk):
+        answer = api.post("/v1/users/ada/entries/", ENTRY)
+
+    assert (answer.status_code, answer["Retry-After"]) == (503, "1")
+    assert answer["Content-Type"] == "application/problem+json"
+    assert "nothing was done: come again" in answer.json()["detail"]
+    released()
+    assert not LogEntry.objects.exists()
+    assert api.post("/v1/users/ada/entries/", ENTRY).status_code == 202
+
+
+@pytest.mark.parametrize("path", ["/v1/users/", "/v1/users/ada/entries/", "/v1/users/ada/"])
+def test_a_read_that_takes_too_long_is_refused_with_what_to_do(
+    held: None,
+    live_database: str,
+    user: MemoryUser,
+    api: APIClient,
+    settings: Settings,
+    path: str,
+) -> None:
+    settings.UAC_WEB_LOCK_SECONDS = 60
+    settings.UAC_WEB_STATEMENT_SECONDS = 3 * SECONDS
+    connections.settings["default"]["OPTIONS"].pop("options")
+    database.hold_to("web")
+    connection.close()
+    with other(live_database, "LOCK TABLE memory_memoryuser, memory_logentry"):
+        answer = api.get(path)
+
+    assert (answer.status_code, answer["Retry-After"]) == (503, "1")
+    assert "more than 0.9 s" in answer.json()["detail"]
+    released()
+    assert api.get(path).status_code == 200
+
+
+def test_mem0s_client_is_told_the_same(held: None, live_database: str, user: MemoryUser) -> None:
+    lock = "SELECT 1 FROM memory_memoryuser WHERE id = %s FOR UPDATE"
+    messages = [{"role": "user", "content": "Hello."}]
+    body = {"user_id": "ada", "messages": messages, "infer": False}
+    _, key = create_key(user.workspace, "mem0")
+    with other(live_database, lock, user.pk):
+        api = APIClient(HTTP_AUTHORIZATION=f"Token {key}")
+        answer = api.post("/mem0/v3/memories/add/", body)
+
+    assert (answer.status_code, answer["Retry-After"]) == (503, "1")
+    assert "come again" in answer.json()["detail"]
+    released()
+    assert not LogEntry.objects.exists()
+
+
+def test_a_page_of_the_admin_says_so_too(held: None, live_database: str) -> None:
+    client = Client(raise_request_exception=False)
+    with other(live_database, "LOCK TABLE django_session, auth_user"):
+        answer = client.post("/admin/login/", {"username": "eve", "password": "secret"})
+
+    assert (answer.status_code, answer["Retry-After"]) == (503, "1")
+    assert b"come again" in answer.content
+
+
+def test_a_database_that_is_gone_is_not_taken_for_a_fault_of_ours(
+    live_database: str, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = APIClient(raise_request_exception=False)
+    connection.close()
+    monkeypatch.setitem(connection.settings_dict, "PORT", "1")
+
+    answer = client.get("/v1/users/", HTTP_AUTHORIZATION="Bearer uac_123456789012_secret")
+
+    assert (answer.status_code, answer["Retry-After"]) == (503, "1")
+    assert answer.json()["detail"].startswith("The database does not answer.")
+    connection.close()
+
+
+def test_a_database_that_takes_no_writes_is_not_taken_for_a_fault_of_ours(
+    live_database: str, user: MemoryUser, workspace: Workspace
+) -> None:
+    _, key = create_key(workspace, "another")
+    api = APIClient(raise_request_exception=False, HTTP_AUTHORIZATION=f"Bearer {key}")
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")
+
+    answer = api.post("/v1/users/ada/entries/", {"kind": "message", "content": "x"})
+
+    assert (answer.status_code, answer["Retry-After"]) == (503, "1")
+    assert "Come again" in answer.json()["detail"]
+    assert not LogEntry.objects.exists()
+
+
+def test_a_worker_that_runs_into_a_limit_has_the_work_done_later(
+    held: None, live_database: str, user: MemoryUser, work: Callable[[], None]
+) -> None:
+    log.append(user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip", "data": {}})], source="t")
+    lanes = Lane.objects.filter(user=user, name=LaneName.RECORDS)
+    lock = "SELECT 1 FROM memory_memoryuser WHERE id = %s FOR UPDATE"
+    with other(live_database, lock, user.pk), pytest.raises(OperationalError):
+        tasks.checkpoint_records(user.pk)
+    released()
+    lane = lanes.get()
+    assert (lane.lease_owner, lane.attempts) == ("", 1)
+    assert "LockNotAvailable" in lane.last_error or "lock timeout" in lane.last_error
+
+    lanes.update(run_after=lane.due_at)
+    work()
+
+    assert lanes.get().due_at is None
+
+
+def test_a_step_that_runs_into_a_limit_keeps_no_other_from_being_taken(
+    held: None, live_database: str, user: MemoryUser
+) -> None:
+    with (
+        other(live_database, "LOCK TABLE memory_searchindex"),
+        pytest.raises(OperationalError),
+    ):
+        dispatching.dispatch()
+
+    released()
+    # The last steps were taken, and the dispatcher counts as alive.
+    assert alarms.silence(alarms.DISPATCHER) < 10
+    connection.close()
+
+
+def test_threads_share_a_pool_and_wait_for_it_no_longer_than_they_may(
+    live_database: str, user: MemoryUser
+) -> None:
+    options = connections.settings["default"]["OPTIONS"]
+    before, age = dict(options), connection.settings_dict["CONN_MAX_AGE"]
+    connection.close()
+    options["pool"] = {"min_size": 2, "max_size": 2, "timeout": SECONDS}
+    connection.settings_dict["CONN_MAX_AGE"] = 0
+    found: list[int] = []
+    refused: list[Exception] = []
+    all_came = threading.Barrier(4)
+
+    def count() -> None:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT count(*) FROM pg_stat_activity")
+                found.append(cursor.fetchone()[0])
+                all_came.wait(60)
+        except OperationalError as error:
+            refused.append(error)
+            all_came.wait(60)
+        finally:
+            connection.close()
+
+    try:
+        connection.pool.open(wait=True, timeout=60)  # type: ignore[attr-defined]
+        threads = [threading.Thread(target=count) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        connection.close_pool()  # type: ignore[attr-defined]
+        options.clear()
+        options.update(before)
+        connection.settings_dict["CONN_MAX_AGE"] = age
+
+    assert (len(found), len(refused)) == (2, 2)
+
+
+def test_what_the_url_asks_for_is_kept() -> None:
+    options = configured.DATABASES["default"]["OPTIONS"]
+
+    assert options["application_name"] == "uac"
+    assert options["connect_timeout"] == 5

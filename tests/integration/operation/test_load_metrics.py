@@ -1,0 +1,71 @@
+"""What Prometheus is told of refusals and of what waits."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection
+from django.test import override_settings
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from memory import hints, log, refusals, usage
+from memory.models import MemoryUser, Workspace
+from memory.models.log import EntryKind
+from memory.models.runs import RunKind
+from tests.factories import make_checkpoint, make_run
+from uac_site.embedded.process import free_port
+from workers import load_metrics
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def counted_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(usage, "_count_at", {usage.TOTALS: 0.0, usage.PENDING: 0.0})
+    monkeypatch.setattr(connection, "close", lambda: None)  # it is the test's own
+    hints.redis_client().delete(refusals.KEY)
+    yield
+    hints.redis_client.cache_clear()
+
+
+def served() -> dict[tuple[str, ...], float]:
+    """Metric, workspace and reason or kind → value."""
+    registry = CollectorRegistry()
+    load_metrics.register(registry)
+    text = generate_latest(registry).decode()
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_refusals_and_what_waits_are_told_by_workspace(
+    user: MemoryUser, workspace: Workspace
+) -> None:
+    record = log.Draft(kind=EntryKind.RECORD, data={"type": "Trip", "data": {"to": "Rome"}})
+    log.append(user, [record] * 3, source="test")
+    make_run(make_checkpoint(user), kind=RunKind.QUERY)
+    for _ in range(2):
+        refusals.count(workspace, "max_users")
+    refusals.count(workspace, "writes_per_minute")
+    usage.count_when_due()
+
+    name = str(workspace.public_id)
+    assert served() == {
+        ("uac_refused_total", "max_users", name): 2,
+        ("uac_refused_total", "writes_per_minute", name): 1,
+        ("uac_waiting", "query", name): 1,
+        ("uac_waiting", "records", name): 3,
+    }
+
+
+def test_without_redis_the_rest_is_told(user: MemoryUser, workspace: Workspace) -> None:
+    make_run(make_checkpoint(user), kind=RunKind.QUERY)
+    hints.redis_client.cache_clear()
+
+    with override_settings(REDIS_URL=f"redis://127.0.0.1:{free_port()}/0"):
+        refusals.count(workspace, "max_users")
+        told = served()
+
+    assert told == {("uac_waiting", "query", str(workspace.public_id)): 1}

@@ -1,0 +1,150 @@
+"""Every migration can run while servers of the release before it do, and keeps nobody waiting."""
+
+import pytest
+from django.contrib.postgres.operations import AddConstraintNotValid, AddIndexConcurrently
+from django.db import connection, migrations, models
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.operations.base import Operation
+
+from tests.migration_rules import violations
+
+pytestmark = pytest.mark.django_db
+
+# Written before there was a release that could run beside them: where they are applied, no server
+# runs yet, or all of them are stopped. Judged one by one:
+BEFORE_ANY_RELEASE = {
+    # Small tables, whose new columns have no default in the database.
+    "0003_llm_calls": {"NOT_NULL"},
+    "0009_workspace_time_zone": {"NOT_NULL"},
+    # One row of each user is changed, and what was there is worked on again.
+    "0005_structure": {"NOT_NULL", "CHANGE_ROWS"},
+    # The alerts and their events, of which there are few for each user, get an order.
+    "0006_alert_life": {"NOT_NULL", "CHANGE_ROWS", "CREATE_INDEX"},
+    "0007_delivery": {"NOT_NULL", "CHANGE_ROWS", "ADD_CONSTRAINT", "ADD_UNIQUE", "CREATE_INDEX"},
+    # Indexes of little: of the rows of large tables, they hold few.
+    "0008_workspace_constraints": {"CREATE_INDEX"},
+    "0013_lane_due_by_name": {"CREATE_INDEX", "DROP_INDEX"},
+    "0019_operations": {"CREATE_INDEX", "NOT_NULL"},
+    # Large tables, runs and the log, are read through once, and written to by nobody meanwhile.
+    "0011_answers": {"CREATE_INDEX", "NOT_NULL"},
+    "0015_entry_redacted_index": {"CREATE_INDEX"},
+    "0018_entry_statements": {"CREATE_INDEX"},
+    "0020_quotas": {"CREATE_INDEX", "NOT_NULL", "CHANGE_ROWS"},
+    "0021_erasure": {"CREATE_INDEX"},
+    # Files, which the old code would write without the new column.
+    "0017_git_id": {"NOT_NULL"},
+    # A reference from users to users, all of them empty.
+    "0022_merge": {"ADD_CONSTRAINT", "CREATE_INDEX"},
+    # Keys, of which there are few, refer to the ones that they replace.
+    "0029_api_keys": {"ADD_CONSTRAINT", "CREATE_INDEX"},
+    # Withdraws a permission that Django gives by itself: no rows but Django's own.
+    "0025_staff": {"RUN_PYTHON"},
+}
+# After that: by migration and rule, why it may. "It is one of two steps" is a reason, with the name
+# of the release that has the other.
+ALLOWED: dict[str, dict[str, str]] = {}
+
+
+def test_every_migration_keeps_the_rules() -> None:
+    loader = MigrationLoader(connection)
+    names = sorted(name for app, name in loader.graph.nodes if app == "memory")
+
+    found = {
+        name: problems
+        for name in names
+        if (
+            problems := violations(
+                loader.get_migration("memory", name),
+                loader.project_state(("memory", name), at_end=False),
+            )
+        )
+    }
+
+    allowed = BEFORE_ANY_RELEASE | {name: set(rules) for name, rules in ALLOWED.items()}
+    surplus = {
+        name: told
+        for name, problems in found.items()
+        if (told := {code: problems[code] for code in problems.keys() - allowed.get(name, set())})
+    }
+    assert surplus == {}, "see docs/operations.md, Writing a migration"
+    # Nothing is allowed that nobody does.
+    assert {name: set(problems) for name, problems in found.items()} == allowed
+    assert max(BEFORE_ANY_RELEASE) < "0030"
+
+
+LONG = models.Index(fields=["metadata"], name="user_metadata")
+CHECK = models.CheckConstraint(condition=models.Q(last_seq__gte=0), name="user_seq_counts")
+UNIQUE = models.UniqueConstraint(fields=["last_seq"], name="user_seq_once")
+
+BAD: list[tuple[str, Operation]] = [
+    ("DROP_COLUMN", migrations.RemoveField("memoryuser", "metadata")),
+    ("RENAME_COLUMN", migrations.RenameField("memoryuser", "metadata", "about")),
+    ("DROP_TABLE", migrations.DeleteModel("heartbeat")),
+    ("RENAME_TABLE", migrations.RenameModel("heartbeat", "pulse")),
+    ("ALTER_COLUMN", migrations.AlterField("memoryuser", "time_zone", models.IntegerField())),
+    ("NOT_NULL", migrations.AddField("memoryuser", "nick", models.TextField(default=""))),
+    ("NOT_NULL", migrations.AlterField("memoryuser", "erased_at", models.DateTimeField())),
+    ("CREATE_INDEX", migrations.AddIndex("memoryuser", LONG)),
+    ("ADD_UNIQUE", migrations.AddConstraint("memoryuser", UNIQUE)),
+    ("ADD_CONSTRAINT", migrations.AddConstraint("memoryuser", CHECK)),
+    (
+        "ADD_CONSTRAINT",
+        migrations.AddField(
+            "memoryuser", "run", models.ForeignKey("memory.run", models.CASCADE, null=True)
+        ),
+    ),
+    ("CHANGE_ROWS", migrations.RunSQL("UPDATE memory_memoryuser SET time_zone = 'UTC'")),
+    ("RUN_PYTHON", migrations.RunPython(lambda apps, editor: None)),
+]
+GOOD: list[Operation] = [
+    migrations.AddField("memoryuser", "nick", models.TextField(null=True)),
+    migrations.AddField("memoryuser", "nick", models.TextField(db_default="")),
+    AddIndexConcurrently("memoryuser", LONG),
+    AddConstraintNotValid("memoryuser", CHECK),
+    migrations.CreateModel(
+        "thing",
+        [
+            ("id", models.BigAutoField(primary_key=True)),
+            ("user", models.ForeignKey("memory.memoryuser", models.CASCADE)),
+            ("name", models.TextField(unique=True)),
+        ],
+        options={"indexes": [models.Index(fields=["user", "name"], name="thing_by_name")]},
+    ),
+]
+
+
+def judged(*operations: Operation, atomic: bool = True) -> dict[str, str]:
+    """What is found in a migration that does this to the newest tables."""
+    kind = type("Next", (migrations.Migration,), {"operations": operations, "atomic": atomic})
+    loader = MigrationLoader(connection)
+    return violations(
+        kind("9999_next", "memory"), loader.project_state(loader.graph.leaf_nodes("memory"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "operation"), BAD, ids=[f"{c} {n}" for n, (c, _) in enumerate(BAD)]
+)
+def test_what_old_servers_or_writers_would_stumble_over_is_found(
+    code: str, operation: Operation
+) -> None:
+    assert code in judged(operation)
+
+
+@pytest.mark.parametrize("operation", GOOD, ids=[str(number) for number, _ in enumerate(GOOD)])
+def test_what_they_do_not_notice_is_not(operation: Operation) -> None:
+    assert judged(operation, atomic=not isinstance(operation, AddIndexConcurrently)) == {}
+
+
+def test_one_good_step_hides_no_bad_one() -> None:
+    good = migrations.AddField("memoryuser", "nick", models.TextField(db_default=""))
+    bad = migrations.AddField("memoryuser", "alias", models.TextField(default=""))
+    thing = migrations.CreateModel(
+        "thing",
+        [("id", models.BigAutoField(primary_key=True)), ("at", models.DateField(unique=True))],
+    )
+
+    assert judged(thing, good, bad, migrations.AddIndex("memoryuser", LONG)).keys() == {
+        "NOT_NULL",
+        "CREATE_INDEX",
+    }

@@ -1,0 +1,304 @@
+"""Work of every kind that does not come to an end: how it stands, and having it tried again."""
+
+import datetime
+
+import pytest
+from django.apps import apps
+from django.contrib.auth.models import User
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+from pytest_django.fixtures import Settings
+
+from memory import lanes, leases, log, runs, stuck, webhooks
+from memory.log import Draft
+from memory.models import (
+    Alarm,
+    Backtest,
+    Delivery,
+    Forecast,
+    Lane,
+    MemoryUser,
+    Run,
+    StaffSubscription,
+    WebhookEndpoint,
+)
+from memory.models.backtests import BacktestState
+from memory.models.leased import LeasedWork, MortalWork
+from memory.models.log import EntryKind
+from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.models.users import LaneName
+from memory.models.webhooks import DeliveryState
+from memory.stuck import KINDS, Standing
+from tests.factories import make_checkpoint, make_run
+from workers import dispatching
+
+pytestmark = pytest.mark.django_db
+
+HOUR = datetime.timedelta(hours=1)
+
+
+def standing(name: str) -> Standing:
+    return next(one for one in stuck.standings() if one.kind.name == name)
+
+
+def appended(user: MemoryUser) -> Lane:
+    log.append(user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip"})], source="t")
+    return Lane.objects.get(user=user, name=LaneName.RECORDS)
+
+
+def failed(row: LeasedWork, times: int) -> None:
+    type(row)._default_manager.filter(pk=row.pk).update(attempts=times, last_error="no sandbox")
+
+
+def test_every_kind_of_leased_work_is_told_of() -> None:
+    kinds = {kind.model for kind in KINDS.values()}
+    leased = {model for model in apps.get_models() if issubclass(model, LeasedWork)}
+
+    assert kinds == leased - {Alarm}  # which tells of the others
+    mortal = {kind.model for kind in KINDS.values() if kind.mortal}
+    assert mortal == {model for model in kinds if issubclass(model, MortalWork)}
+
+
+def test_work_waits_from_when_a_worker_could_begin(user: MemoryUser) -> None:
+    lane = appended(user)
+    now = timezone.now()
+    Lane.objects.filter(pk=lane.pk).update(due_at=now - 3 * HOUR, run_after=now - HOUR)
+
+    one = standing("records")
+
+    assert (one.waiting, one.held, one.failing, one.dead) == (1, 0, 0, 0)
+    assert 3600 <= one.oldest < 3660
+
+
+def test_what_is_held_does_not_wait_and_what_waits_after_a_failure_neither(
+    user: MemoryUser,
+) -> None:
+    appended(user)
+    lane = leases.claim(Lane.objects.filter(user=user, name=LaneName.RECORDS))
+    assert lane is not None
+    held = standing("records")
+
+    leases.fail(lane, "no sandbox", until=timezone.now() + HOUR)
+    backing_off = standing("records")
+
+    assert (held.waiting, held.held, held.oldest) == (0, 1, 0)
+    assert (backing_off.waiting, backing_off.held) == (0, 0)
+
+
+def test_a_lane_waits_since_its_oldest_entry_came(user: MemoryUser) -> None:
+    appended(user)
+    lane = leases.claim(Lane.objects.filter(user=user, name=LaneName.RECORDS))
+    assert lane is not None
+    newer = log.append(user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip"})], source="t")[0]
+    lane.cursor_seq = 1
+
+    assert lanes.release(lane) is True
+
+    lane.refresh_from_db()
+    assert lane.due_at == newer.recorded_at
+
+
+def test_what_failed_often_is_found_with_its_error_and_tried_now(
+    user: MemoryUser, settings: Settings
+) -> None:
+    lane = appended(user)
+    failed(lane, settings.UAC_STUCK_ATTEMPTS)
+    Lane.objects.filter(pk=lane.pk).update(run_after=timezone.now() + HOUR)
+    kind = KINDS["records"]
+
+    [found] = stuck.found(kind, 10)
+    assert (found.whose, found.is_dead, found.error) == (user, False, "no sandbox")
+    assert found.again_at is not None
+    assert found.again_at > timezone.now()
+    assert stuck.try_again(kind, [lane.pk]) == 1
+
+    assert leases.claim(kind.work()) == lane
+
+
+def test_what_failed_less_often_is_not_stuck(user: MemoryUser, settings: Settings) -> None:
+    failed(appended(user), settings.UAC_STUCK_ATTEMPTS - 1)
+
+    assert stuck.found(KINDS["records"], 10) == []
+    assert standing("records").failing == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(RunKind.QUERY, "runs"), (RunKind.ASK, "questions")], ids=str
+)
+def test_a_run_that_was_given_up_is_dead_until_it_is_tried_again(
+    user: MemoryUser, settings: Settings, kind: RunKind, name: str
+) -> None:
+    run = make_run(make_checkpoint(user), kind=kind)
+    failed(run, settings.UAC_MAX_ATTEMPTS)
+    assert dispatching.abandon_hopeless_runs() == 1
+    assert standing(name).dead == 1
+    assert standing("questions" if name == "runs" else "runs").dead == 0
+
+    [found] = stuck.found(KINDS[name], 10)
+    assert found.is_dead
+    assert stuck.try_again(KINDS[name], [run.pk]) == 1
+
+    run.refresh_from_db()
+    assert (run.status, run.outcome, run.attempts) == (RunStatus.QUEUED, "", 0)
+    assert runs.claim(str(run.pk)) == run
+    assert standing(name).dead == 0
+
+
+def test_a_run_that_was_dismissed_stays_given_up(user: MemoryUser, settings: Settings) -> None:
+    run = make_run(make_checkpoint(user), kind=RunKind.QUERY)
+    failed(run, settings.UAC_MAX_ATTEMPTS)
+    dispatching.abandon_hopeless_runs()
+
+    assert stuck.dismiss(KINDS["runs"], [run.pk]) == 1
+
+    run.refresh_from_db()
+    assert run.outcome == RunOutcome.ABANDONED
+    assert stuck.found(KINDS["runs"], 10) == []
+
+
+def test_a_run_that_was_redacted_is_not_tried_again(user: MemoryUser, settings: Settings) -> None:
+    run = make_run(make_checkpoint(user), kind=RunKind.QUERY)
+    failed(run, settings.UAC_MAX_ATTEMPTS)
+    dispatching.abandon_hopeless_runs()
+    Run.objects.filter(pk=run.pk).update(error={"type": "redacted"}, input={"redacted": True})
+
+    assert stuck.try_again(KINDS["runs"], [run.pk]) == 0
+
+    run.refresh_from_db()
+    assert run.status == RunStatus.DONE
+
+
+def test_a_settled_run_is_nothing_to_try_again(user: MemoryUser) -> None:
+    run = make_run(make_checkpoint(user), kind=RunKind.QUERY)
+    claimed = runs.claim(str(run.pk))
+    assert claimed is not None
+    runs.finish(claimed, runs.Result(outcome=RunOutcome.OK))
+
+    assert stuck.try_again(KINDS["runs"], [run.pk]) == 0
+    assert stuck.dismiss(KINDS["runs"], [run.pk]) == 0
+
+    run.refresh_from_db()
+    assert run.outcome == RunOutcome.OK
+
+
+def test_a_webhook_message_that_was_given_up_is_sent_again(user: MemoryUser) -> None:
+    endpoint = WebhookEndpoint.objects.create(
+        workspace=user.workspace, url="https://hooks.example/", secret=b"none"
+    )
+    message = Delivery.objects.create(endpoint=endpoint, type="alert.opened", payload="{}")
+    given_up_after_its_last_try(message, payload="{}")
+    assert standing("deliveries").dead == 1
+
+    assert stuck.try_again(KINDS["deliveries"], [message.pk]) == 1
+
+    message.refresh_from_db()
+    assert (message.state, message.dead_since) == (DeliveryState.PENDING, None)
+    assert standing("deliveries").waiting == 1
+
+
+def test_a_message_that_was_redacted_is_no_dead_letter(user: MemoryUser) -> None:
+    endpoint = WebhookEndpoint.objects.create(
+        workspace=user.workspace, url="https://hooks.example/", secret=b"none"
+    )
+    message = Delivery.objects.create(endpoint=endpoint, type="alert.opened", payload="{}")
+    given_up_after_its_last_try(message, payload="{}")
+
+    webhooks.redact(user, [message.pk])
+
+    assert standing("deliveries").dead == 0
+
+
+def given_up_after_its_last_try(message: Delivery, payload: str) -> None:
+    attempt = webhooks.Attempt(at=timezone.now(), seconds=1, status=500, error="500")
+    Delivery.objects.filter(pk=message.pk).update(attempts=50)
+    claimed = webhooks.claim(str(message.endpoint_id))
+    assert claimed is not None
+    webhooks.record(claimed, attempt)
+    message.refresh_from_db()
+    assert message.state == DeliveryState.GIVEN_UP
+
+
+def test_messages_to_an_endpoint_that_is_disabled_do_not_wait(user: MemoryUser) -> None:
+    endpoint = WebhookEndpoint.objects.create(
+        workspace=user.workspace, url="https://hooks.example/", secret=b"none", enabled=False
+    )
+    Delivery.objects.create(endpoint=endpoint, type="alert.opened", payload="{}")
+
+    assert standing("deliveries").waiting == 0
+
+
+def test_a_forecast_that_was_given_up_is_made_again(user: MemoryUser) -> None:
+    MemoryUser.objects.filter(pk=user.pk).update(head=make_checkpoint(user))
+    forecast = Forecast.objects.create(user=user, dead_since=timezone.now(), last_error="killed")
+
+    assert stuck.try_again(KINDS["forecasts"], [forecast.pk]) == 1
+
+    assert leases.claim(KINDS["forecasts"].work()) == forecast
+    assert standing("forecasts").dead == 0
+
+
+def test_a_backtest_that_was_given_up_goes_on_unless_another_does(user: MemoryUser) -> None:
+    def backtest(state: BacktestState, dead_since: datetime.datetime | None) -> Backtest:
+        return Backtest.objects.create(
+            workspace=user.workspace,
+            user=user,
+            constraint="constraints/late.py",
+            source_hash="f" * 64,
+            days=30,
+            most_users=1,
+            until=timezone.now(),
+            state=state,
+            dead_since=dead_since,
+            created_by="t",
+        )
+
+    dead = backtest(BacktestState.FAILED, timezone.now())
+    other = backtest(BacktestState.RUNNING, None)
+    kind = KINDS["backtests"]
+    assert stuck.try_again(kind, [dead.pk]) == 0
+
+    Backtest.objects.filter(pk=other.pk).update(state=BacktestState.FINISHED)
+    assert stuck.try_again(kind, [dead.pk]) == 1
+
+    dead.refresh_from_db()
+    assert (dead.state, dead.dead_since) == (BacktestState.RUNNING, None)
+
+
+def test_a_spent_budget_is_no_failure(user: MemoryUser) -> None:
+    lane = leases.claim(Lane.objects.filter(user=user, name=LaneName.STRUCTURE))
+    assert lane is not None
+
+    leases.fail(lane, "the budget of the day is spent", counts=False)
+
+    lane.refresh_from_db()
+    assert lane.attempts == 0
+
+
+def test_subscriptions_that_fail_are_found_by_whose_they_are() -> None:
+    eve = User.objects.create(username="eve", email="eve@example.org", is_staff=True)
+    StaffSubscription.objects.create(
+        staff=eve, mode="daily", digest_due_at=timezone.now(), attempts=9, last_error="refused"
+    )
+
+    [found] = stuck.found(KINDS["mails"], 10)
+
+    assert (found.whose, found.error) == (eve, "refused")
+
+
+def test_how_work_stands_costs_the_same_however_much_there_is(
+    user: MemoryUser, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    checkpoint = make_checkpoint(user)
+    Run.objects.bulk_create(
+        Run(
+            user=user,
+            kind=RunKind.QUERY,
+            trigger=RunTrigger.API,
+            checkpoint=checkpoint,
+            instant=timezone.now(),
+        )
+        for _ in range(50)
+    )
+
+    with django_assert_max_num_queries(5 * len(KINDS)):
+        assert standing("runs").waiting == 50

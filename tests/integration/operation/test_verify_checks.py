@@ -1,0 +1,368 @@
+"""Each check of `manage.py verify` finds what it is for, and no other is disturbed by it."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from cryptography.fernet import Fernet
+from django.db import transaction
+from django.test.utils import override_settings
+from pytest_django.plugin import DjangoDbBlocker
+
+from memory import alerts, log, merging, redaction, webhooks
+from memory.log import Draft
+from memory.models import Alert, Delivery, MemoryUser, Run, SearchSegment, Workspace
+from memory.models.log import EntryKind
+from memory.search import announcing, index
+from memory.users import create_user
+from tests.conftest import cloned_database
+from tests.factories import make_run
+from tests.integration.alerts.test_life import finding, record
+from tests.integration.checkpointing.conftest import trip
+from tests.integration.operation.test_verify import tamper_with, verify
+from workers import tasks
+
+# What the tests below break: two trips, messages of which one is redacted, an alert that was told.
+GONE = 3
+LAST = 2 + announcing.TAIL + 1
+ENTRIES = LAST + 1 + 3 + 3
+
+
+@pytest.fixture(scope="module")
+def template(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """A database with a user of whom there is a row of every kind that is verified."""
+    keys = {"UAC_ENCRYPTION_KEYS": [Fernet.generate_key().decode()]}
+    with cloned_database(django_db_blocker), django_db_blocker.unblock(), override_settings(**keys):
+        _live(create_user(Workspace.objects.create(name="home"), "ada", metadata=None))
+        yield
+
+
+@pytest.fixture
+def database(template: None, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
+    """A copy of it."""
+    with cloned_database(django_db_blocker) as name, django_db_blocker.unblock():
+        yield name
+
+
+def _live(user: MemoryUser) -> None:
+    webhooks.create(user.workspace, "https://example.com/")
+    for to in ("Rome", "Oslo"):
+        data = trip(to, key=to.lower())
+        log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
+        tasks.checkpoint_records(user.pk)
+    said = [Draft(kind=EntryKind.MESSAGE, content=f"said {n}") for n in range(announcing.TAIL)]
+    log.append(user, said, source="test")
+    redaction.redact(user, [GONE], by="test", reason="")
+    tasks.redact(user.pk)
+    announcing.want(user.pk)
+    index.keep_up(user.pk)
+    user.refresh_from_db()
+    assert user.head is not None
+    found = finding(record("rome", 1))
+    run = make_run(user.head)
+    with transaction.atomic():
+        alerts.apply(run, [found], spoke=[found.constraint], existing=[])
+    # Somebody else, whose rows somebody might be given.
+    bob = create_user(user.workspace, "bob", metadata=None)
+    log.append(bob, [Draft(kind=EntryKind.RECORD, data=trip("Bonn", key="bonn"))], source="test")
+    tasks.checkpoint_records(bob.pk)
+    # And somebody who turned out to be him.
+    anon = create_user(user.workspace, "anon", metadata=None)
+    log.append(
+        anon, [Draft(kind=EntryKind.MESSAGE, content=f"said {n}") for n in "abc"], source="t"
+    )
+    tasks.merge(merging.merge(bob, anon, by="test").pk)
+    assert (SearchSegment.objects.count(), Delivery.objects.count()) == (1, 1)
+    assert verify() == f"verified 3 users, {ENTRIES} entries: 0 problems\n"
+
+
+@pytest.mark.parametrize(
+    ("statement", "code", "problem"),
+    [
+        (
+            "INSERT INTO memory_entryoutcome (user_id, seq, outcome, reason, decided_at)"
+            " VALUES ({user}, 99, 'covered', '', now())",
+            "outcome",
+            "an outcome for entry 99, which is not in the log",
+        ),
+        (
+            "UPDATE memory_entryoutcome SET checkpoint_id = (SELECT id FROM memory_checkpoint"
+            " WHERE user_id <> {user} LIMIT 1) WHERE seq = 1",
+            "outcome",
+            "the outcome of entry 1 names a version of somebody else",
+        ),
+        (
+            "DELETE FROM memory_entryoutcome WHERE seq = {last}",
+            "outcome",
+            "entry {last} tells of a redaction and has no outcome",
+        ),
+        (
+            "DELETE FROM memory_lane WHERE user_id = {user} AND name = 'records'",
+            "lane",
+            "the lane records is missing: nobody will work on its entries",
+        ),
+        (
+            "DELETE FROM memory_entryoutcome WHERE user_id = {user} AND seq = 2",
+            "lane",
+            "entry 2 is pending, and the lane records goes on after 2",
+        ),
+        (
+            "UPDATE memory_lane SET due_at = NULL WHERE user_id = {user} AND name = 'structure'",
+            "lane",
+            "entry 4 is pending, and nothing is due in the lane structure",
+        ),
+        (
+            "UPDATE memory_blob SET git_id = repeat('0', 40)"
+            " WHERE user_id = {user} AND hash = '{blob}'",
+            "file",
+            "blob {blob}: git knows its content by another id",
+        ),
+        (
+            "INSERT INTO memory_blob (user_id, hash, content, git_id) VALUES ({user},"
+            " encode(sha256('lost'), 'hex'), 'lost', '')",
+            "version",
+            "blob 76f75e6129fe30135bd44d80ab7cc46fdba81907758dc808f3e2517beef2b1e9:"
+            " no version has it",
+        ),
+        (
+            "INSERT INTO memory_bytecode (user_id, path, source_hash, image_digest, code)"
+            " VALUES ({user}, 'gone.py', 'abc', 'image', '')",
+            "version",
+            "bytecode of gone.py (abc): no version has that file",
+        ),
+        (
+            "UPDATE memory_checkpoint SET seen_seq = 99 WHERE user_id = {user} AND version = 2",
+            "version",
+            "version 2 has seen entry 99, which is not in the log",
+        ),
+        (
+            "UPDATE memory_checkpoint SET parent_id = NULL WHERE user_id = {user} AND version = 2",
+            "version",
+            "version 2 does not follow version 1",
+        ),
+        (
+            "UPDATE memory_checkpoint SET verdict ="
+            " jsonb_set(verdict, '{{checks,0,passed}}', 'false')"
+            " WHERE user_id = {user} AND version = 1",
+            "version",
+            "version 1 did not pass the gate's check 'policy'",
+        ),
+        (
+            "DELETE FROM memory_recordlocation WHERE user_id = {user} AND key = 'oslo'",
+            "record",
+            "domains/travel/state.py has 2 records of travel.trips, and 1 are located there",
+        ),
+        (
+            "UPDATE memory_recordlocation SET added_version = 7 WHERE user_id = {user}"
+            " AND key = 'oslo'",
+            "record",
+            "the record travel.trips['oslo'] is of a version that is not there",
+        ),
+        (
+            "UPDATE memory_run SET checkpoint_id = NULL",
+            "run",
+            "run {run} of the constraints is of no version",
+        ),
+        (
+            "UPDATE memory_run SET checkpoint_id = (SELECT id FROM memory_checkpoint"
+            " WHERE user_id <> {user} LIMIT 1) WHERE id = '{run}'",
+            "run",
+            "run {run} is of a version of somebody else",
+        ),
+        (
+            "UPDATE memory_run SET status = 'done', outcome = 'ok', finished_at = NULL",
+            "run",
+            "run {run} is done and did not end",
+        ),
+        (
+            "UPDATE memory_run SET status = 'running', finished_at = now()",
+            "run",
+            "run {run} has ended and is not done: it would be done again",
+        ),
+        (
+            "UPDATE memory_alertevent SET kind = 'changed'",
+            "alert",
+            "alert {alert}: no event has opened it",
+        ),
+        (
+            "UPDATE memory_alert SET state = 'resolved'",
+            "alert",
+            "alert {alert} is resolved, and nobody knows since when",
+        ),
+        (
+            "UPDATE memory_alert SET resolved_at = now()",
+            "alert",
+            "alert {alert} lives, and was resolved",
+        ),
+        (
+            "UPDATE memory_run SET user_id = (SELECT id FROM memory_memoryuser"
+            " WHERE user_id = 'bob'),"
+            " checkpoint_id = (SELECT id FROM memory_checkpoint WHERE user_id <> {user}"
+            " LIMIT 1) WHERE id = '{run}'",
+            "alert",
+            "alert {alert} was found by a run of somebody else",
+        ),
+        (
+            "UPDATE memory_memoryuser SET redacting_since = now() WHERE id = {user}",
+            "redaction",
+            "nothing is told of the project because of a redaction, and none is under way",
+        ),
+        (
+            "DELETE FROM memory_redaction",
+            "redaction",
+            "entry {gone} is redacted, and no redaction names it",
+        ),
+        (
+            "UPDATE memory_redaction SET entries = entries || 5::bigint",
+            "redaction",
+            "entry 5 is named by a redaction and is not redacted",
+        ),
+        (
+            "UPDATE memory_entryoutcome SET outcome = 'covered' WHERE seq = {gone}",
+            "redaction",
+            "entry {gone} is redacted and was not dismissed",
+        ),
+        (
+            "UPDATE memory_alert SET entries = entries || {gone}::bigint",
+            "redaction",
+            "alert {alert} tells of an entry that was redacted",
+        ),
+        (
+            "WITH other AS (INSERT INTO memory_searchsegment"
+            " (user_id, first_seq, last_seq, version, blocks, postings, created_at)"
+            " SELECT user_id, 5, 6, version, 0, 0, now() FROM memory_searchsegment RETURNING id)"
+            " INSERT INTO memory_searchblock (segment_id, number, data)"
+            " SELECT id, 0, '' FROM other",
+            "search",
+            "the search segments ada #1–{last} and ada #5–6 overlap",
+        ),
+        (
+            "UPDATE memory_searchsegment SET last_seq = 99",
+            "search",
+            "the search segment ada #1–99 is of entries that are not there",
+        ),
+        (
+            "DELETE FROM memory_searchblock WHERE number = 1",
+            "search",
+            "the search segment ada #1–{last} has parts missing",
+        ),
+        (
+            "UPDATE memory_searchsegment SET created_at = '2020-01-01'",
+            "search",
+            "the search segment ada #1–{last} knows entry {gone} from before its redaction",
+        ),
+        (
+            "UPDATE memory_memoryuser SET merged_into_id = {user} WHERE user_id = 'anon'",
+            "merge",
+            "it was merged into somebody else than its merge says",
+        ),
+        (
+            "UPDATE memory_merge SET cursor_seq = 1",
+            "merge",
+            "its merge is done, and came to entry 1 of 3",
+        ),
+        (
+            "UPDATE memory_merge SET cursor_seq = 2, last_seq = 2",
+            "merge",
+            "entry 3 came after it was merged",
+        ),
+        (
+            "UPDATE memory_copiedentries SET number = 2",
+            "merge",
+            "entry 3 was not copied when it was merged",
+        ),
+        (
+            "UPDATE memory_copiedentries SET seq = 90",
+            "merge",
+            "entry 1 was copied as 90, which is not in that log",
+        ),
+        (
+            "UPDATE memory_eventcounter SET last_seq = 2",
+            "event",
+            "the newest event is 1, and 2 are counted",
+        ),
+        (
+            "WITH moved AS (UPDATE memory_alertevent SET seq = 3 RETURNING 1),"
+            " counted AS (UPDATE memory_eventcounter SET last_seq = 3)"
+            " UPDATE memory_delivery SET seq = 3",
+            "event",
+            "events 1 to 2 are missing from the feed",
+        ),
+        (
+            "UPDATE memory_delivery SET seq = 9",
+            "delivery",
+            "delivery {delivery} does not tell of its event",
+        ),
+        (
+            "UPDATE memory_delivery SET settled_at = now()",
+            "delivery",
+            "delivery {delivery} waits and was settled: it would be sent again",
+        ),
+        (
+            "UPDATE memory_delivery SET state = 'delivered'",
+            "delivery",
+            "delivery {delivery} was settled, and nobody knows when",
+        ),
+    ],
+)
+def test_every_check_finds_what_it_is_for_and_nothing_else(
+    database: str, statement: str, code: str, problem: str
+) -> None:
+    ada = MemoryUser.objects.get(user_id="ada")
+    assert ada.head is not None
+    names = {
+        "user": ada.pk,
+        "last": LAST,
+        "gone": GONE,
+        "blob": ada.head.tree["domains/travel/state.py"],
+        "run": Run.objects.get(user=ada).pk,
+        "alert": Alert.objects.get().pk,
+        "delivery": Delivery.objects.get().pk,
+    }
+
+    tamper_with(database, statement.format(**names))
+
+    *told, sums = map(json.loads, verify("--json").partition("FAILED")[0].splitlines())
+    whose = {"event": None, "delivery": None, "merge": "anon"}.get(code, "ada")
+    expected = {
+        "workspace": "home",
+        "user": whose,
+        "code": code,
+        "problem": problem.format(**names),
+    }
+    assert told == [expected]
+    assert sums == {"users": 3, "entries": ENTRIES, "problems": 1}
+
+
+def test_a_record_of_the_newest_version_that_rests_on_what_was_redacted_is_found(
+    database: str,
+) -> None:
+    tamper_with(
+        database,
+        "WITH gone AS (UPDATE memory_redaction SET entries = entries || 1::bigint),"
+        " settled AS (UPDATE memory_entryoutcome SET outcome = 'dismissed' WHERE seq = 1)"
+        " UPDATE memory_logentry SET redacted_at = now(), content = NULL, data = NULL,"
+        " metadata = NULL, source = NULL, salt = NULL WHERE seq = 1",
+    )
+
+    report = verify("--user", "ada")
+
+    assert "domains/travel/state.py rests on entry 1, which was redacted" in report
+
+
+def test_a_copy_that_was_not_redacted_with_its_original_is_found(database: str) -> None:
+    tamper_with(
+        database,
+        "WITH gone AS (UPDATE memory_logentry SET redacted_at = now(), content = NULL,"
+        " source = NULL, salt = NULL WHERE seq = 1"
+        " AND user_id = (SELECT id FROM memory_memoryuser WHERE user_id = 'anon')"
+        " RETURNING user_id)"
+        " INSERT INTO memory_redaction (user_id, seq, asked, entries, by, reason, problem, records,"
+        " constraints, reopened, created_at, run_after, lease_owner, token, attempts, last_error)"
+        " SELECT user_id, 9, '{1}', '{1}', 'x', '', '', 0, 0, 0, now(), now(), '', 0, 0, ''"
+        " FROM gone",
+    )
+
+    report = verify("--user", "anon")
+
+    assert "an entry was redacted, and its copy 2 was not" in report

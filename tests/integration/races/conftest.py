@@ -1,0 +1,99 @@
+"""Rivals: what acts between two lines of somebody else's."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.db import connection
+
+Act = Callable[[], object]
+
+
+@pytest.fixture
+def just_before(monkeypatch: pytest.MonkeyPatch) -> Callable[[object, str, Act], None]:
+    """Have something happen, once, in this thread, right before a function of a module is called.
+
+    While it happens, and afterwards, the function is as it was.
+    """
+
+    def arrange(module: object, name: str, act: Act) -> None:
+        real = getattr(module, name)
+
+        def acted(*arguments: Any, **named: Any) -> Any:
+            monkeypatch.setattr(module, name, real)
+            act()
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(module, name, acted)
+
+    return arrange
+
+
+class Rival(threading.Thread):
+    """Somebody with a connection of his own; what he raised is in `error`."""
+
+    def __init__(self, act: Act) -> None:
+        super().__init__()
+        self.act = act
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self.act()
+        except Exception as error:
+            self.error = error
+        finally:
+            connection.close()
+
+    def start_and_wait_for_end(self) -> None:
+        """Start, and return when he is done: he waits for nobody."""
+        self.start()
+        self.join(60)
+        assert not self.is_alive()
+
+    def start_and_wait_for_lock(self) -> None:
+        """Start, and return when he stands before a lock that somebody holds."""
+        self.start()
+        deadline = time.monotonic() + 60
+        while not _somebody_waits():
+            assert self.is_alive(), f"he had not to wait: {self.error!r}"
+            assert time.monotonic() < deadline, "he does not wait for a lock"
+            time.sleep(0.01)
+
+
+def _somebody_waits() -> bool:
+    """Whether somebody waits for a lock that this thread's connection holds."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_locks"
+            " WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+        )
+        (waiting,) = cursor.fetchone()
+    return bool(waiting)
+
+
+@contextmanager
+def at_the_lock(act: Act) -> Iterator[Rival]:
+    """A rival who is to be started when somebody holds what he needs; ended with the block."""
+    rival = Rival(act)
+    try:
+        yield rival
+    finally:
+        if rival.ident is not None:
+            rival.join(60)
+            assert not rival.is_alive()
+
+
+def at_once(*acts: Act) -> list[Rival]:
+    """Do all of it at the same time, each with a connection of its own."""
+    gate = threading.Barrier(len(acts))
+    rivals = [Rival(lambda act=act: (gate.wait(), act())) for act in acts]  # type: ignore[misc]
+    for rival in rivals:
+        rival.start()
+    for rival in rivals:
+        rival.join(60)
+        assert not rival.is_alive()
+    return rivals

@@ -1,0 +1,128 @@
+"""People and the clock at an alert while a run of the constraints is: each waits for the other.
+
+What each does stands in the feed as it was done, in an order in which it makes sense.
+"""
+
+import datetime
+from collections.abc import Callable
+
+import pytest
+from django.db import transaction
+from django.utils import timezone
+
+from memory import alerts
+from memory.alerts import AlertNotOpen
+from memory.models import Alert, AlertEvent, MemoryUser
+from memory.models.alerts import AlertState
+from tests.integration.alerts.test_life import finding, record, run_finds
+from tests.integration.races.conftest import Act, at_the_lock
+
+pytestmark = pytest.mark.usefixtures("live_database")
+
+JustBefore = Callable[[object, str, Act], None]
+HOUR = datetime.timedelta(hours=1)
+
+
+def opened(user: MemoryUser) -> Alert:
+    with transaction.atomic():
+        run_finds(user, finding(record("m-1", 1)))
+    return Alert.objects.get(user=user)
+
+
+def told() -> list[str]:
+    return list(AlertEvent.objects.order_by("seq").values_list("kind", flat=True))
+
+
+def test_acknowledged_while_it_is_being_resolved_it_stays_resolved(
+    user: MemoryUser, just_before: JustBefore
+) -> None:
+    alert = opened(user)
+    with at_the_lock(lambda: alerts.acknowledge(alert, actor="eve")) as eve:
+        just_before(alerts, "_resolve", eve.start_and_wait_for_lock)
+        with transaction.atomic():
+            run_finds(user)  # nothing any more
+
+    # She is told, and nothing says that she had seen what was gone.
+    assert isinstance(eve.error, AlertNotOpen)
+    alert.refresh_from_db()
+    assert alert.state == AlertState.RESOLVED
+    assert told() == ["opened", "resolved"]
+
+
+def test_resolved_while_it_is_being_acknowledged_both_are_told_in_order(
+    user: MemoryUser, just_before: JustBefore
+) -> None:
+    alert = opened(user)
+
+    def resolve() -> None:
+        with transaction.atomic():
+            run_finds(user)
+
+    with at_the_lock(resolve) as run:
+        just_before(alerts, "_put_aside", run.start_and_wait_for_lock)
+        alerts.acknowledge(alert, actor="eve")
+
+    assert run.error is None
+    alert.refresh_from_db()
+    assert (alert.state, alert.escalate_at) == (AlertState.RESOLVED, None)
+    assert told() == ["opened", "acknowledged", "resolved"]
+
+
+def test_acknowledged_when_it_is_due_to_be_escalated_nobody_is_bothered(
+    user: MemoryUser, just_before: JustBefore
+) -> None:
+    """The clock has listed the alert when she acknowledges it."""
+    alert = opened(user)
+    Alert.objects.update(escalate_at=timezone.now())
+    just_before(alerts, "_escalate", lambda: alerts.acknowledge(alert, actor="eve"))
+
+    assert alerts.escalate(10) == 0
+
+    alert.refresh_from_db()
+    assert (alert.state, alert.escalated_at) == (AlertState.ACKNOWLEDGED, None)
+    assert told() == ["opened", "acknowledged"]
+
+
+def test_while_somebody_acknowledges_it_the_clock_passes_it_over(
+    user: MemoryUser, just_before: JustBefore
+) -> None:
+    alert = opened(user)
+    Alert.objects.update(escalate_at=timezone.now())
+    escalated: list[int] = []
+    with at_the_lock(lambda: escalated.append(alerts.escalate(10))) as clock:
+        just_before(alerts, "_put_aside", clock.start_and_wait_for_end)
+        alerts.acknowledge(alert, actor="eve")
+
+    assert (escalated, clock.error) == ([0], None)
+    assert told() == ["opened", "acknowledged"]
+
+
+def test_acknowledged_when_its_snooze_ends_it_does_not_wake(
+    user: MemoryUser, just_before: JustBefore
+) -> None:
+    alert = opened(user)
+    alerts.snooze(alert, actor="eve", until=timezone.now() + HOUR)
+    Alert.objects.update(snoozed_until=timezone.now())
+    just_before(alerts, "_wake", lambda: alerts.acknowledge(alert, actor="eve"))
+
+    assert alerts.wake(10) == 0
+
+    alert.refresh_from_db()
+    assert (alert.state, alert.snoozed_until) == (AlertState.ACKNOWLEDGED, None)
+    assert told() == ["opened", "snoozed", "acknowledged"]
+
+
+def test_acknowledged_while_it_wakes_it_is_open_for_a_moment_and_acknowledged_then(
+    user: MemoryUser, just_before: JustBefore
+) -> None:
+    alert = opened(user)
+    alerts.snooze(alert, actor="eve", until=timezone.now() + HOUR)
+    Alert.objects.update(snoozed_until=timezone.now())
+    with at_the_lock(lambda: alerts.acknowledge(alert, actor="eve")) as eve:
+        just_before(alerts, "_reopen", eve.start_and_wait_for_lock)
+        assert alerts.wake(10) == 1
+
+    assert eve.error is None
+    alert.refresh_from_db()
+    assert alert.state == AlertState.ACKNOWLEDGED
+    assert told() == ["opened", "snoozed", "reopened", "acknowledged"]

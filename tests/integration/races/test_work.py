@@ -1,0 +1,266 @@
+"""Workers, dispatchers and callers at the same row: whoever comes second writes nothing."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import time_machine
+from django.db import transaction
+from django.utils import timezone
+
+from memory import backtests, checkpoints, history, lanes, log, runs, users, webhooks
+from memory.log import Draft
+from memory.models import (
+    Alert,
+    BacktestFinding,
+    Checkpoint,
+    Delivery,
+    DeliveryAttempt,
+    Lane,
+    LogEntry,
+    MemoryUser,
+    Run,
+    Workspace,
+)
+from memory.models.log import EntryKind
+from memory.models.runs import RunKind, RunStatus, RunTrigger
+from memory.models.users import LaneName
+from memory.search import announcing, index
+from memory.search.finding import find
+from memory.users import UserExists, create_user
+from memory.verification import problems
+from tests.factories import make_checkpoint
+from tests.integration.alerts.test_life import finding, record, run_finds
+from tests.integration.checkpointing.conftest import append, checkpoint, trip
+from tests.integration.races.conftest import Act, at_once
+from tests.integration.time.test_backtest import END, passed, person, rental, say
+from tests.integration.webhooks.conftest import allowed_here, endpoint_at, send, told
+from tests.webhook_receiver import receiver
+from workers import constraints, dispatching, outgoing, tasks
+
+__all__ = ["allowed_here", "append", "checkpoint", "endpoint_at"]
+
+JustBefore = Callable[[object, str, Act], None]
+Append = Callable[..., Any]
+
+
+def lane_of(user: MemoryUser, name: LaneName = LaneName.RECORDS) -> Lane:
+    return Lane.objects.get(user=user, name=name)
+
+
+# -- Checkpoints ----------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_what_is_restored_while_a_checkpoint_is_committed_stands_and_the_entry_is_kept(
+    user: MemoryUser,
+    append: Append,
+    checkpoint: Append,
+    just_before: JustBefore,
+    fields_of: Callable[[str], dict[str, Any]],
+) -> None:
+    # Given two versions, and an entry whose version is about to be committed
+    checkpoint(trip(key="a"))
+    checkpoint(trip("Oslo", key="b"))
+    append(trip("Bonn", key="c"))
+    # When somebody goes back to the first one at that very moment
+    just_before(checkpoints, "commit", lambda: history.restore(user, 1, reopen=False, by="eve"))
+    tasks.checkpoint_records(user.pk)
+    tasks.checkpoint_records(user.pk)
+    # Then the entry is added to what was restored, and nothing else came back
+    assert list(fields_of("travel.trips")) == ["a", "c"]
+    assert [one.origin for one in Checkpoint.objects.filter(user=user).order_by("version")] == [
+        *("records", "records", "restored", "records")
+    ]
+    assert log.coverage(user).pending == 0
+    assert list(problems(user)) == []
+
+
+@pytest.mark.django_db
+def test_an_entry_that_comes_while_the_lane_is_given_back_is_not_forgotten(
+    user: MemoryUser, append: Append, just_before: JustBefore
+) -> None:
+    append(trip(key="a"))
+    # The lane was found empty; it is not yet given back.
+    just_before(lanes, "release", lambda: append(trip("Oslo", key="b")))
+
+    tasks.checkpoint_records(user.pk)
+    if lane_of(user).due_at is not None:
+        tasks.checkpoint_records(user.pk)
+
+    assert log.coverage(user).covered == 2
+    assert lane_of(user).due_at is None
+
+
+# -- Leases ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_a_lease_that_expires_while_a_sandbox_works_belongs_to_the_successor(
+    user: MemoryUser, checkpoint: Append, just_before: JustBefore
+) -> None:
+    # Given a run of the constraints whose results are about to be written
+    checkpoint(trip(key="a"))
+    run_finds(user, finding(record("m-1", 1)))
+    user.refresh_from_db()
+    Run.objects.filter(user=user).exclude(status=RunStatus.DONE).delete()
+    run = runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.CHECKPOINT, checkpoint=user.head)
+
+    def successor() -> None:
+        Run.objects.filter(pk=run.pk).update(lease_expires_at=timezone.now())
+        tasks.execute_run(str(run.pk))
+
+    # When its lease expires, and another worker does it again
+    just_before(constraints, "_finish", successor)
+    tasks.execute_run(str(run.pk))
+    # Then it was done once, by that one: nothing is told twice
+    run.refresh_from_db()
+    assert (run.status, run.attempts, run.last_error) == ("done", 2, "")
+    events = Alert.objects.get(user=user).events
+    assert sorted(events.values_list("kind", flat=True)) == ["opened", "resolved"]
+
+
+def test_dispatchers_at_once_queue_one_run_for_each_user_who_is_due(
+    live_database: str, workspace: Workspace
+) -> None:
+    # Given users whose daily hour has struck, each with an alert that somebody must look after
+    for number in range(10):
+        user = create_user(workspace, f"user-{number}", metadata=None)
+        MemoryUser.objects.filter(pk=user.pk).update(
+            head=make_checkpoint(user), constraints_due_at=timezone.now()
+        )
+        user.refresh_from_db()
+        with transaction.atomic():
+            run_finds(user, finding(record("m-1")))
+    Run.objects.all().delete()
+    # When four dispatchers look at once
+    rivals = at_once(*[dispatching.queue_runs_by_the_clock] * 4)
+    # Then each user has one run
+    assert [rival.error for rival in rivals] == [None] * 4
+    assert sorted(Run.objects.values_list("user__user_id", flat=True)) == [
+        f"user-{number}" for number in range(10)
+    ]
+
+
+# -- Webhooks -------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_a_second_worker_that_is_told_of_a_message_under_way_sends_nothing(
+    user: MemoryUser, endpoint_at: Callable[..., Any], just_before: JustBefore
+) -> None:
+    with receiver() as server:
+        endpoint, _ = endpoint_at(server.url)
+        run_finds(user, finding(record("m-1")))
+        just_before(outgoing, "post", lambda: send(endpoint))
+
+        send(endpoint)
+
+    assert len(server.received) == 1
+    assert told(endpoint) == [("alert.opened", "delivered")]
+    assert DeliveryAttempt.objects.count() == 1
+
+
+@pytest.mark.django_db
+def test_an_endpoint_that_is_deleted_while_it_is_called_leaves_nothing(
+    user: MemoryUser, endpoint_at: Callable[..., Any], just_before: JustBefore
+) -> None:
+    with receiver() as server:
+        deleted, _ = endpoint_at(server.url)
+        other, _ = endpoint_at(server.url)
+        run_finds(user, finding(record("m-1")))
+        just_before(outgoing, "post", lambda: webhooks.delete(deleted))
+
+        send(deleted)
+        send(other)
+
+    # What was sent cannot be taken back; nothing of it is left, and the other one got its own.
+    assert len(server.received) == 2
+    assert set(Delivery.objects.values_list("endpoint", "state")) == {(other.pk, "delivered")}
+    assert DeliveryAttempt.objects.count() == 1
+
+
+# -- Users ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_a_user_who_is_created_by_somebody_else_at_that_moment_is_not_created_again(
+    workspace: Workspace, just_before: JustBefore
+) -> None:
+    just_before(MemoryUser, "full_clean", lambda: create_user(workspace, "bob", metadata={"n": 1}))
+
+    with pytest.raises(UserExists):
+        create_user(workspace, "bob", metadata={"n": 2})
+
+    bob = MemoryUser.objects.get(workspace=workspace)
+    assert bob.metadata == {"n": 1}
+    assert bob.lanes.count() == 2
+
+
+def test_of_several_who_create_a_user_at_once_one_does(
+    live_database: str, workspace: Workspace
+) -> None:
+    rivals = at_once(*[lambda: users.create_user(workspace, "bob", metadata=None)] * 6)
+
+    assert sum(rival.error is None for rival in rivals) == 1
+    assert sum(isinstance(rival.error, UserExists) for rival in rivals) == 5
+    assert MemoryUser.objects.get(workspace=workspace).lanes.count() == 2
+
+
+# -- The search -----------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_segments_that_are_merged_during_a_search_are_read_once(
+    user: MemoryUser, just_before: JustBefore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "TAIL", 1)
+
+    def say(content: str) -> None:
+        draft = Draft(kind=EntryKind.MESSAGE, content=content, session_id=content)
+        log.append(user, [draft], source="test")
+
+    # Given segments, one of which is large enough to be merged with what is appended next
+    for number in range(5):
+        say(f"puppy {number}")
+        announcing.want(user.pk)
+        tasks.index_log(user.pk)
+    before = find(user, "puppy")
+    say("kitten")
+
+    def merge() -> None:
+        announcing.want(user.pk)
+        tasks.index_log(user.pk)
+
+    # When they are merged after the search has read them, before it reads the rest of the log
+    just_before(index, "_live", merge)
+    found = find(user, "puppy")
+    # Then it finds what it found, each once, with the same scores for the same log
+    assert [hit.entry.seq for hit in found.hits] == [hit.entry.seq for hit in before.hits]
+    assert found.searched["archive"] == LogEntry.objects.filter(user=user).count()
+    again = find(user, "puppy")
+    assert [(hit.entry.seq, hit.score) for hit in found.hits] == [
+        (hit.entry.seq, hit.score) for hit in again.hits
+    ]
+
+
+# -- Backtests ------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_a_backtest_that_is_cancelled_while_a_worker_writes_stays_as_it_was(
+    workspace: Workspace, work: Callable[[], None], just_before: JustBefore
+) -> None:
+    # Given a backtest that has found something, which is about to be written
+    say(person(workspace, "ada"), work, {0: [rental("main", "2027-03-20")]})
+    with time_machine.travel(END, tick=False):
+        backtest = backtests.start(passed(workspace), by="test")
+        just_before(backtests, "settle", lambda: backtests.cancel(backtest, by="eve"))
+        # When it is cancelled at that moment
+        tasks.backtest(str(backtest.pk))
+        work()
+    # Then nothing is written, and nobody goes on with it
+    backtest.refresh_from_db()
+    assert (backtest.state, backtest.reason) == ("cancelled", "by eve")
+    assert list(backtest.users.values_list("state", flat=True)) == ["waiting"]
+    assert not BacktestFinding.objects.exists()

@@ -1,0 +1,76 @@
+"""A person of whom something is redacted, and the proof that nothing of it is left."""
+
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.db import connection
+from rest_framework.test import APIClient
+
+from memory.models import Workspace
+from memory.models.workspaces import Scope
+from memory.workspaces import create_key
+
+# What nobody may find again.
+MARKER = "Wolframite"
+USER = "/v1/users/ada/"
+
+Say = Callable[..., int]
+
+
+@pytest.fixture
+def api(workspace: Workspace) -> APIClient:
+    """A client of the API whose key may redact."""
+    _, text = create_key(workspace, "tests", [Scope.READ, Scope.WRITE, Scope.MANAGE])
+    client = APIClient()
+    client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+    return client
+
+
+@pytest.fixture
+def say(api: APIClient, user: Any, work: Callable[[], None]) -> Say:
+    """Append a typed entry and settle it, a version each; return its number."""
+
+    def do(type: str, key: str, **data: Any) -> int:
+        entry = {"kind": "record", "domain": "health", "type": type, "key": key, "data": data}
+        answer = api.post(f"{USER}entries/", entry)
+        assert answer.status_code == 202, answer.data
+        work()
+        user.refresh_from_db()
+        return int(answer.data["entries"][0]["seq"])
+
+    return do
+
+
+def found(marker: str = MARKER) -> list[str]:
+    """Return where the marker is in the database: table and column, and the row as text.
+
+    Every column of every table is looked at, bytes also as what they are when decompressed; upper
+    and lower case are the same.
+    """
+    places = []
+    with connection.cursor() as cursor:
+        for model in apps.get_models(include_auto_created=True):
+            if model._meta.app_label != "memory":
+                continue
+            for field in model._meta.concrete_fields:
+                cursor.execute(f'SELECT "{field.column}" FROM "{model._meta.db_table}"')
+                texts = [_text(value) for (value,) in cursor.fetchall()]
+                places += [
+                    f"{model.__name__}.{field.name}: {text[:300]}"
+                    for text in texts
+                    if marker.lower() in text.lower()
+                ]
+    return places
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, memoryview | bytes):
+        return str(value)
+    raw = bytes(value)
+    with suppress(zlib.error):
+        raw += zlib.decompress(raw)
+    return raw.decode("latin-1")

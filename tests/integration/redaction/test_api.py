@@ -1,0 +1,120 @@
+"""`DELETE …/entries/{seq}/`: who may, what it answers, and what it refuses."""
+
+from collections.abc import Callable
+
+import pytest
+from rest_framework.test import APIClient
+
+from memory import log
+from memory.log import Draft
+from memory.models import LogEntry, MemoryUser, Workspace
+from memory.models.log import EntryKind
+from memory.models.workspaces import Scope
+from memory.users import create_user
+from memory.workspaces import create_key
+from tests.integration.redaction.conftest import MARKER, USER, Say
+
+pytestmark = pytest.mark.django_db
+
+ENTRY = f"{USER}entries/1/"
+
+
+@pytest.fixture
+def said(user: MemoryUser) -> LogEntry:
+    """What is to be redacted."""
+    (entry,) = log.append(user, [Draft(kind=EntryKind.MESSAGE, content=MARKER)], source="test")
+    return entry
+
+
+def test_it_tells_what_it_took_along_and_how_far_it_is(
+    api: APIClient, user: MemoryUser, say: Say, work: Callable[[], None]
+) -> None:
+    say("Medication", "a", name=MARKER)
+    log.append(
+        user, [Draft(kind=EntryKind.FACT, content=MARKER, derived_from=[1])], source="memorize"
+    )
+
+    answer = api.delete(f"{ENTRY}?reason=asked+for+by+mail")
+
+    assert answer.status_code == 202
+    told = answer.data
+    assert (told["seq"], told["asked"], told["entries"]) == (3, [1], [1, 2])
+    assert (told["state"], told["version"], told["reason"]) == (
+        *("under_way", None, "asked for by mail"),
+    )
+    assert told["by"].startswith("key:")
+    work()
+    done = api.delete(ENTRY).data
+    assert (done["seq"], done["state"], done["version"], done["records"]) == (3, "done", 2, 1)
+    entry = api.get(ENTRY).data
+    assert (entry["content"], entry["source"], entry["state"]) == (None, None, "dismissed")
+    assert entry["redacted_at"] is not None
+    of_log = api.get(f"{USER}entries/3/").data
+    assert (of_log["kind"], of_log["state"]) == ("redaction", "checkpointed")
+    assert of_log["data"]["entries"] == [1, 2]
+
+
+def test_requests_with_keys_are_forgotten_if_they_brought_it_and_remembered_if_not(
+    api: APIClient, user: MemoryUser, work: Callable[[], None]
+) -> None:
+    # Given requests with an Idempotency-Key, and a run that read what one of them brought
+    def bring(key: str) -> int:
+        data = {"name": MARKER if key == "a" else "Aspirin"}
+        entry = {"kind": "record", "domain": "health", "type": "Medication", "data": data}
+        answer = api.post(f"{USER}entries/", {**entry, "key": key}, HTTP_IDEMPOTENCY_KEY=key)
+        work()
+        return int(answer.status_code)
+
+    assert [bring("a"), bring("b")] == [202, 202]
+    api.post(f"{USER}query/?wait=0", {"code": "len(medications)"})
+    work()
+
+    # When the entry of the first one is redacted
+    api.delete(ENTRY)
+    work()
+
+    # Then that is done, and its request is refused if it comes again, the other one answered
+    assert api.delete(ENTRY).data["state"] == "done"
+    assert [bring("a"), bring("b")] == [422, 202]
+    assert LogEntry.objects.filter(user=user).count() == 3
+
+
+def test_it_takes_a_key_that_may_manage(workspace: Workspace, said: LogEntry) -> None:
+    _, text = create_key(workspace, "a backend", [Scope.READ, Scope.WRITE])
+    client = APIClient()
+    client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+
+    answer = client.delete(ENTRY)
+
+    assert answer.status_code == 403
+    assert "manage" in answer.data["detail"]
+    said.refresh_from_db()
+    assert said.content == MARKER
+
+
+def test_what_cannot_be_redacted_says_why(api: APIClient, said: LogEntry) -> None:
+    assert api.delete(f"{USER}entries/2/").status_code == 404
+    assert api.delete(f"{USER}entries/0/").status_code == 404
+    assert api.delete(f"{USER}entries/{2**63}/").status_code == 404
+    assert api.delete("/v1/users/nobody/entries/1/").status_code == 404
+    assert api.delete(f"{ENTRY}?why=x").status_code == 400
+    long = api.delete(f"{ENTRY}?reason={'x' * 2001}")
+    assert (long.status_code, list(long.data["errors"])) == (400, ["reason"])
+    assert api.delete(f"{ENTRY}?reason=%00").status_code == 400
+    said.refresh_from_db()
+    assert said.redacted_at is None
+
+    told = api.delete(ENTRY).data["seq"]
+    refused = api.delete(f"{USER}entries/{told}/")
+    assert refused.status_code == 409
+    assert "stays on record" in refused.data["detail"]
+
+
+def test_nobody_redacts_in_another_workspace(api: APIClient, said: LogEntry) -> None:
+    other = Workspace.objects.create(name="other")
+    theirs = create_user(other, "bob", metadata=None)
+    log.append(theirs, [Draft(kind=EntryKind.MESSAGE, content="theirs")], source="test")
+
+    assert api.delete("/v1/users/bob/entries/1/").status_code == 404
+
+    assert not LogEntry.objects.filter(user=theirs, redacted_at__isnull=False).exists()

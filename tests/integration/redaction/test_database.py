@@ -1,0 +1,108 @@
+"""What the database permits of a redaction, and refuses to everybody else."""
+
+from collections.abc import Callable
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+
+from memory import log, redaction
+from memory.log import Draft
+from memory.models import Blob, Checkpoint, MemoryUser
+from memory.models.log import EntryKind
+from memory.verification import problems
+from tests.integration.checkpointing.conftest import trip
+from workers import tasks
+
+pytestmark = pytest.mark.django_db
+
+Settle = Callable[..., None]
+
+FORBIDDEN = {
+    "another content": "UPDATE memory_blob SET content = 'forged'",
+    "no content and another hash": "UPDATE memory_blob SET content = NULL, hash = 'forged'",
+    "another tree": "UPDATE memory_checkpoint SET tree = '{}'",
+    "another version": "UPDATE memory_checkpoint SET version = 9",
+    "no edits": "UPDATE memory_checkpoint SET edits = '[]'",
+    "other edits": """
+        UPDATE memory_checkpoint SET edits = '[{"op": "add", "sources": [9], "redacted": true}]'
+    """,
+    "words in an edit": """
+        UPDATE memory_checkpoint
+        SET edits = '[{"op": "add", "sources": [1], "redacted": true, "reason": "forged"}]'
+    """,
+    "a verdict": """
+        UPDATE memory_checkpoint SET verdict = '{"accepted": true, "alerts": [], "checks": []}'
+    """,
+    "an outline": "UPDATE memory_checkpoint SET outline = '{\"domains\": []}'",
+}
+
+
+@pytest.fixture
+def checkpoint(user: MemoryUser) -> Settle:
+    """Append typed entries and settle them."""
+
+    def do(*statements: dict[str, object]) -> None:
+        drafts = [Draft(kind=EntryKind.RECORD, data=statement) for statement in statements]
+        log.append(user, drafts, source="test")
+        tasks.checkpoint_records(user.pk)
+
+    return do
+
+
+def refused(statement: str) -> bool:
+    with (
+        pytest.raises(DatabaseError, match="immutable"),
+        transaction.atomic(),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(statement)
+    return True
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_versions_stay_as_they_are_whatever_is_redacted(
+    user: MemoryUser, checkpoint: Settle, what: str
+) -> None:
+    checkpoint(trip(key="a"))
+    assert refused(FORBIDDEN[what])
+
+    checkpoint({**trip(key="b"), "type": "Other"})
+    redaction.redact(user, [2], by="test", reason="")
+    assert refused(FORBIDDEN[what])
+    assert list(problems(user)) == []
+
+
+def test_nothing_is_taken_from_a_user_of_whom_nothing_was_redacted(
+    user: MemoryUser, checkpoint: Settle
+) -> None:
+    checkpoint(trip(key="a"))
+
+    assert refused("UPDATE memory_blob SET content = NULL")
+    assert refused("UPDATE memory_checkpoint SET verdict = memory_redacted_verdict(verdict)")
+
+
+def test_a_file_that_was_redacted_comes_back_as_what_it_was_or_not_at_all(
+    user: MemoryUser, checkpoint: Settle
+) -> None:
+    checkpoint(trip(key="a"))
+    redaction.redact(user, [1], by="test", reason="")
+    blob = Blob.objects.exclude(content="").order_by("pk").first()
+    assert blob is not None
+    content = blob.content
+    Blob.objects.filter(pk=blob.pk).update(content=None)
+
+    assert refused(f"UPDATE memory_blob SET content = 'other' WHERE id = {blob.pk}")
+    Blob.objects.filter(pk=blob.pk).update(content=content)
+
+    assert list(problems(user)) == []
+
+
+def test_verify_finds_a_newest_version_with_a_file_that_was_redacted(
+    user: MemoryUser, checkpoint: Settle
+) -> None:
+    checkpoint(trip(key="a"))
+    redaction.redact(user, [1], by="test", reason="")
+    head = Checkpoint.objects.get(user=user)
+    Blob.objects.filter(user=user, hash=head.tree["domains/travel/state.py"]).update(content=None)
+
+    assert list(map(str, problems(user))) == ["the newest version has a file that was redacted"]

@@ -1,0 +1,105 @@
+"""What a migration may do while servers of the release before it still run, and others wait for it.
+
+docs/operations.md § Writing a migration says why. What is found is judged by the SQL that it comes
+to, with django-migration-linter and rules of our own where it looks at the first statement alone.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import closing
+
+from django.db import connection
+from django.db.migrations import Migration, RunPython
+from django.db.migrations.state import ProjectState
+from django_migration_linter.sql_analyser.base import Check, CheckMode, CheckType
+from django_migration_linter.sql_analyser.postgresql import PostgresqlAnalyser
+
+_TABLE = r'(?:ONLY )?"?(?P<table>\w+)"?'
+_CREATED = re.compile(rf"^CREATE TABLE {_TABLE}")
+_INDEX = re.compile(rf"^CREATE (UNIQUE )?INDEX (?!CONCURRENTLY).* ON {_TABLE}")
+_CONSTRAINED = re.compile(
+    rf"^ALTER TABLE {_TABLE} ADD (CONSTRAINT .* (CHECK|FOREIGN KEY|EXCLUDE)\b|COLUMN .* REFERENCES)"
+)
+_UNIQUE = re.compile(
+    rf"^ALTER TABLE {_TABLE} ADD CONSTRAINT .* (UNIQUE|PRIMARY KEY)(?! USING INDEX)"
+)
+_NOT_NULL = re.compile(
+    rf"^ALTER TABLE {_TABLE} (ADD COLUMN (?!.* DEFAULT ).* NOT NULL|ALTER COLUMN .* SET NOT NULL)"
+)
+# Django sets a default for the rows that are there, and takes it away from those to come.
+_NO_DEFAULT = re.compile(rf"^ALTER TABLE {_TABLE} ALTER COLUMN .* DROP DEFAULT")
+_ROWS = re.compile(rf"^(UPDATE|DELETE FROM) {_TABLE}")
+
+
+def _on_old_tables(*patterns: re.Pattern[str], unless: str = "\0") -> Callable[..., bool]:
+    """Tell whether a statement does that to a table that the migration does not create."""
+
+    def found(statements: Sequence[str], **options: object) -> bool:
+        created = {match["table"] for one in statements if (match := _CREATED.match(one))}
+        return any(
+            match["table"] not in created
+            for one in statements
+            for pattern in patterns
+            if unless not in one and (match := pattern.match(one))
+        )
+
+    return found
+
+
+def _rule(code: str, found: Callable[..., bool], message: str) -> Check:
+    return Check(code, found, message, CheckMode.TRANSACTION, CheckType.ERROR)
+
+
+class Rules(PostgresqlAnalyser):
+    """The linter's own (dropped and renamed columns and tables, changed types), and these."""
+
+    # Of an index in a transaction, below it is said more plainly.
+    migration_checks = [
+        *(
+            one
+            for one in PostgresqlAnalyser.migration_checks
+            if one.code != "CREATE_INDEX_EXCLUSIVE"
+        ),
+        _rule(
+            "NOT_NULL",
+            _on_old_tables(_NOT_NULL, _NO_DEFAULT),
+            "the old release writes no value: give the field a db_default, or let it be NULL",
+        ),
+        _rule(
+            "CREATE_INDEX",
+            _on_old_tables(_INDEX),
+            "writes wait for the index: use AddIndexConcurrently and atomic = False",
+        ),
+        _rule(
+            "ADD_UNIQUE",
+            _on_old_tables(_UNIQUE),
+            "writes wait for its index: create that concurrently, and the constraint USING INDEX",
+        ),
+        _rule(
+            "ADD_CONSTRAINT",
+            _on_old_tables(_CONSTRAINED, unless="NOT VALID"),
+            "writes wait until all rows are looked at: add it NOT VALID, validate it in a later"
+            " migration (AddConstraintNotValid, ValidateConstraint)",
+        ),
+        _rule(
+            "CHANGE_ROWS",
+            _on_old_tables(_ROWS),
+            "rows are locked until the end: change them in batches, by work of the new release",
+        ),
+    ]
+
+
+def violations(migration: Migration, before: ProjectState) -> dict[str, str]:
+    """Return what a migration does against the rules, applied to this state: code → message."""
+    with (
+        closing(connection.copy()) as other,  # which is in no transaction
+        other.schema_editor(collect_sql=True, atomic=migration.atomic) as editor,
+    ):
+        migration.apply(before.clone(), editor, collect_sql=True)
+    lines = [line.strip() for one in editor.collected_sql for line in one.splitlines()]
+    rules = Rules(None)
+    rules.analyse(lines)
+    found = {issue.code: issue.message for issue in (*rules.errors, *rules.warnings)}
+    if any(isinstance(one, RunPython) for one in migration.operations):
+        found["RUN_PYTHON"] = "what it does to rows cannot be seen: see CHANGE_ROWS"
+    return found

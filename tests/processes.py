@@ -1,0 +1,93 @@
+"""Processes as /proc tells of them, by number and start, so that a number used again is another."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process, which may have ended."""
+
+    pid: int
+    started: str
+
+    @classmethod
+    def of(cls, pid: int) -> "Process":
+        return cls(pid, _stat(pid)[19])
+
+    @property
+    def runs(self) -> bool:
+        """Neither ended nor a zombie."""
+        try:
+            fields = _stat(self.pid)
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return fields[19] == self.started and fields[0] not in ("Z", "X")
+
+    def descendants(self, but: Collection[int] = ()) -> list["Process"]:
+        """Its children, theirs after them, and so on; but for those of these numbers with all that
+        descends from them."""
+        found: list[Process] = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    parent = int(_stat(int(entry.name))[1])
+                    child = Process.of(int(entry.name))
+                except (FileNotFoundError, ProcessLookupError):
+                    continue
+                if parent == self.pid and child.runs and child.pid not in but:
+                    found += [child, *child.descendants(but)]
+        return found
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def descriptors(self) -> int:
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+
+def me() -> Process:
+    return Process.of(os.getpid())
+
+
+def mine() -> list[Process]:
+    """Those that descend from this one, but for its services: PostgreSQL starts and ends some of
+    its own when it likes."""
+    from tests.services import SERVICES  # here: without pytest, its import would start them
+
+    return me().descendants(but=(SERVICES.postgres.process.pid, SERVICES.redis.process.pid))
+
+
+def with_argument(argument: str) -> list[Process]:
+    """Those that were started with it."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                if argument.encode() in (entry / "cmdline").read_bytes().split(b"\0"):
+                    found.append(Process.of(int(entry.name)))
+    return found
+
+
+def gone(processes: Iterable[Process]) -> bool:
+    return not any(process.runs for process in processes)
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    """Whether the condition comes true, given ample time."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of a process's stat after its name: state, parent, … and start at index 19."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

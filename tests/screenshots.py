@@ -1,0 +1,99 @@
+"""`make screenshots`: the pictures of the README, of a server with the sample person.
+
+They are taken light and dark, as a browser shows them, into docs/screenshots/.
+"""
+
+import datetime
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, sync_playwright
+
+from tests.acceptance.conftest import Person, message, new_client, polled
+from uac_site.demo import person as sample
+from uac_site.embedded.system import System, running_system
+
+FOLDER = Path(__file__).parents[1] / "docs" / "screenshots"
+STAFF, PASSWORD = "eve", "correct horse battery staple"
+SIZE = {"width": 1100, "height": 760}
+
+
+def main() -> None:
+    """Take all of them."""
+    FOLDER.mkdir(exist_ok=True)
+    with running_system() as system, sync_playwright() as playwright:
+        load(system)
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"),
+            args=["--no-sandbox", "--disable-dev-shm-usage"],
+        )
+        context = browser.new_context(base_url=system.base_url, viewport=SIZE)  # type: ignore[arg-type]
+        page = context.new_page()
+        page.goto("/admin/")
+        page.get_by_label("Username").fill(STAFF)
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Log in").click()
+        walk(page)
+        browser.close()
+
+
+def load(system: System) -> None:
+    """Make the staff, and a person with half a year of life and an alert about a medicine."""
+    system.manage(
+        "createsuperuser",
+        "--noinput",
+        environment={
+            "DJANGO_SUPERUSER_USERNAME": STAFF,
+            "DJANGO_SUPERUSER_EMAIL": "eve@example.com",
+            "DJANGO_SUPERUSER_PASSWORD": PASSWORD,
+        },
+    )
+    person = Person(new_client(system, "acme"), "maya")
+    person.client.post("users/", {"user_id": person.user_id})
+    life = sample.life(datetime.date(2026, 3, 1))
+    [constraint] = [each for each in sample.constraints() if each.name == "drug_allergy"]
+    person.log(*life.months)
+    person.request(
+        "PUT",
+        "constraints/drug_allergy/?wait=30",
+        {"source": constraint.source, "tests": constraint.tests},
+        status=200,
+    )
+    person.log(life.prescription, message("I was at Dr. Okafor's: a sore throat."))
+    polled(person.alerts, bool)
+
+
+def walk(page: Page) -> None:
+    """Go from the front page to the cause of the alert, and to what staff do besides."""
+    taken(page, "home", lambda: page.goto("/admin/"))
+    page.locator(".alerts, #content").get_by_role("link", name="1", exact=True).first.click()
+    page.get_by_role("link", name="Amoxicillin is a penicillin").first.click()
+    taken(page, "alert")
+    page.locator(".field-evidence_tree").get_by_role("link").last.click()
+    taken(page, "entry")
+    page.goto("/admin/memory/memoryuser/")
+    page.get_by_role("link", name="maya", exact=True).click()
+    taken(page, "user")
+    page.get_by_role("link", name="Query console").click()
+    page.get_by_label("Query", exact=True).fill(
+        "totals = Counter()\nfor one in expenses:\n"
+        "    totals[one.category] += one.amount_cents // 100\ntotals"
+    )
+    page.get_by_role("button", name="Run", exact=True).click()
+    result: Locator = page.get_by_role("region", name="Result")
+    result.wait_for()
+    taken(page, "console")
+
+
+def taken(page: Page, name: str, go: Callable[[], object] = lambda: None) -> None:
+    """Take a page as it stands, light and dark."""
+    go()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        page.wait_for_timeout(300)  # charts are drawn anew
+        page.screenshot(path=FOLDER / f"{name}-{scheme}.jpeg", type="jpeg", quality=72)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""What keeps a version from being released, and what tools that look for trouble may not miss."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from releasing.audit import FOUND, NOT_LOOKED, judge
+from releasing.parts import Parts, bill, locked, strangers
+from releasing.release import checksums, problems
+from releasing.secret_scan import BASELINE, committed, scan
+
+CHANGELOG = """# Changelog
+
+## Unreleased
+
+## [1.2.0] - 2026-11-30
+
+- Something new.
+
+## [1.1.0] - 2026-10-01
+"""
+
+
+def test_a_version_that_all_agree_on_can_be_released() -> None:
+    assert problems("1.2.0", CHANGELOG, tags={"v1.1.0"}) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "changes", "told"),
+    [
+        ("1.3.0", {}, "its newest release is 1.2.0, pyproject.toml says 1.3.0"),
+        ("1.1.0", {}, "its newest release is 1.2.0"),
+        ("1.2", {}, "give a version like 1.2.3"),
+        ("1.2.0", {"changed": " M memory/log.py"}, "Commit these, or take them back:\n M memory"),
+        ("1.2.0", {"tags": {"v1.2.0"}}, "The tag v1.2.0 is another commit's"),
+    ],
+)
+def test_what_does_not_agree_is_told_with_what_to_do(
+    version: str, changes: dict[str, Any], told: str
+) -> None:
+    assert told in "\n".join(problems(version, CHANGELOG, **changes))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("## Unreleased\n", "## Unreleased\n\n- More.\n", "move what is still under Unreleased"),
+        (" - 2026-11-30", "", "give the date of 1.2.0"),
+        ("## [1.2.0] - 2026-11-30", "", "its newest release is 1.1.0"),
+    ],
+)
+def test_the_changelog_has_to_be_ready(old: str, new: str, told: str) -> None:
+    assert told in "\n".join(problems("1.2.0", CHANGELOG.replace(old, new)))
+
+
+def package(**more: Any) -> dict[str, Any]:
+    return {"name": "django", "version": "5.2.1", "vulns": [], **more}
+
+
+FLAW = {"id": "CVE-2026-1", "fix_versions": ["5.2.2"]}
+
+
+@pytest.mark.parametrize(
+    ("report", "status", "told"),
+    [
+        ({"dependencies": [package()]}, 0, "no vulnerability is known of 1 packages"),
+        ({"dependencies": [package(vulns=[FLAW])]}, FOUND, "django 5.2.1: CVE-2026-1"),
+        # What it could not look up, pip-audit takes for free of vulnerabilities.
+        (
+            {"dependencies": [package(), {"name": "x", "version": "1", "skip_reason": "?"}]},
+            NOT_LOOKED,
+            "NOT LOOKED UP: whether a vulnerability is known of 1 of 2 packages",
+        ),
+        (None, NOT_LOOKED, "any package (no name resolution)"),
+        ({"dependencies": []}, NOT_LOOKED, "NOT LOOKED UP"),
+    ],
+)
+def test_what_could_not_be_looked_up_is_not_taken_for_sound(
+    report: dict[str, Any] | None, status: int, told: str
+) -> None:
+    verdict = judge(report, "no name resolution")
+
+    assert verdict.status == status
+    assert told in verdict.told
+
+
+def test_a_secret_that_nobody_has_judged_is_found(tmp_path: Path) -> None:
+    known = tmp_path / "baseline"
+    known.write_text(json.dumps({**json.loads(BASELINE.read_text()), "results": {}}))
+    (tmp_path / "settings.py").write_text('PASSWORD = "hunter2-hunter2"\nX = 1\n')
+
+    found, told = scan([str(tmp_path / "settings.py")], known)
+    assert [line.partition("settings.py")[2] for line in told] == [
+        ":1: Secret Keyword: judge it (docs/releasing.md)"
+    ]
+
+    results = found.json()
+    for secrets in results.values():
+        secrets[0]["is_secret"] = False
+    known.write_text(json.dumps({**json.loads(known.read_text()), "results": results}))
+    assert scan([str(tmp_path / "settings.py")], known)[1] == []
+    (gone,) = scan([], known)[1]
+    assert gone.endswith("settings.py: Secret Keyword: is gone")
+
+
+def test_everything_that_is_committed_is_looked_through() -> None:
+    files = committed()
+
+    assert {"uac_site/settings.py", "docker-compose.yml", "README.md"} <= set(files)
+    assert not [name for name in files if name.startswith((".venv", ".git/"))]
+
+
+PARTS = Parts(python=[("a-b", "1.0"), ("c", "2")], debian=[("libc6", "2.36-9", "amd64")])
+
+
+def test_a_bill_lists_just_the_parts() -> None:
+    told = json.loads(bill("uac-server:1.2.0", "1.2.0", PARTS))
+
+    assert (told["bomFormat"], told["metadata"]["component"]["version"]) == ("CycloneDX", "1.2.0")
+    assert {one["purl"] for one in told["components"]} == {
+        "pkg:pypi/a-b@1.0",
+        "pkg:pypi/c@2",
+        "pkg:deb/debian/libc6@2.36-9?arch=amd64",
+    }
+
+
+def test_what_the_lock_has_not_is_a_stranger() -> None:
+    lock = locked("A_b==1.0 \\\n    --hash=sha256:00\nc[x]==3 ; python_version > '3'\n# d==1\n")
+
+    assert lock == {("a-b", "1.0"), ("c", "3")}
+    assert strangers(PARTS, lock) == ["c==2"]
+
+
+def test_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x")
+
+    assert checksums(tmp_path) == (
+        "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881  a\n"
+    )

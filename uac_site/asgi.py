@@ -1,0 +1,10 @@
+"""The ASGI entry point of the process `mcp`: agents, and the stream of events.
+
+Like the WSGI one, it refuses to start where the system checks find an error.
+"""
+
+from uac_site.wsgi import application as wsgi
+
+from memory.mcp import web  # isort: skip - needs the apps, which the line above has loaded
+
+application = web.application(wsgi)

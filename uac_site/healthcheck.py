@@ -1,0 +1,50 @@
+"""Asks a process of this container whether it is well, as `healthcheck.py [URL]`: status 0 if so.
+
+The URL is http://HOST:PORT/PATH, or unix:SOCKET, which is asked for /_ping. It is run by its path
+and imports nothing of the server, so that it costs little.
+"""
+
+import http.client
+import os
+import socket
+import sys
+from urllib.parse import urlsplit
+
+SECONDS = 5
+
+
+class OverSocket(http.client.HTTPConnection):
+    """HTTP over a socket that is a file, whose path is the host."""
+
+    def connect(self) -> None:
+        """Connect."""
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(SECONDS)
+        self.sock.connect(self.host)
+
+
+def main() -> int:
+    """Ask the URL on the command line, or whether the web process is ready."""
+    url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8000/readyz"
+    connection: http.client.HTTPConnection
+    if url.startswith("unix:"):
+        connection, path = OverSocket(url.removeprefix("unix:")), "/_ping"
+    else:
+        address = urlsplit(url)
+        connection = http.client.HTTPConnection(address.netloc, timeout=SECONDS)
+        path = f"{address.path}?{address.query}"
+    # Django answers to its own names alone.
+    host = os.environ.get("ALLOWED_HOSTS", "").split(",")[0].strip().lstrip(".")
+    try:
+        connection.request("GET", path, headers={"Host": host or "localhost"})
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        sys.stderr.write(f"{url}: {error!r}\n")
+        return 1
+    if status != http.HTTPStatus.OK:
+        sys.stderr.write(f"{url}: {status}\n")
+    return int(status != http.HTTPStatus.OK)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""What a process asks the database and Redis before it begins, so that it says what is wrong there.
+
+Whatever it is, it is named with the setting that leads there, and what to do about it.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning
+from django.db import DatabaseError, InterfaceError, NotSupportedError, connection
+from django.db.migrations.executor import MigrationExecutor
+
+from memory import clock
+from memory.database import Kind
+from memory.hints import redis_client
+
+# What the process that starts is; None where somebody only checks.
+starting: Kind | None = None
+
+# Words of PostgreSQL's or its client's errors, and what they mean.
+_CAUSES = {
+    "password authentication failed": "The name or the password is wrong.",
+    "no password supplied": "The URL has no password: postgres://uac:password@host:5432/uac.",
+    "does not exist": "Create roles and database by uac_site/database_roles.sql.",
+    "resolve host": "The host's name is wrong, or not known here.",
+    "could not translate host": "The host's name is wrong, or not known here.",
+    "refused": "Nothing listens there: is it the right host and port, and does PostgreSQL run?",
+    "timeout": "Nothing answers there: is it the right host, and does a firewall stand between?",
+    "too many": "It takes no more connections: see docs/operations.md on how many are needed.",
+    "no pg_hba.conf entry": "PostgreSQL's pg_hba.conf does not let this machine or role in.",
+}
+
+
+def is_named() -> bool:
+    """Tell whether DATABASE_URL leads to a PostgreSQL at all."""
+    engine = settings.DATABASES.get("default", {}).get("ENGINE")
+    return bool(engine == "uac_site.database")
+
+
+def of_database() -> Iterator[CheckMessage]:
+    """Yield what is wrong with the database of DATABASE_URL."""
+    if not is_named():
+        return  # which is told already
+    try:
+        with connection.cursor() as cursor:
+            yield from _clock()
+            yield from _role(cursor)
+            yield from _migrations()
+    except NotSupportedError as error:
+        yield Error(
+            f"The database of DATABASE_URL is too old: {error}",
+            hint="Upgrade PostgreSQL.",
+            id="uac.E024",
+        )
+    except (DatabaseError, InterfaceError) as error:
+        said = " ".join(str(error).split())
+        causes = (cause for words, cause in _CAUSES.items() if words in said)
+        yield Error(
+            f"The database does not answer: {said}",
+            hint="Check DATABASE_URL. " + next(causes, "Does PostgreSQL run there?"),
+            id="uac.E020",
+        )
+
+
+def _clock() -> Iterator[CheckMessage]:
+    most = settings.UAC_CLOCK_SECONDS
+    off = clock.ahead()
+    if most and abs(off) > most:
+        way = "ahead of" if off > 0 else "behind"
+        yield Error(
+            f"The clock of this machine is {abs(off):.0f} s {way} the database's: claims of work"
+            " would expire at the wrong time.",
+            hint="Have both machines set their clocks by NTP, or raise UAC_CLOCK_SECONDS.",
+            id="uac.E026",
+        )
+
+
+def _role(cursor: Any) -> Iterator[CheckMessage]:
+    cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
+    (superuser,) = cursor.fetchone()
+    cursor.execute(
+        "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+        " AND pg_get_userbyid(relowner) = current_user"
+    )
+    (owned,) = cursor.fetchone()
+    if superuser or owned:
+        power = "is a superuser" if superuser else f"owns {owned} tables or indexes"
+        yield Error(
+            f"The database role of DATABASE_URL {power}: it could switch off the triggers"
+            " that keep the log append-only.",
+            hint="Create the roles of uac_site/database_roles.sql; migrate as uac_owner"
+            " and run the server as uac.",
+            id="uac.E021",
+        )
+
+
+def _migrations() -> Iterator[CheckMessage]:
+    executor = MigrationExecutor(connection)
+    missing = [str(one) for one, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
+    if missing:
+        yield Error(
+            f"The database of DATABASE_URL lacks {len(missing)} migrations, the first of which is"
+            f" {missing[0]}.",
+            hint="Run `manage.py migrate` with the DATABASE_URL of the owner (uac_owner).",
+            id="uac.E025",
+        )
+
+
+def of_redis() -> Iterator[CheckMessage]:
+    """Yield what is wrong with the Redis of REDIS_URL."""
+    if not settings.REDIS_URL:
+        return  # which is told already
+    try:
+        client = redis_client()
+        memory: Any = client.info("memory")
+        replication: Any = client.info("replication")
+        yield from _policy(memory)
+        if replication.get("role") == "slave":
+            yield _wrong("is a replica, which takes nothing.", "Name the primary.")
+        else:
+            client.set("uac:started", 1, ex=60)
+    except ValueError as error:
+        yield _wrong(f"cannot be read: {error}", "It is redis://:password@host:6379/0.")
+    except redis.AuthenticationError as error:
+        yield _wrong(f"does not let us in: {error}", "Check the password, and the name if any.")
+    except redis.OutOfMemoryError:
+        yield Warning(
+            "The Redis of REDIS_URL is full: no hint can be sent, and all waits for others.",
+            hint="Raise its maxmemory. What the queues hold goes once workers take from them.",
+            id="uac.W029",
+        )
+    except redis.ResponseError as error:
+        yield _wrong(f"refuses: {error}", "Check the password, and what this name may do there.")
+    except redis.RedisError as error:
+        yield _silent(error)
+
+
+def _policy(memory: Any) -> Iterator[CheckMessage]:
+    policy = str(memory.get("maxmemory_policy", "noeviction"))
+    if policy == "noeviction":
+        return
+    told = f"has maxmemory-policy {policy}: when it is full it forgets"
+    advice = "CONFIG SET maxmemory-policy noeviction, and in its configuration."
+    if policy.startswith("allkeys-") and not settings.DEVELOPMENT:
+        yield _wrong(f"{told} queues.", advice)
+    else:
+        yield Warning(f"The Redis of REDIS_URL {told} signals.", hint=advice, id="uac.W028")
+
+
+def _wrong(what: str, advice: str) -> CheckMessage:
+    return Error(f"The Redis of REDIS_URL {what}", hint=advice, id="uac.E027")
+
+
+def _silent(error: redis.RedisError) -> CheckMessage:
+    # A web process takes requests without Redis; a worker that hears nothing is none.
+    level = Warning if starting == "web" else Error
+    return level(
+        f"The Redis of REDIS_URL does not answer: {error}",
+        hint="Check host and port, and that Redis runs there.",
+        id="uac.W027" if level is Warning else "uac.E028",
+    )

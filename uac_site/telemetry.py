@@ -1,0 +1,85 @@
+"""What the web process tells of its requests: how many, how they ended, how long they took."""
+
+import os
+import time
+from collections.abc import Callable, Iterable
+
+from django.http import HttpRequest, HttpResponseBase
+from opentelemetry.trace import SpanKind, Status, StatusCode
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.metrics_core import Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+from memory import tracing
+from uac_site.request_log import route_of
+from workers import metrics
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+
+REQUESTS = Counter(
+    "uac_http_requests",
+    "Requests, by what they were answered with.",
+    ["method", "route", "status"],
+    registry=None,
+)
+SECONDS = Histogram(
+    "uac_http_request_seconds",
+    "From a request to its answer, or to the beginning of one that streams.",
+    ["method", "route"],
+    buckets=metrics.BUCKETS,
+    registry=None,
+)
+
+
+class Telemetry:
+    """Middleware around all other: counts and measures each request, and makes a span of it."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer the request."""
+        started = time.perf_counter()
+        method = request.method if request.method in METHODS else "other"
+        assert method is not None
+        with tracing.span(method, kind=SpanKind.SERVER, parent=_lower(request)) as span:
+            response = self._get_response(request)
+            route = route_of(request)
+            span.update_name(f"{method} {route}")
+            span.set_attribute("http.request.method", method)
+            span.set_attribute("http.route", route)
+            span.set_attribute("http.response.status_code", response.status_code)
+            if response.status_code >= 500:
+                span.set_status(Status(StatusCode.ERROR))
+        REQUESTS.labels(method, route, str(response.status_code)).inc()
+        SECONDS.labels(method, route).observe(time.perf_counter() - started)
+        return response
+
+
+def _lower(request: HttpRequest) -> dict[str, str]:
+    """The headers that may name the caller's span, as a caller is known to write them."""
+    names = ("traceparent", "tracestate")
+    return {name: request.headers[name] for name in names if name in request.headers}
+
+
+def registry() -> CollectorRegistry:
+    """Return a registry of what this process tells of itself and of requests.
+
+    With PROMETHEUS_MULTIPROC_DIR it is those of all processes that share that folder, whichever of
+    them is asked.
+    """
+    registry = metrics.own_process()
+    if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        registry.register(_OfAllProcesses())
+    else:
+        registry.register(REQUESTS)
+        registry.register(SECONDS)
+    return registry
+
+
+class _OfAllProcesses(Collector):
+    def collect(self) -> Iterable[Metric]:
+        together = MultiProcessCollector(CollectorRegistry())  # type: ignore[no-untyped-call]
+        found: Iterable[Metric] = together.collect()  # type: ignore[no-untyped-call]
+        return [one for one in found if one.name.startswith("uac_http_")]

@@ -1,0 +1,189 @@
+"""The version without what was redacted, and with it the end of all copies.
+
+Records and constraints that rest on a redacted entry become what they were before that entry
+touched them, or go; old files go. What other entries did to them since is done again: these are
+pending. If the gate has something against the project without them, what was said has to go all the
+same: then it is asked no more than for typed entries, as if somebody had retired the records. What
+it had against it is kept for the staff, and a constraint that cannot cope fails visibly at its next
+run. If the project does not even load, that is tried again, and nothing is told of it until it
+does.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import structlog
+from django.db import transaction
+from django.db.models import Exists, OuterRef
+from django.utils import timezone
+
+from memory import checkpoints, forgetting, lanes, leases, redaction, runs, users
+from memory.checkpoints import Candidate, HeadMoved
+from memory.forgetting import Traces
+from memory.models import EntryOutcome, LogEntry, MemoryUser, Redaction
+from memory.models.checkpoints import Origin
+from memory.models.log import EntryKind, Outcome
+from memory.project import Change, EditError, Project, Record, RecordId, conflicts
+from memory.project.conform import conform_fields
+from workers.checkpointing import gate
+
+logger = structlog.get_logger(__name__)
+
+MAX_REBUILDS = 3
+
+
+def work_on(user_pk: int) -> None:
+    """Finish a redaction of the user, unless another worker is at it.
+
+    All is written in one transaction: whoever is killed before has done nothing, and it is done
+    again.
+    """
+    row = leases.claim(redaction.waiting().filter(user_id=user_pk))
+    if row is None:
+        return
+    try:
+        with leases.kept(row):
+            for attempt in range(1, MAX_REBUILDS + 1):
+                try:
+                    _finish(row)
+                except HeadMoved:
+                    if attempt == MAX_REBUILDS:
+                        raise
+                else:
+                    break
+    except leases.LeaseLost:
+        logger.warning("lease_lost", user=user_pk)
+    except Exception as error:
+        leases.fail(row, f"{type(error).__name__}: {error}")
+        raise
+
+
+def _finish(row: Redaction) -> None:
+    user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=row.user_id)
+    # Of all that are under way, so that one version serves them all.
+    seqs = redaction.under_way(user)
+    traces = forgetting.find(user, seqs)
+    draft = _draft(user, row, traces) if traces.in_head else None
+    with transaction.atomic():
+        locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        leases.check(row)
+        if locked.head_id != user.head_id or redaction.under_way(locked) != seqs:
+            raise HeadMoved(f"{user}: something was redacted or written meanwhile")
+        checkpoint = None
+        reopened: list[int] = []
+        if draft is not None:
+            checkpoint = checkpoints.commit(row, locked, draft.candidate, [])
+            locked.refresh_from_db()
+            reopened = _reopen(locked, draft.again)
+        forgetting.forget(locked, seqs, traces)
+        locked.redacting_since = None
+        locked.save(update_fields=["redacting_since"])
+        if locked.head is not None and checkpoints.wants_constraints_run(locked.head):
+            runs.queue_constraints(locked, locked.head)
+        leases.write(
+            row,
+            due_at=None,
+            finished_at=timezone.now(),
+            version=checkpoint.version if checkpoint else None,
+            records=len(traces.head_records),
+            constraints=len(traces.head_constraints),
+            reopened=len(reopened),
+            problem=draft.problem if draft else "",
+            last_error="",
+            lease_owner="",
+            lease_expires_at=None,
+        )
+    logger.info(
+        "redacted",
+        user=user.pk,
+        entries=len(seqs),
+        version=checkpoint.version if checkpoint else None,
+        problem=bool(draft and draft.problem),
+    )
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A project without what rests on the entries: which other entries have to be worked on again,
+    and what the gate has against it, if anything."""
+
+    candidate: Candidate
+    again: Collection[int]
+    problem: str
+
+
+def _draft(user: MemoryUser, row: Redaction, traces: Traces) -> _Draft:
+    assert user.head is not None
+    change, again = _without(user, row, traces)
+    verdict = gate.judge(user, user.head, change, judge_code=True, judge_grounding=False)
+    problem = verdict.reason
+    if problem:
+        verdict = gate.judge(user, user.head, change)
+    if not verdict.accepted:
+        raise gate.GateUnavailable(f"without what was redacted, {verdict.reason}")
+    candidate = Candidate(
+        parent=user.head,
+        change=change,
+        edits=[],  # they would name what is gone
+        origin=Origin.REDACTION,
+        seen_seq=max(user.head.seen_seq, row.seq),
+        verdict={**verdict.to_json(), "redaction": {"seq": row.seq, "problem": problem}},
+        bytecode=verdict.bytecode,
+        image_digest=verdict.image_digest,
+    )
+    return _Draft(candidate, again, problem)
+
+
+def _without(user: MemoryUser, row: Redaction, traces: Traces) -> tuple[Change, set[int]]:
+    """Return the change, and the entries whose part in what it takes back is to be done again."""
+    keys = {record.key for record in traces.head_records}
+    project = checkpoints.open_project(user.head, user, keys=keys)
+    again: set[int] = set()
+    for record_id, sources in sorted(traces.head_records.items()):
+        earlier = _as_it_was(project, record_id, traces.earlier.get(record_id))
+        if earlier is None:
+            traces.earlier.pop(record_id, None)
+            project.remove(record_id, [row.seq])
+        else:
+            project.replace(record_id, earlier)
+        if record_id.domain != conflicts.DOMAIN:  # what is gone contradicts nothing
+            again |= set(sources) - set(earlier.sources if earlier else ())
+    for name, also in sorted(traces.head_constraints.items()):
+        if (text := traces.earlier_constraints.get(name)) is None:
+            project.delete_constraint(name)
+        else:
+            project.write_constraint(name, *text)
+        again |= also
+    project.drop_legacy(sorted(traces.head_legacy))
+    return project.change(), again
+
+
+def _as_it_was(project: Project, record_id: RecordId, earlier: Record | None) -> Record | None:
+    """Return what a record was before a redacted entry touched it, if it can be so today."""
+    domain = project.outline.domains[record_id.domain]
+    now = project.record(record_id)
+    if earlier is None or now is None or now.class_name != earlier.class_name:
+        return None
+    class_ = domain.classes[earlier.class_name]
+    try:
+        fields = conform_fields(earlier.fields, class_, domain, ".".join(record_id))
+    except EditError:  # the class has changed meanwhile
+        return None
+    return replace(earlier, fields=fields)
+
+
+def _reopen(user: MemoryUser, seqs: Collection[int]) -> list[int]:
+    """Have entries worked on again that the version before held; of messages, it is their facts
+    that count."""
+    made = LogEntry.objects.filter(
+        user=user, redacted_at=None, derived_from__contains=[OuterRef("seq")]
+    )
+    messages = LogEntry.objects.filter(Exists(made), user=user, kind=EntryKind.MESSAGE)
+    outcomes = EntryOutcome.objects.filter(user=user, seq__in=seqs, outcome=Outcome.COVERED)
+    wordless = LogEntry.objects.filter(user=user, redacted_at__isnull=False)
+    again = outcomes.exclude(seq__in=messages.values("seq")).exclude(seq__in=wordless.values("seq"))
+    reopened = sorted(again.values_list("seq", flat=True))
+    if reopened:
+        again.delete()
+        lanes.begin_again(user.pk, reopened[0])
+    return reopened

@@ -1,0 +1,37 @@
+"""A worker's part in a merge: batch after batch, for as long as it holds the lease."""
+
+import structlog
+from django.utils import timezone
+
+from memory import leases, merging
+from memory.hints import send_hint
+
+logger = structlog.get_logger(__name__)
+
+# After so many others come first: a user with a million entries keeps no thread for himself.
+MOST_BATCHES = 25
+
+
+def work_on(merge_pk: int) -> None:
+    """Go on with a merge, unless another worker is at it.
+
+    Each batch is a transaction of its own: whoever is killed leaves what he has copied, and the
+    place where it goes on.
+    """
+    row = leases.claim(merging.waiting().filter(pk=merge_pk))
+    if row is None:
+        return
+    try:
+        with leases.kept(row):
+            for _ in range(MOST_BATCHES):
+                if not merging.copy(row):
+                    logger.info("merged", user=row.user_id, merged=row.merged_id, copied=row.copied)
+                    return
+        leases.write(row, lease_owner="", lease_expires_at=None, run_after=timezone.now())
+    except leases.LeaseLost:
+        logger.warning("lease_lost", merge=merge_pk)
+        return
+    except Exception as error:
+        leases.fail(row, f"{type(error).__name__}: {error}")
+        raise
+    send_hint(merging.TASK, [merge_pk])
