@@ -1,6 +1,6 @@
 # Everything runs in .venv, which is made anew whenever the lock changes.
 .DEFAULT_GOAL := help
-.PHONY: help demo test chaos bench plots screenshots image server-image lint types security release lock clean
+.PHONY: help demo test test-all smoke chaos bench plots screenshots image server-image lint types security release lock clean
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
@@ -10,7 +10,10 @@ VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 help:
 	@echo 'make demo  [EXIT=1]              run everything with a sample person; EXIT=1: verify and exit'
-	@echo 'make test  [REQUIRE_DOCKER=1]    lint, types, import contracts, tests'
+	@echo 'make test  [REQUIRE_DOCKER=1]    lint, types, import contracts, first tier of tests'
+	@echo 'make smoke                       one whole server, broken in five ways (needs Docker, chromium)'
+	@echo 'make test-all                    all tests, the second tier too (tests/tiers.py)'
+	@echo '                                 of the three: ARGS=... are for pytest'
 	@echo 'make chaos [SEED=n] [SEEDS=n] [MINUTES=n]   break the real system by a seed, and count'
 	@echo 'make bench NAME=... [JSON=path]  run benchmarks/NAME.py; ARGS=... are its own'
 	@echo 'make plots                       draw benchmarks/results/*.json into docs/plots'
@@ -26,17 +29,19 @@ help:
 demo: $(STAMP)
 	@$(BIN)/python -m uac_site.demo $(if $(EXIT),--exit)
 
-# The warning comes last, where it is seen, whether or not the tests passed.
-test: $(STAMP) lint types
-	@docker_note=; \
+# Runs pytest with the tests that $(1) selects. What did not run for want of an engine is said last,
+# where it is seen, whether or not the tests passed.
+define run_tests
+	@selected='$(1)'; docker_note=; \
 	if ! $(BIN)/python -c 'import docker; docker.from_env(timeout=10).ping()' 2>/dev/null; then \
 		if [ -n '$(REQUIRE_DOCKER)' ]; then \
 			echo 'REQUIRE_DOCKER is set, and no Docker engine answers: the tests were not run.' >&2; \
 			exit 1; \
 		fi; \
 		docker_note=yes; \
+		selected="$${selected:+$$selected and }not docker"; \
 	fi; \
-	$(BIN)/python -m pytest -n 3 $${docker_note:+-m 'not docker'}; \
+	$(BIN)/python -m pytest -n 3 -m "$$selected" $(ARGS); \
 	status=$$?; \
 	if [ -n "$$docker_note" ]; then \
 		echo; \
@@ -44,6 +49,16 @@ test: $(STAMP) lint types
 		echo '!!! Start Docker, or set REQUIRE_DOCKER=1 to have this count as a failure.'; \
 	fi; \
 	exit $$status
+endef
+
+test: $(STAMP) lint types
+	$(call run_tests,not extended and not smoke and not quarantine)
+
+test-all: $(STAMP) lint types security
+	$(call run_tests,)
+
+smoke: $(STAMP)
+	@$(BIN)/python -m pytest tests/smoke $(ARGS)
 
 # With an engine of its own; ARGS=--processes does without one, and without containers.
 chaos: $(STAMP)
@@ -60,7 +75,12 @@ server-image:
 	docker build --tag uac-server:$(VERSION) --build-arg VERSION=$(VERSION) \
 		--build-arg REVISION=$$(git rev-parse HEAD) $(BUILD) .
 
+# No tracked file is large, but for what is generated from the code and checked against it.
+LARGE = docs/openapi.yaml
+
 lint: $(STAMP)
+	@git ls-files -z -- . $(LARGE:%=':!%') | xargs -0 -r stat --format '%s %n' | \
+		awk '$$1 > 400000 { print $$2 ": larger than 400 kB"; found = 1 } END { exit found }'
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports

@@ -3,7 +3,7 @@
 import gc
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -38,6 +38,7 @@ from memory.users import create_user
 from memory.workspace_constraints import unjudged
 from memory.workspaces import create_key
 from tests.services import SERVICES
+from tests.tiers import is_extended
 from workers import tasks
 
 # No example is too slow: the machine may be busy.
@@ -56,7 +57,10 @@ TOGETHER = {
     "tests/acceptance/": "acceptance",
     "tests/chaos/": "agents, chaos and deployment",
     "tests/deployment/": "agents, chaos and deployment",
-    "tests/integration/sandbox/": "sandbox",
+    # These share an engine of the tests' own.
+    "tests/integration/sandbox/test_docker": "sandbox",
+    "tests/integration/sandbox/test_doctor": "sandbox",
+    "tests/integration/sandbox/test_runtimes": "sandbox",
 }
 
 
@@ -68,9 +72,26 @@ class InOrder(LoadScopeScheduling):  # type: ignore[misc]
         config.option.loadscopereorder = False  # what comes last is quick: they end together
 
     def _split_scope(self, nodeid: str) -> str:
-        file, _, _ = nodeid.partition("::")
-        scopes = (scope for folder, scope in TOGETHER.items() if file.startswith(folder))
-        return next(scopes, file)
+        return scope_of(nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Mark the second tier before `-m` selects, and sort after pytest-django has.
+
+    What one process takes as a whole begins, so that the others do not wait for it in the end.
+    """
+    for item in items:
+        if is_extended(item.nodeid):
+            item.add_marker(pytest.mark.extended)
+    yield
+    items.sort(key=lambda item: scope_of(item.nodeid) not in TOGETHER.values())
+
+
+def scope_of(test: str) -> str:
+    """Return what a process takes as a whole: a folder's name, or a file."""
+    scopes = (scope for folder, scope in TOGETHER.items() if test.startswith(folder))
+    return next(scopes, test.partition("::")[0])
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> InOrder:

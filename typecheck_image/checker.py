@@ -1,7 +1,7 @@
-"""Checks the types of one project and ends: `python -m typecheck_image.checker CACHE`.
+"""Checks the types of projects until its input ends: `python -m typecheck_image.checker CACHE`.
 
 It speaks the frames of the sandboxes (see sandbox_image/uac/protocol.py) on its standard input and
-output: a hello, then one request {"files": path → source}, answered with {"outcome", "findings"}.
+output: a hello, then requests {"files": path → source}, answered with {"outcome", "findings"}.
 The files are given to mypy as they arrive; nothing is written, and no configuration is read.
 CACHE holds what mypy knows of the standard library and of `uac`: `--prepare` writes it.
 """
@@ -40,7 +40,7 @@ import builtins, uac, uac.testing
 
 
 def main() -> None:
-    """Serve one request, or prepare the cache."""
+    """Serve requests, or prepare the cache."""
     cache, *mode = sys.argv[1:]
     if mode == ["--prepare"]:
         errors = check({"known.py": KNOWN}, cache)
@@ -56,8 +56,7 @@ def main() -> None:
         **confinement(),
     }
     _write(answers, protocol.encode_frame(hello))
-    request = protocol.read_frame(requests.read)
-    if request is not None:
+    while (request := protocol.read_frame(requests.read)) is not None:
         _write(answers, protocol.encode_frame(answer(request["files"], cache)))
 
 

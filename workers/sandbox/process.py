@@ -5,6 +5,7 @@ where the kernel allows no namespaces it also shares the network and a readable 
 for demonstrations and tests, production settings refuse it.
 """
 
+import compileall
 import functools
 import hashlib
 import os
@@ -79,6 +80,7 @@ class ProcessChannel:
     """A confined runner and the pipes to it. Nothing is left when this process dies, even by -9."""
 
     def __init__(self, hash_seed: int) -> None:
+        _precompile()
         # No preexec_fn, which is not safe beside threads, and no death signal from here, which
         # would come when the thread ends that happened to open the sandbox: confine.py does both
         # jobs from within.
@@ -154,6 +156,15 @@ class ProcessChannel:
             self._process.wait()
         self.last_words = (self._errors.read() or b"").decode(errors="replace").strip()[-1000:]
         self._errors.close()
+
+
+@functools.cache
+def _precompile() -> None:
+    """Write the runner's bytecode, which each sandbox reads and, run with -B, never writes.
+
+    Where the folder is read-only the sandboxes start from source, 40 ms of CPU later.
+    """
+    compileall.compile_dir(PACKAGE, quiet=2)
 
 
 def _wait(descriptor: int, event: int, deadline: float) -> None:

@@ -1,11 +1,12 @@
 """Checks types: in a container that lives for one check, or in a process for development.
 
 mypy is a large program that reads what a user's words brought about, so it is confined as the
-sandboxes are, by the same template. It is given the files of one request, and nothing is kept.
+sandboxes are, by the same template. It is given the files of one request, and nothing is kept: the
+process of development stays because importing mypy costs more than a check, and forks for each.
 """
 
+import atexit
 import functools
-import io
 import subprocess
 import sys
 import tempfile
@@ -102,13 +103,73 @@ def _in_container(request: bytes) -> dict[str, Any]:
 
 
 def _in_process(request: bytes) -> dict[str, Any]:
+    checker = _idle_checker() or _CheckerProcess(_cache())
     try:
-        finished = _run(_cache(), stdin=request)
-    except subprocess.TimeoutExpired:
-        raise TimeoutError from None
-    read = io.BytesIO(finished).read
-    _read(read)
-    return _read(read)
+        answer = checker.exchange(request)
+    except BaseException:
+        checker.close()
+        raise
+    _idle.append(checker)
+    return answer
+
+
+class _CheckerProcess:
+    """A type checker that serves one request at a time; it ends when its input does."""
+
+    def __init__(self, cache: str) -> None:
+        self._process = _start(cache, errors=subprocess.DEVNULL)
+        try:
+            self._receive()  # its hello
+        except BaseException:
+            self.close()
+            raise
+
+    def exchange(self, request: bytes) -> dict[str, Any]:
+        """Return the answer to an encoded request; EOFError where the process ends before it."""
+        assert self._process.stdin is not None
+        # A check that hangs is ended, and reading its answer with it.
+        timer = threading.Timer(DEADLINE_SECONDS, self._process.kill)
+        timer.start()
+        try:
+            self._process.stdin.write(request)
+            self._process.stdin.flush()
+            return self._receive()
+        finally:
+            timer.cancel()
+
+    @property
+    def runs(self) -> bool:
+        """Whether nobody has ended it."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _receive(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        return _read(self._process.stdout.read)
+
+
+# Appending and popping are atomic: each thread has a checker of its own.
+_idle: list[_CheckerProcess] = []
+
+
+def _idle_checker() -> _CheckerProcess | None:
+    while True:
+        try:
+            checker = _idle.pop()
+        except IndexError:
+            return None
+        if checker.runs:
+            return checker
+
+
+@atexit.register
+def _end_idle() -> None:
+    while _idle:
+        _idle.pop().close()
 
 
 def _read(read: Callable[[int], bytes]) -> dict[str, Any]:
@@ -131,20 +192,23 @@ def _cache() -> str:
 @functools.cache
 def _prepared() -> "tempfile.TemporaryDirectory[str]":
     folder = tempfile.TemporaryDirectory(prefix="uac-typecheck-")
-    _run(folder.name, "--prepare")
+    with _start(folder.name, "--prepare", errors=subprocess.PIPE) as preparing:
+        try:
+            _, errors = preparing.communicate(timeout=DEADLINE_SECONDS)
+        except subprocess.TimeoutExpired:
+            preparing.kill()
+            raise TimeoutError("preparing the cache of the type checker") from None
+    if preparing.returncode != 0:
+        raise OSError(errors.decode(errors="replace").strip()[-500:])
     return folder
 
 
-def _run(*arguments: str, stdin: bytes = b"") -> bytes:
-    finished = subprocess.run(  # noqa: S603  # nosec B603 # our own program
+def _start(*arguments: str, errors: int) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(  # noqa: S603  # nosec B603 # our own program
         [sys.executable, "-s", "-B", "-m", MODULE, *arguments],
-        input=stdin,
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
         cwd=Path(typecheck_image.__path__[0]).parent,
         env={},
-        timeout=DEADLINE_SECONDS,
-        check=False,
     )
-    if finished.returncode != 0:
-        raise OSError(finished.stderr.decode(errors="replace").strip()[-500:])
-    return finished.stdout

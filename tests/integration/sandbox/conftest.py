@@ -126,7 +126,14 @@ def other_engine(docker_image: str) -> Iterator[str]:
         yield host
 
 
-@pytest.fixture(scope="module", params=["runc", "crun", "runsc"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "runc",
+        pytest.param("crun", marks=pytest.mark.extended),
+        pytest.param("runsc", marks=pytest.mark.extended),
+    ],
+)
 def runtime(request: pytest.FixtureRequest) -> Runtime:
     """Every OCI runtime in turn: the engine's own, and two that an engine of the tests' own has."""
     if request.param == "runc":

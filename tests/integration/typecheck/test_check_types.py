@@ -133,6 +133,45 @@ def test_too_much_code_is_refused(runner: str) -> None:
     assert not raised.value.infrastructure
 
 
+class TestProcess:
+    @pytest.fixture(autouse=True)
+    def in_processes(self) -> Iterator[None]:
+        with override_settings(UAC_SANDBOX_RUNNER="process"):
+            yield
+
+    def test_it_stays_for_the_next_check(self) -> None:
+        check("trip.on")
+        before = list(checker._idle)
+
+        check("trip.to > 3")
+
+        assert before
+        assert checker._idle == before
+
+    def test_a_dead_one_is_replaced(self) -> None:
+        check("trip.on")
+        for idle in checker._idle:
+            idle._process.kill()
+            idle._process.wait()
+
+        (fault,) = check("trip.to > 3")
+
+        assert fault.code == "operator"
+        assert [idle.runs for idle in checker._idle] == [True]
+
+    def test_one_that_does_not_answer_is_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        check("trip.on")
+        idle = list(checker._idle)
+        monkeypatch.setattr(checker, "DEADLINE_SECONDS", 0.001)
+
+        with pytest.raises(SandboxError) as raised:
+            check("trip.on")
+
+        assert raised.value.infrastructure
+        assert checker._idle == []
+        assert not any(one.runs for one in idle)
+
+
 @pytest.mark.docker
 class TestContainer:
     @pytest.fixture(autouse=True)
