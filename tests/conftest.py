@@ -38,6 +38,7 @@ from memory.users import create_user
 from memory.workspace_constraints import unjudged
 from memory.workspaces import create_key
 from tests.services import SERVICES
+from tests.waiting import scaled
 from workers import tasks
 
 # No example is too slow: the machine may be busy.
@@ -185,7 +186,7 @@ def _drop(database: str) -> None:
     Not by FORCE: that refuses where the autovacuum is, or the server's own role. A plain drop sends
     the autovacuum away, and waits some seconds for the others.
     """
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + scaled(60)
     while True:
         try:
             return _as_owner("DROP DATABASE {}", database)

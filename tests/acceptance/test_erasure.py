@@ -27,6 +27,7 @@ from cryptography.fernet import Fernet
 from benchmarks.harness import Client
 from tests.acceptance.conftest import LATE, Person, polled, record, running_system
 from tests.llm_server import KEY, LlmServer, llm_server, said
+from tests.waiting import scaled
 from tests.webhook_receiver import Behaviour, Call, receiver
 from uac_site.embedded.system import System
 from workers.sandbox.docker import LABEL, unavailable
@@ -334,7 +335,7 @@ def send(
         },
     )
     try:
-        with urllib.request.urlopen(request, timeout=60) as response:
+        with urllib.request.urlopen(request, timeout=scaled(60)) as response:
             return response.status, response.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()

@@ -13,6 +13,7 @@ import pytest
 from benchmarks.harness import Client
 from tests.acceptance.conftest import new_client, polled, running_system
 from tests.llm_server import KEY, LlmServer, Reply, Request, called, llm_server, status
+from tests.waiting import scaled
 from uac_site.embedded.system import System
 
 FACTS = {
@@ -101,7 +102,7 @@ def read(client: Client, path: str) -> Any:
     request = urllib.request.Request(
         f"{client.base_url}/mem0/{path}", headers={"Authorization": f"Token {client.key}"}
     )
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=scaled(60)) as answer:
         return json.load(answer)
 
 
