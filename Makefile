@@ -36,7 +36,7 @@ test: $(STAMP) lint types
 		fi; \
 		docker_note=yes; \
 	fi; \
-	$(BIN)/python -m pytest -n 3 $${docker_note:+-m 'not docker'}; \
+	$(BIN)/python -m pytest -n 3 -m "not quarantine$${docker_note:+ and not docker}"; \
 	status=$$?; \
 	if [ -n "$$docker_note" ]; then \
 		echo; \

@@ -26,6 +26,7 @@ from cryptography.fernet import Fernet
 
 from benchmarks.harness import Client
 from tests.acceptance.conftest import LATE, Person, polled, record, running_system
+from tests.docker_engine import everything_must_run
 from tests.llm_server import KEY, LlmServer, llm_server, said
 from tests.waiting import scaled
 from tests.webhook_receiver import Behaviour, Call, receiver
@@ -131,7 +132,7 @@ def test_nothing_is_left_of_a_person(
     missing = [name for name in PLANTED if f"{CANARY}-{name}" not in planted]
     assert not missing, " ".join(missing)
     on_docker = not (reason := unavailable())
-    if not on_docker and os.environ.get("REQUIRE_DOCKER"):
+    if not on_docker and everything_must_run():
         pytest.fail(str(reason))
     if on_docker:
         assert polled(lambda: containers_with_canary(system), bool, 30)
