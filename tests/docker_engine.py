@@ -146,9 +146,10 @@ def missing(*programs: str) -> str:
 def gateway_of(network: Mapping[str, Any]) -> str:
     """Return the address of this machine in a network that was inspected.
 
-    An engine that has found its bridge there does not name it.
+    An engine that has found its bridge there does not name it. A network may have a second subnet,
+    for IPv6.
     """
-    [config] = network["IPAM"]["Config"]
+    config = network["IPAM"]["Config"][0]
     return str(config.get("Gateway") or next(ip_network(config["Subnet"]).hosts()))
 
 

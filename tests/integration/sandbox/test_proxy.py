@@ -30,6 +30,9 @@ from workers.sandbox.interface import MEBIBYTE, Shape
 from workers.sandbox.proxy import BODY_BYTES, Engine, Proxy
 from workers.typecheck.checker import SHAPE as TYPECHECK_SHAPE
 
+# The machine's engine itself, wherever the tests of a proxy have sent this process.
+ENGINE = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+
 IMAGE = "sha256:" + "a" * 64
 OTHER_IMAGE = "sha256:" + "b" * 64
 SANDBOX, DATABASE = "1" * 64, "2" * 64
@@ -625,9 +628,8 @@ class TestWithTheEngine:
     @pytest.fixture
     def through(self, docker_image: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         """All that this process asks the engine goes through a proxy."""
-        engine = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
         monkeypatch.setattr(docker, "PING_SECONDS", scaled(60))  # whatever else the machine does
-        with proxy_to(engine.removeprefix("unix://")) as path:
+        with proxy_to(ENGINE.removeprefix("unix://")) as path:
             monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
             docker._thread.__dict__.clear()
             yield path
@@ -640,7 +642,7 @@ class TestWithTheEngine:
             assert large.value == "x" * 900_000
             container = sandbox._channel.container  # type: ignore[attr-defined]
         assert docker.problem() == ""
-        with closing(client_library.DockerClient("unix:///var/run/docker.sock")) as direct:
+        with closing(client_library.DockerClient(ENGINE)) as direct:
             listed = {one["Id"] for one in direct.api.containers(all=True)}
         assert container not in listed
 
@@ -650,10 +652,10 @@ class TestWithTheEngine:
         channel.start()
         deadline = time.monotonic() + scaled(60)
         assert protocol.read_frame(lambda count: channel.receive(count, deadline), 4096)
-        with closing(client_library.DockerClient("unix:///var/run/docker.sock")) as direct:
+        with closing(client_library.DockerClient(ENGINE)) as direct:
             assert channel._socket is not None
             channel._socket.shutdown(socket.SHUT_RDWR)
-            ended = direct.api.wait(channel.container, timeout=scaled(60))
+            ended = direct.api.wait(channel.container, timeout=int(scaled(60)))
         channel.close()
         assert ended["StatusCode"] == 0
 
@@ -670,7 +672,7 @@ class TestWithTheEngine:
                 with pytest.raises(APIError) as refused:
                     attack()
                 assert refused.value.status_code == 403
-        with closing(client_library.DockerClient("unix:///var/run/docker.sock")) as direct:
+        with closing(client_library.DockerClient(ENGINE)) as direct:
             named = {"name": "uac-proxy-attack"}
             assert direct.api.containers(all=True, filters=named) == []
             assert direct.volumes.list(filters=named) == []
