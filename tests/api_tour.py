@@ -6,7 +6,6 @@ answers are the examples of the OpenAPI document: `python -m tests.api_tour` rec
 
 import json
 import re
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -14,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.message import Message
 from typing import Any
+
+from tests.waiting import eventually, scaled
 
 RULE = '''import datetime
 from collections.abc import Iterator
@@ -130,7 +131,7 @@ class Tour:
             },
         )
         try:
-            with urllib.request.urlopen(request, timeout=120) as response:
+            with urllib.request.urlopen(request, timeout=scaled(120)) as response:
                 status, content, told = response.status, response.read(), response.headers
         except urllib.error.HTTPError as error:
             status, content, told = error.code, error.read(), error.headers
@@ -139,10 +140,14 @@ class Tour:
 
     def until(self, what: str, look: Any) -> Any:
         """Look until something is there."""
-        deadline = time.monotonic() + 120
-        while not (found := look()):
-            assert time.monotonic() < deadline, f"there is no {what}"
-            time.sleep(0.2)
+        found: Any = None
+
+        def looked() -> Any:
+            nonlocal found
+            found = look()
+            return found
+
+        assert eventually(looked, 120), f"there is no {what}"
         return found
 
 

@@ -16,7 +16,8 @@ import docker
 import pytest
 from docker.errors import NotFound
 
-from tests.processes import Process, eventually, gone, with_argument
+from tests.processes import Process, gone, with_argument
+from tests.waiting import eventually, scaled
 from uac_site.embedded.process import ManagedProcess
 
 # Its network is its own: it would remove another engine's bridge.
@@ -61,7 +62,7 @@ class Engine:
 
     def stop(self) -> None:
         """Stop it as an operator would, who also stops the containers."""
-        self.process.stop(patience=60)
+        self.process.stop(patience=scaled(60))
 
     def kill(self) -> None:
         """End the engine by SIGKILL, but its containers and who watches over them."""
@@ -77,14 +78,14 @@ class Engine:
 
     def load(self, *images: str) -> None:
         """Give it images of the machine's engine, by their names."""
-        with closing(docker.from_env(timeout=300)) as theirs, self.client() as ours:
+        with closing(docker.from_env(timeout=int(scaled(300)))) as theirs, self.client() as ours:
             for image in images:
                 ours.images.load(b"".join(theirs.images.get(image).save(named=True)))
 
     @contextmanager
     def client(self) -> Iterator[docker.DockerClient]:
         """A client of it."""
-        with closing(docker.DockerClient(base_url=self.host, timeout=60)) as client:
+        with closing(docker.DockerClient(base_url=self.host, timeout=int(scaled(60)))) as client:
             yield client
 
     def containers(self) -> set[str]:
@@ -145,17 +146,23 @@ def missing(*programs: str) -> str:
 def gateway_of(network: Mapping[str, Any]) -> str:
     """Return the address of this machine in a network that was inspected.
 
-    An engine that has found its bridge there does not name it.
+    An engine that has found its bridge there does not name it. A network may have a second subnet,
+    for IPv6.
     """
-    [config] = network["IPAM"]["Config"]
+    config = network["IPAM"]["Config"][0]
     return str(config.get("Gateway") or next(ip_network(config["Subnet"]).hosts()))
+
+
+def everything_must_run() -> bool:
+    """Whether a test that lacks something counts as failed: under REQUIRE_DOCKER and CI."""
+    return bool(os.environ.get("REQUIRE_DOCKER") or os.environ.get("CI"))
 
 
 def skip_or_fail(reason: str) -> None:
     """End the test that lacks an engine or another program, if there is a reason: as failed where
     all must run."""
     if reason:
-        (pytest.fail if os.environ.get("REQUIRE_DOCKER") else pytest.skip)(reason)
+        (pytest.fail if everything_must_run() else pytest.skip)(reason)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ class _Session(socketserver.StreamRequestHandler):
         mailbox: MailServer = self.server.mailbox  # type: ignore[attr-defined]
         mailbox.connections += 1
         if mailbox.behaviour == "hangs":
-            mailbox.closing.wait(120)
+            mailbox.closing.wait(3600)
             return
         self._say("421 not now" if mailbox.behaviour == "fails" else "220 ready")
         while line := self.rfile.readline():

@@ -2,8 +2,7 @@
 
 import os
 import signal
-import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,16 +75,6 @@ def with_argument(argument: str) -> list[Process]:
 
 def gone(processes: Iterable[Process]) -> bool:
     return not any(process.runs for process in processes)
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    """Whether the condition comes true, given ample time."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def _stat(pid: int) -> list[str]:

@@ -9,11 +9,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.waiting import scaled, slowness
 from uac_site.embedded.redis import Redis, redis_in
 from uac_site.embedded.services import Services, running_services
+
+slowness()  # measured while nothing else of ours runs yet
 
 _stack = ExitStack()
 SERVICES: Services = _stack.enter_context(running_services())
@@ -39,6 +43,21 @@ def own_redis_server() -> Iterator[Redis]:
             yield server
         finally:
             server.process.kill()
+
+
+def pytest_report_header() -> str:
+    """Say by how much this session's waits and timeouts are longer."""
+    return f"slowness: {slowness():g} (waits and timeouts are scaled by it)"
+
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> object:
+    """Scale each test's timeout, by whatever it was set: the command line or a marker."""
+    import pytest_timeout  # here: imported any earlier, it could not be rewritten as a plugin is
+
+    return pytest_timeout.pytest_timeout_set_timer(
+        item, settings._replace(timeout=scaled(settings.timeout))
+    )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

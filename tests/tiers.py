@@ -55,3 +55,8 @@ FIRST_TIER = ("tests/acceptance/test_main_loop.py",)
 def is_extended(test: str) -> bool:
     """Return whether the test with this id is of the second tier."""
     return not test.startswith(FIRST_TIER) and any(map(test.startswith, EXTENDED.values()))
+
+
+def named() -> list[str]:
+    """Return all beginnings of ids that are listed here."""
+    return [*FIRST_TIER, *(one for group in EXTENDED.values() for one in group)]

@@ -85,8 +85,8 @@ def answers(status: int, body: bytes = b"", **headers: str) -> Behaviour:
 
 
 def hangs(call: Call) -> None:
-    """Take the call and say nothing."""
-    call.wait(60)
+    """Take the call and say nothing, until the server is closed."""
+    call.wait(3600)
 
 
 def drips(data: bytes, every: float) -> Behaviour:

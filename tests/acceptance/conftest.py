@@ -3,8 +3,7 @@
 import itertools
 import json
 import shutil
-import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from playwright.sync_api import (
 
 from benchmarks.harness import Client
 from tests.docker_engine import skip_or_fail
+from tests.waiting import polled as polled  # for those who import it from here
 from tests.webhook_receiver import Receiver, answers, receiver
 from uac_site.embedded import system as embedded
 from uac_site.embedded.process import free_port
@@ -77,16 +77,6 @@ def test_it_is_silent_about_one_in_time() -> None:
 '''
 # A constraint that speaks of each task of the domain `work` that is late, as it is put.
 LATE = {"source": _LATE_SOURCE, "tests": _LATE_TESTS}
-
-
-def polled(look: Callable[[], T], enough: Callable[[T], object], seconds: float = 120) -> T:
-    """Look until it is enough, and return what was seen; fail with the last look after a bound."""
-    deadline = time.monotonic() + seconds
-    while not enough(seen := look()):
-        if time.monotonic() > deadline:
-            pytest.fail(f"not within {seconds:g} s; last seen: {seen!r}")
-        time.sleep(0.1)
-    return seen
 
 
 # A machine that is busy keeps a process waiting for some seconds, wherever it is: that is no reason

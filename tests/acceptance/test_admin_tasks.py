@@ -20,6 +20,7 @@ from tests.acceptance.conftest import (
     record,
     visitor,
 )
+from tests.waiting import scaled
 from tests.webhook_receiver import receiver
 from uac_site.embedded.system import System
 
@@ -372,12 +373,12 @@ def test_a_constraint_of_one_user_is_refused_mended_and_speaks(page: Page, manag
     page.get_by_label("Tests").fill(OWN_TESTS)
     follow(page.get_by_role("button", name="Test and save"))
 
-    expect(page.get_by_role("status")).to_contain_text("refused", timeout=60_000)
+    expect(page.get_by_role("status")).to_contain_text("refused", timeout=scaled(60_000))
     expect(page.get_by_label("Source")).to_have_value(re.compile("> 2000"))
 
     page.get_by_label("Source").fill(OWN_SOURCE)
     page.get_by_label("Source").press("Control+Enter")
-    expect(page.get_by_role("status")).to_contain_text("accepted", timeout=60_000)
+    expect(page.get_by_role("status")).to_contain_text("accepted", timeout=scaled(60_000))
     (alert,) = polled(person.alerts, bool)
     assert alert["constraint"] == "constraints/slow.py"
 

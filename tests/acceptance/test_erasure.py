@@ -26,7 +26,9 @@ from cryptography.fernet import Fernet
 
 from benchmarks.harness import Client
 from tests.acceptance.conftest import LATE, Person, polled, record, running_system
+from tests.docker_engine import everything_must_run
 from tests.llm_server import KEY, LlmServer, llm_server, said
+from tests.waiting import scaled
 from tests.webhook_receiver import Behaviour, Call, receiver
 from uac_site.embedded.system import System
 from workers.sandbox.docker import LABEL, unavailable
@@ -130,7 +132,7 @@ def test_nothing_is_left_of_a_person(
     missing = [name for name in PLANTED if f"{CANARY}-{name}" not in planted]
     assert not missing, " ".join(missing)
     on_docker = not (reason := unavailable())
-    if not on_docker and os.environ.get("REQUIRE_DOCKER"):
+    if not on_docker and everything_must_run():
         pytest.fail(str(reason))
     if on_docker:
         assert polled(lambda: containers_with_canary(system), bool, 30)
@@ -334,7 +336,7 @@ def send(
         },
     )
     try:
-        with urllib.request.urlopen(request, timeout=60) as response:
+        with urllib.request.urlopen(request, timeout=scaled(60)) as response:
             return response.status, response.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()

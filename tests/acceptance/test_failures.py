@@ -15,7 +15,8 @@ import redis
 
 from benchmarks.concurrency import Traffic, new_traffic
 from tests.acceptance.conftest import polled, running_system
-from tests.integration.embedded.conftest import alive, descendants, eventually
+from tests.integration.embedded.conftest import alive, descendants
+from tests.waiting import eventually
 from uac_site.embedded.system import System
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.llm import FILES
 from tests.llm_server import KEY, Called, Reply, Request, Said, Script, called, llm_server, said
+from tests.waiting import scaled
 from uac_site.embedded.process import die_with_parent
 
 SESSIONS = [
@@ -185,7 +186,7 @@ def run(folder: Path, script: Script, *arguments: str, **variables: str) -> dict
             env=environment,
             capture_output=True,
             text=True,
-            timeout=570,
+            timeout=scaled(570),
             check=False,
             preexec_fn=die_with_parent(15),
         )

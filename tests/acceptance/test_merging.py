@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.harness import Client
 from tests.acceptance.conftest import LATE, Person, message, polled, record
+from tests.waiting import scaled
 from uac_site.embedded.system import System
 
 
@@ -55,7 +56,7 @@ def test_who_was_anonymous_is_known_and_alerted_once(system: System, api_key: st
         f"{system.base_url}/v1/users/ada/subject-access/",
         headers={"Authorization": f"Bearer {api_key}"},
     )
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=scaled(60)) as answer:
         zipped = zipfile.ZipFile(io.BytesIO(answer.read()))
     names = zipped.namelist()
     said = [json.loads(line) for line in zipped.read("log.jsonl").splitlines()]

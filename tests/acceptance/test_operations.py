@@ -16,6 +16,7 @@ from tests.acceptance.conftest import Person, polled, record, running_system
 from tests.acceptance.test_metrics import Metrics
 from tests.acceptance.test_webhooks import ok
 from tests.mail_server import MailServer, mail_server
+from tests.waiting import scaled
 from tests.webhook_receiver import hangs, receiver
 from uac_site.embedded.process import free_port
 from uac_site.embedded.system import System
@@ -172,7 +173,7 @@ def test_web_ends_while_requests_wait_and_what_it_acknowledged_is_there(
     stopping.set()
     system.start("web")
     for thread in threads:
-        thread.join(60)
+        thread.join(scaled(60))
 
     there = {seq for (seq,) in sql(system, "SELECT seq FROM memory_logentry")}
     assert set(acknowledged) <= there

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks import plots
 from tests.acceptance.conftest import LATE, Person, new_client, polled, record
+from tests.waiting import scaled
 from uac_site.embedded.system import System
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +38,7 @@ def test_twenty_lines_tell_count_and_hear_what_was_noticed(system: System) -> No
         capture_output=True,
         text=True,
         check=True,
-        timeout=240,
+        timeout=scaled(240),
     )
     # Then it says what the README promises
     assert ran.stdout.splitlines() == ["2100", "warning The report is 3 days late ['report']"]

@@ -10,11 +10,12 @@ import pytest
 import redis
 
 from tests.acceptance.conftest import Person, new_client, polled, record, running_system
+from tests.waiting import scaled
 from uac_site.embedded.system import System
 
 # What a request may take, whatever Redis does: two seconds for the first that notices, and many for
 # a busy machine. Those after it do not ask Redis for a moment.
-BOUND = 30.0
+BOUND = scaled(30.0)
 
 
 @pytest.fixture(scope="module")

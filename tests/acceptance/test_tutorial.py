@@ -17,6 +17,7 @@ import pytest
 from tests.acceptance.conftest import new_client
 from tests.acceptance.test_demo import demo, output_of
 from tests.llm_server import KEY, llm_server, said
+from tests.waiting import scaled
 from uac_site.embedded.system import System
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -59,7 +60,7 @@ def pasted(text: str, environment: Mapping[str, str]) -> list[Step]:
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=600,
+        timeout=scaled(600),
     )
     # A prompt for each line, and one for the end: what was printed after a line comes before the
     # next prompt.
@@ -169,7 +170,7 @@ def test_the_agent_of_the_tutorial_remembers_what_was_said(system: System) -> No
             capture_output=True,
             text=True,
             check=True,
-            timeout=120,
+            timeout=scaled(120),
         )
 
     assert ran.stdout == "> Noted.\n> On Friday.\n> "

@@ -14,6 +14,7 @@ from cryptography.fernet import Fernet
 
 from benchmarks.harness import Client
 from tests.acceptance.conftest import LATE, Person, polled, record, running_system
+from tests.waiting import scaled
 from tests.webhook_receiver import Behaviour, Call, Received, answers, receiver, says
 from uac_site.embedded.system import System
 
@@ -105,7 +106,7 @@ def test_no_event_is_lost_by_a_receiver_that_misbehaves_and_workers_that_are_kil
         # When alerts open, change and are acknowledged, and the worker is killed while it waits.
         tasks_late(person, 1)
         opened = polled(lambda: person.alerts("open"), lambda found: len(found) == TASKS)
-        assert asleep.acquire(timeout=120)
+        assert asleep.acquire(timeout=scaled(120))
         system.kill("default-1")
         for alert in opened[: TASKS // 2]:
             ok(manager.post(f"alerts/{alert['id']}/acknowledge/", {}))

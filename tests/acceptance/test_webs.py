@@ -22,6 +22,7 @@ from tests.acceptance.conftest import (
     record,
     running_system,
 )
+from tests.waiting import scaled
 from uac_site.embedded.process import free_port
 from uac_site.embedded.system import System
 
@@ -56,7 +57,7 @@ def other_web(system: System) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]
 def kill(process: "subprocess.Popen[bytes]") -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait(60)
+    process.wait(scaled(60))
 
 
 def answers(url: str) -> bool:

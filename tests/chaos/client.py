@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.waiting import scaled
+
 SECONDS = 15
 
 
@@ -31,7 +33,9 @@ class Client:
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
         if key is not None:
             headers["Idempotency-Key"] = key
-        connection = http.client.HTTPConnection(urlsplit(self.base_url).netloc, timeout=SECONDS)
+        connection = http.client.HTTPConnection(
+            urlsplit(self.base_url).netloc, timeout=scaled(SECONDS)
+        )
         try:
             data = None if body is None else json.dumps(body)
             connection.request(method, f"/v1/{path}", data, headers)

@@ -27,6 +27,7 @@ from tests.chaos.rules import NAME, SOURCE, TESTS
 from tests.docker_engine import Engine, missing
 from tests.llm_server import KEY, llm_server
 from tests.processes import Process
+from tests.waiting import eventually, scaled
 from tests.webhook_receiver import Call, answers, receiver
 from uac_site.embedded.process import ManagedProcess
 from uac_site.embedded.system import System, running_system
@@ -129,7 +130,7 @@ class Deployment:
         """Undo all that was done, and wait until every process is ready."""
         while self._undo:
             heapq.heappop(self._undo)[2]()
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + scaled(seconds)
         self._due = dict.fromkeys(self._due, 0.0)
         while True:
             self.tend()
@@ -138,7 +139,7 @@ class Deployment:
                 return
             if time.monotonic() > deadline:
                 self.journal.problem(
-                    f"{', '.join(waiting)} did not come back within {seconds:g} s:"
+                    f"{', '.join(waiting)} did not come back within {scaled(seconds):g} s:"
                     f" {self.processes[waiting[0]].log_tail(5)}"
                 )
                 return
@@ -318,12 +319,9 @@ def _workspace(system: System, name: str, hook: str) -> Client:
         new = {"name": NAME, "source": SOURCE, "tests": TESTS}
         _asked(client, "POST", "constraints/?wait=0", new)
         approve = f"constraints/{NAME}/versions/1/approve/"
-        deadline = time.monotonic() + 240
-        while client.request("POST", approve, {})[0] != 200:
-            if time.monotonic() > deadline:
-                told = client.request("GET", f"constraints/{NAME}/versions/1/")[2]
-                raise AssertionError(f"the constraint is not approved: {told}")
-            time.sleep(0.2)
+        if not eventually(lambda: client.request("POST", approve, {})[0] == 200, 240):
+            told = client.request("GET", f"constraints/{NAME}/versions/1/")[2]
+            raise AssertionError(f"the constraint is not approved: {told}")
         _asked(client, "PATCH", f"constraints/{NAME}/", {"percentage": 100})
     return client
 

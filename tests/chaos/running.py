@@ -19,6 +19,7 @@ from tests.chaos.faults import FAULTS, schedule
 from tests.chaos.journal import Journal, Person
 from tests.chaos.traffic import Traffic
 from tests.docker_engine import Engine, running_engine
+from tests.waiting import eventually, scaled
 from uac_site.embedded.process import ProcessFailed
 from workers.sandbox.build import ensure_image, ensure_typecheck_image
 
@@ -176,11 +177,13 @@ def _break_and_check(
         healed = time.monotonic()
         _say("healed")
         deployment.sleep(scale.calm_seconds)
+        # On a slow machine less was sent until now: it goes on for a while.
+        eventually(lambda: _sent_enough(deployment, scale), 60)
         traffic.end()
         while traffic.busy:
             deployment.sleep(0.1)
     _say("all is acknowledged")
-    rest(deployment, traffic, healed + scale.rest_seconds)
+    rest(deployment, traffic, healed + scaled(scale.rest_seconds))
     outcome.rest_seconds = time.monotonic() - healed
     _say(f"at rest after {outcome.rest_seconds:.0f} s")
     for row in _waiting(deployment):
@@ -200,6 +203,11 @@ def _break_and_check(
     violations += _verified(deployment)
     violations += _judged_again(deployment, sample[: scale.judged])
     return violations
+
+
+def _sent_enough(deployment: Deployment, scale: Scale) -> bool:
+    deployment.tend()
+    return sum(1 for _ in deployment.journal.entries()) >= scale.entries
 
 
 def rest(deployment: Deployment, traffic: Traffic, deadline: float) -> None:
@@ -278,7 +286,7 @@ def _judged_again(deployment: Deployment, people: Sequence[Person]) -> Iterator[
         client.request("POST", "users/", {"user_id": again})
         path = f"users/{again}/import/?wait=0"
         _, run, _ = client.request("POST", path, {"files": dict(rows)})
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + scaled(240)
         while run.get("status") != "done" and "id" in run and time.monotonic() < deadline:
             deployment.sleep(0.3)
             _, run, _ = client.request("GET", f"runs/{run['id']}/")

@@ -16,6 +16,7 @@ from tests.chaos.deployment import Deployment, deployed
 from tests.chaos.journal import Journal, Redacted
 from tests.chaos.running import rest
 from tests.chaos.traffic import Traffic
+from tests.waiting import scaled
 from uac_site.embedded.folder import remove_folder
 
 pytestmark = pytest.mark.timeout(400)
@@ -29,14 +30,14 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
         traffic = Traffic(deployment.clients, journal, seed=1, people=9, seconds=12, pause=1)
         with traffic.flowing():
             deployment.sleep(12)
-        rest(deployment, traffic, time.monotonic() + 120)
+        rest(deployment, traffic, time.monotonic() + scaled(120))
         for client in deployment.clients.values():
             for alert in client.request("GET", "alerts/?state=open")[1]["results"]:
                 path = f"alerts/{alert['id']}/acknowledge/"
                 assert client.request("POST", path, {})[0] == 200
                 journal.note("seen", (client.workspace, alert["id"]))
         assert journal.seen
-        rest(deployment, traffic, time.monotonic() + 120)
+        rest(deployment, traffic, time.monotonic() + scaled(120))
         yield deployment
     remove_folder(folder)
 

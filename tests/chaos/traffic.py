@@ -13,13 +13,14 @@ from typing import Any
 
 from tests.chaos.client import Client, Unanswered
 from tests.chaos.journal import Entry, Journal, Person, Redacted, Sent, word
+from tests.waiting import scaled
 
 # Answers that say "not now": the same request is sent again.
 LATER = (409, 429)
 WRITERS = 8
 READERS = 2
 # How long somebody repeats a request when all should be well.
-PATIENCE = 120.0
+PATIENCE = scaled(120.0)
 SIZES = (1, 1, 2, 5, 20, 40)
 PURCHASES = "(len(purchases), sum(p.cents for p in purchases))"
 # Writes until nothing more fits.

@@ -7,7 +7,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import time
 import urllib.request
 import uuid
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from tests.chaos.model import Model
 from tests.docker_engine import gateway_of, skip_or_fail
 from tests.images import NotMade, server_image, stand_ins
 from tests.llm_server import KEY, LlmServer, Reply, Request, called, llm_server
+from tests.waiting import polled, scaled
 from workers.sandbox.build import ensure_image, ensure_typecheck_image
 from workers.sandbox.docker import LABEL
 
@@ -116,7 +116,7 @@ def run(*command: str, environment: dict[str, str] | None = None) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=BUILD_SECONDS,
+        timeout=scaled(BUILD_SECONDS),
     )
     if finished.returncode != 0:
         said = f"{finished.stdout[-4000:]}\n{finished.stderr[-4000:]}"
@@ -150,7 +150,7 @@ def sandboxes(deployment: Deployment) -> set[str]:
             capture_output=True,
             text=True,
             check=False,
-            timeout=BUILD_SECONDS,
+            timeout=scaled(BUILD_SECONDS),
         )
         for worker in deployment.containers("worker-sandbox")
     ]
@@ -178,7 +178,7 @@ def remove_sandboxes(these: set[str]) -> None:
             ["docker", "rm", "--force", "--volumes", one],
             capture_output=True,
             check=False,
-            timeout=BUILD_SECONDS,
+            timeout=scaled(BUILD_SECONDS),
         )
 
 
@@ -282,13 +282,12 @@ def _running(
 
 
 def _wait_until_healthy(one: Deployment, services: Sequence[str] = SERVICES) -> None:
-    deadline = time.monotonic() + 300
-    for service in services:
-        for container in one.containers(service):
-            while (state := health(container)) != "healthy":
-                if time.monotonic() > deadline:
-                    pytest.fail(f"{service} is {state}: {one.compose('logs', '--tail=30')}")
-                time.sleep(0.5)
+    try:
+        for service in services:
+            for container in one.containers(service):
+                polled(lambda: health(container), lambda state: state == "healthy", 300)  # noqa: B023
+    except AssertionError as error:
+        pytest.fail(f"{service}: {error}\n{one.compose('logs', '--tail=30')}")
 
 
 class _trusting:  # noqa: N801 # as a function with @contextmanager would be called
@@ -309,4 +308,4 @@ class _trusting:  # noqa: N801 # as a function with @contextmanager would be cal
 def raw(one: Deployment) -> http.client.HTTPSConnection:
     """A connection that shows every answer as it is."""
     context = ssl.create_default_context(cafile=str(one.folder / "secrets" / "tls.pem"))
-    return http.client.HTTPSConnection(HOST, one.port, context=context, timeout=60)
+    return http.client.HTTPSConnection(HOST, one.port, context=context, timeout=scaled(60))

@@ -12,6 +12,7 @@ from typing import Any
 from benchmarks.harness import Client
 from tests.acceptance.conftest import Person, polled, record
 from tests.deployment.conftest import BUILD_SECONDS, CHECKOUT, Deployment
+from tests.waiting import scaled
 
 USERS = 3
 # So long requests of the load wait, which is longer than a process that is stopped lives on, and so
@@ -124,7 +125,7 @@ def upgrade(
         capture_output=True,
         text=True,
         check=False,
-        timeout=BUILD_SECONDS,
+        timeout=scaled(BUILD_SECONDS),
     )
 
 

@@ -21,6 +21,9 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _POLL_SECONDS = 0.05
+# One that ends while it starts is noticed at once: this is for those that hang, and long enough for
+# a slow machine on which several start at a time.
+READY_SECONDS = 240.0
 
 
 class ProcessFailed(RuntimeError):
@@ -138,7 +141,7 @@ class ManagedProcess:
             )
         self.wanted = True
 
-    def wait_until_ready(self, seconds: float = 60) -> None:
+    def wait_until_ready(self, seconds: float = READY_SECONDS) -> None:
         """Wait until it is ready; raises ProcessFailed, with the end of its log, if it is not."""
         deadline = time.monotonic() + seconds
         while self.running:

@@ -18,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from benchmarks.harness import Client
 from tests.acceptance.conftest import LATE, Person, new_client, record, running_system
 from tests.llm_server import KEY, Reply, Request, called, llm_server
+from tests.waiting import scaled
 from uac_site.embedded.system import System
 
 CHECKOUT = Path(__file__).parents[3]
@@ -86,7 +87,9 @@ class Agents:
         path = "/mcp" if user is None else f"/users/{quote(user, safe='')}/mcp"
         mode = "legacy" if self.transport == "http, with handshake" else "auto"
         async with (
-            httpx2.AsyncClient(headers={"Authorization": f"Bearer {self.key}"}, timeout=60) as http,
+            httpx2.AsyncClient(
+                headers={"Authorization": f"Bearer {self.key}"}, timeout=scaled(60)
+            ) as http,
             McpClient(
                 streamable_http_client(f"{self.system.mcp_url}{path}", http_client=http), mode=mode
             ) as client,

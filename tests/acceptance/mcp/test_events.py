@@ -14,6 +14,7 @@ import pytest
 from benchmarks.harness import Client
 from tests.acceptance.conftest import Person, new_client, polled
 from tests.acceptance.mcp.conftest import HEARTBEAT_SECONDS, STREAMS, with_alerts
+from tests.waiting import scaled
 from uac_site.embedded.system import System
 
 
@@ -41,7 +42,7 @@ class Stream:
 @contextmanager
 def stream(system: System, client: Client, path: str = "/events/", **headers: str) -> Iterator[Any]:
     """Open a stream; yields it, or the answer's status and problem."""
-    connection = http.client.HTTPConnection(urlsplit(system.mcp_url).netloc, timeout=60)
+    connection = http.client.HTTPConnection(urlsplit(system.mcp_url).netloc, timeout=scaled(60))
     connection.request("GET", path, headers={"Authorization": f"Bearer {client.key}", **headers})
     response = connection.getresponse()
     try:
@@ -149,7 +150,7 @@ def test_without_redis_it_is_told_a_little_later(
             happen(client, alert, "snooze")
             begun = time.monotonic()
             assert opened.event()["event"] == "alert.snoozed"
-            assert time.monotonic() - begun < 30
+            assert time.monotonic() - begun < scaled(30)
         finally:
             system.start("redis")
         happen(client, alert, "reopen")
@@ -162,7 +163,7 @@ def test_a_stream_that_has_nothing_to_tell_shows_that_it_lives(
     begun = time.monotonic()
     with stream(system, client) as opened:
         assert [opened.next(), opened.next()] == [{"comment": "nothing new"}] * 2
-        assert HEARTBEAT_SECONDS < time.monotonic() - begun < HEARTBEAT_SECONDS * 2 + 30
+        assert HEARTBEAT_SECONDS < time.monotonic() - begun < HEARTBEAT_SECONDS * 2 + scaled(30)
 
 
 def test_a_stream_of_a_user_tells_of_nobody_else(

@@ -15,6 +15,7 @@ from mcp.shared.exceptions import MCPError
 from benchmarks.harness import Client
 from tests.acceptance.conftest import polled
 from tests.acceptance.mcp.conftest import CHECKOUT, Agents, told
+from tests.waiting import scaled
 from uac_site.embedded.system import System
 
 LIST_TOOLS = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
@@ -29,7 +30,7 @@ def ask(
     **headers: str,
 ) -> tuple[int, dict[str, str], Any]:
     """Send a request; return status, headers and what the answer's JSON says."""
-    connection = http.client.HTTPConnection(urlsplit(system.mcp_url).netloc, timeout=60)
+    connection = http.client.HTTPConnection(urlsplit(system.mcp_url).netloc, timeout=scaled(60))
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
     try:
         connection.request(
@@ -143,7 +144,7 @@ def test_over_stdio_what_is_missing_is_said() -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=scaled(240),
             check=False,
         )
         assert (ended.returncode, ended.stdout) == (1, "")

@@ -18,6 +18,7 @@ from memory import hints, idempotency
 from memory.models import Alert, Checkpoint, IdempotencyKey, LogEntry, MemoryUser, Run, Workspace
 from memory.workspaces import create_key
 from tests.integration.alerts.test_life import finding, record, run_finds
+from tests.waiting import eventually
 from workers import dispatching
 
 ENTRIES = "/v1/users/ada/entries/"
@@ -358,10 +359,7 @@ def test_while_the_first_request_is_at_it_the_second_is_told_to_wait(
 ) -> None:
     answers: list[Any] = []
     thread = in_thread(lambda: api.post(ENTRIES, MESSAGE, **KEY), answers)
-    deadline = time.monotonic() + 60
-    while not _advisory_locks():
-        assert time.monotonic() < deadline, "the first request never began"
-        time.sleep(0.02)
+    assert eventually(_advisory_locks), "the first request never began"
 
     second = api.post(ENTRIES, MESSAGE, **KEY)
 

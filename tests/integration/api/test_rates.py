@@ -15,6 +15,7 @@ from memory import hints, rates, refusals
 from memory.models import MemoryUser, Workspace
 from memory.workspaces import create_key
 from tests.integration.operation.test_hints import hanging_redis, impatient, no_redis
+from tests.waiting import scaled
 
 __all__ = ["hanging_redis", "impatient", "no_redis"]
 
@@ -215,7 +216,7 @@ def test_several_processes_share_a_rate() -> None:
         )
         for _ in range(3)
     ]
-    given = [int(process.communicate(timeout=240)[0]) for process in processes]
+    given = [int(process.communicate(timeout=scaled(240))[0]) for process in processes]
 
     refilled = (time.monotonic() - began) * rate / 60
     unused = len(processes) * rate // rates.SHARE  # what each may have taken in advance

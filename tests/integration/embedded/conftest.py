@@ -6,8 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,18 +17,10 @@ import psycopg
 import pytest
 import redis
 
+from tests.waiting import eventually, scaled
+
 CHECKOUT = Path(__file__).resolve().parents[3]
 AS_ROOT = os.geteuid() == 0
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
-    """Poll until the condition holds; False if it does not within the bound."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def alive(pid: int) -> bool:
@@ -95,7 +86,7 @@ class Supervisor:
         """Let it end by itself; returns its exit status."""
         assert self.popen.stdin is not None
         self.popen.stdin.close()
-        return self.popen.wait(timeout=60)
+        return self.popen.wait(timeout=scaled(60))
 
 
 class Supervisors:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.embedded.conftest import alive, eventually
+from tests.integration.embedded.conftest import alive
+from tests.waiting import eventually
 from uac_site.embedded.process import ManagedProcess, ProcessFailed
 
 Make = Callable[..., ManagedProcess]

@@ -19,9 +19,9 @@ from tests.integration.embedded.conftest import (
     Supervisor,
     Supervisors,
     alive,
-    eventually,
     user_of,
 )
+from tests.waiting import eventually, scaled
 from uac_site.embedded.folder import remove_folder, usable_folder
 from uac_site.embedded.services import running_services
 
@@ -182,7 +182,7 @@ class TestOneSupervisorPerFolder:
         first = supervisors.start(folder)
         second = supervisors.launch(folder)
 
-        output, errors = second.communicate(timeout=240)
+        output, errors = second.communicate(timeout=scaled(240))
 
         assert second.returncode == 1
         assert output == ""

@@ -16,8 +16,8 @@ from tests.integration.embedded.conftest import (
     alive,
     children,
     descendants,
-    eventually,
 )
+from tests.waiting import eventually, scaled
 from uac_site.embedded.process import ProcessFailed, free_port
 from uac_site.embedded.system import System, running_system
 
@@ -134,6 +134,6 @@ class TestEndOfTheSupervisor:
 
         # By SIGTERM it leaves as it should, after everything has been stopped.
         expected = 128 + end if end == signal.SIGTERM else -end
-        assert supervisor.popen.wait(timeout=60) == expected
+        assert supervisor.popen.wait(timeout=scaled(60)) == expected
         assert eventually(lambda: not any(alive(pid) for pid in family))
         supervisors.end_all()

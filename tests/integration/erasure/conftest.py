@@ -1,6 +1,5 @@
 """A person who is erased, and the proof that nothing is left."""
 
-import time
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -14,6 +13,7 @@ from memory import erasing
 from memory.models import MemoryUser, UserErasure, Workspace
 from memory.models.workspaces import Scope
 from memory.workspaces import create_key
+from tests.waiting import eventually
 from workers import tasks
 
 # What nobody may find again.
@@ -34,10 +34,8 @@ def finish(user: MemoryUser) -> UserErasure:
 
     Whatever writes in the meantime, such as an autoanalyze, keeps it from being done for a while.
     """
-    deadline = time.monotonic() + 60
-    while (row := go_on(user, passes=1)).due_at is not None and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return row
+    eventually(lambda: go_on(user, passes=1).due_at is None)
+    return UserErasure.objects.get(user=user)
 
 
 def go_on(user: MemoryUser, passes: int = 3) -> UserErasure:

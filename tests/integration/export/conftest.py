@@ -20,6 +20,7 @@ from memory.models import MemoryUser, Workspace
 from memory.models.workspaces import Scope
 from memory.workspaces import create_key
 from tests.services import SERVICES
+from tests.waiting import scaled
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -162,7 +163,7 @@ def git(tmp_path: Path, key: str) -> Run:
             capture_output=True,
             text=True,
             check=False,
-            timeout=240,
+            timeout=scaled(240),
         )
 
     return do
@@ -177,7 +178,7 @@ def run_python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=scaled(240),
     )
 
 

@@ -19,7 +19,7 @@ from memory.models.llm import LlmOutcome, LlmPurpose
 from tests.factories import make_checkpoint
 from tests.integration.llm.conftest import NOON, QUESTION, Connect
 from tests.llm_server import Said, hangs, llm_server, said, status
-from tests.processes import eventually
+from tests.waiting import eventually
 from workers import dispatching
 from workers.llm.interface import ProviderUnavailable, TimedOut
 

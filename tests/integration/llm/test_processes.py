@@ -19,6 +19,7 @@ from memory.models.llm import LlmOutcome
 from tests.integration.llm.conftest import QUESTION, Connect
 from tests.llm_server import KEY, LlmServer, Request, Said, hangs, llm_server, said
 from tests.services import SERVICES
+from tests.waiting import eventually, scaled
 from workers import dispatching
 from workers.llm.metered import MeteredModel
 
@@ -57,20 +58,13 @@ def caller(live_database: str, workspace: Workspace) -> Iterator[Caller]:
         process.communicate()
 
 
-def until(seen: Callable[[], object], seconds: float = 240) -> None:
-    deadline = time.monotonic() + seconds
-    while not seen():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_a_call_of_a_killed_worker_is_on_record_and_frees_its_place(
     caller: Caller, workspace: Workspace
 ) -> None:
     Workspace.objects.filter(pk=workspace.pk).update(llm_concurrency=1)
     with llm_server(hangs(), said("Hello.")) as server:
         killed = caller(server)
-        until(lambda: server.requests)
+        assert eventually(lambda: server.requests)
         killed.kill()
         killed.wait()
 
@@ -82,7 +76,7 @@ def test_a_call_of_a_killed_worker_is_on_record_and_frees_its_place(
         assert call.prompt_hash
 
         dispatching.dispatch()
-        output, errors = caller(server).communicate(timeout=240)
+        output, errors = caller(server).communicate(timeout=scaled(240))
 
     assert output == "Hello.\n", errors
     outcomes = LlmCall.objects.order_by("started_at").values_list("outcome", flat=True)
@@ -95,7 +89,7 @@ def test_the_limit_of_calls_at_a_time_is_one_for_all_processes(
 ) -> None:
     Workspace.objects.filter(pk=workspace.pk).update(llm_concurrency=2)
 
-    together = threading.Barrier(2, timeout=240)
+    together = threading.Barrier(2, timeout=scaled(240))
 
     def meet(request: Request) -> Said:
         together.wait()
@@ -105,7 +99,7 @@ def test_the_limit_of_calls_at_a_time_is_one_for_all_processes(
 
     with llm_server(script=meet) as server:
         processes = [caller(server, UAC_LLM_TURN_SECONDS="240") for _ in range(4)]
-        ended = [process.communicate(timeout=240) for process in processes]
+        ended = [process.communicate(timeout=scaled(240)) for process in processes]
 
         assert [output for output, _ in ended] == ["Hello.\n"] * 4, ended
         assert len(server.requests) == 4
@@ -117,7 +111,7 @@ def test_a_budget_is_one_for_all_processes(caller: Caller, workspace: Workspace)
     Workspace.objects.filter(pk=workspace.pk).update(llm_tokens_per_day=15_000)
     with llm_server(script=lambda request: said("Hello.", tokens=(4000, 1000))) as server:
         processes = [caller(server, UAC_LLM_OUTPUT_TOKENS="4900") for _ in range(4)]
-        ended = [process.communicate(timeout=240) for process in processes]
+        ended = [process.communicate(timeout=scaled(240)) for process in processes]
 
         # Each reserves nearly 5000 and takes as much: there is room for three, whoever they are.
         assert sorted(output for output, _ in ended) == ["", *["Hello.\n"] * 3], ended
@@ -129,7 +123,7 @@ def test_a_budget_is_one_for_all_processes(caller: Caller, workspace: Workspace)
 
 def test_a_process_that_has_asked_may_fork_and_both_may_ask(caller: Caller) -> None:
     with llm_server(said("parent"), said("child"), said("parent again")) as server:
-        output, errors = caller(server, "fork").communicate(timeout=240)
+        output, errors = caller(server, "fork").communicate(timeout=scaled(240))
 
     assert output.split("\n") == ["parent", "child", "parent again", ""], errors
     assert LlmCall.objects.filter(outcome=LlmOutcome.OK).count() == 3
@@ -155,7 +149,7 @@ def test_an_answer_is_on_record_although_the_database_was_restarted_meanwhile(
 
 
 def test_threads_ask_side_by_side(live_database: str, connect: Connect) -> None:
-    together = threading.Barrier(4, timeout=100)
+    together = threading.Barrier(4, timeout=scaled(100))
     answers: list[str] = []
 
     def meet(request: Request) -> Said:
@@ -200,7 +194,7 @@ def test_nobody_loads_the_providers_before_the_first_call(module: str, live_data
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=scaled(240),
         check=False,
     )
 

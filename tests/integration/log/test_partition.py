@@ -2,7 +2,6 @@
 
 import functools
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +18,7 @@ from memory.redaction import redact
 from memory.users import create_user
 from memory.verification import problems
 from tests.services import SERVICES
+from tests.waiting import eventually
 
 ROWS = 20_000
 
@@ -52,13 +52,6 @@ def plan(statement: str) -> str:
         return "\n".join(line for (line,) in cursor.fetchall())
 
 
-def eventually(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @contextmanager
 def writing(people: list[MemoryUser]) -> Iterator[list[str]]:
     """Have a thread append to all logs, one after another, on one connection that it keeps."""
@@ -80,7 +73,7 @@ def writing(people: list[MemoryUser]) -> Iterator[list[str]]:
     thread = threading.Thread(target=write)
     thread.start()
     # It has its connection: that of this test's thread is the owner's now and then.
-    eventually(lambda: failed or len(written) > 1)
+    assert eventually(lambda: failed or len(written) > 1)
     try:
         yield written
     finally:
@@ -164,7 +157,7 @@ def test_the_log_is_cut_and_put_together_again_while_others_write(
         redact(people[1], [4], by="test", reason="")
         owner(partitioning.swap)
         after_swap = len(written)
-        eventually(lambda: len(written) > after_swap + 8)
+        assert eventually(lambda: len(written) > after_swap + 8)
     # Two redactions are entries, too, and so is what was said beside the thread.
     entries += len(written) + 3
 

@@ -16,6 +16,7 @@ from memory.models import LogEntry, MemoryUser, Merge, Workspace
 from memory.models.log import EntryKind
 from memory.users import UserMerged, create_user
 from memory.verification import problems
+from tests.waiting import scaled
 from workers import merging as worker
 from workers import tasks
 
@@ -68,7 +69,7 @@ def test_what_was_acknowledged_while_it_was_merged_is_the_other_users(
     ]
     for writer in writers:
         writer.start()
-    assert reached.wait(240)
+    assert reached.wait(scaled(240))
     row = merging.merge(user, anon, by="test")
     finish(row)
     for writer in writers:
@@ -238,7 +239,7 @@ def test_a_worker_that_is_killed_leaves_what_another_one_finishes(
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, str(row.pk), str(batch), line],
         env={**os.environ, "DATABASE_URL": url},
-        timeout=240,
+        timeout=scaled(240),
         check=False,
     )
 

@@ -22,6 +22,7 @@ from pytest_django.fixtures import Settings
 from memory.hints import redis_client
 from memory.models import StaffSubscription
 from tests.services import SERVICES, own_redis_server
+from tests.waiting import scaled
 from uac_site import checks, service_checks
 
 SAFE: dict[str, Any] = {
@@ -145,7 +146,7 @@ def ended(process: str, folder: Path, **variables: str) -> str:
         env={**os.environ, "DATABASE_URL": SERVICES.postgres.runtime_url, **variables},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=scaled(240),
         check=False,
     )
     said = done.stderr + done.stdout

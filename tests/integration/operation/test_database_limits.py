@@ -19,6 +19,7 @@ from memory.models.log import EntryKind
 from memory.models.users import LaneName
 from memory.workspaces import create_key
 from tests.services import SERVICES
+from tests.waiting import scaled
 from workers import dispatching, tasks
 
 SECONDS = 0.3
@@ -228,15 +229,15 @@ def test_threads_share_a_pool_and_wait_for_it_no_longer_than_they_may(
             with connection.cursor() as cursor:
                 cursor.execute("SELECT count(*) FROM pg_stat_activity")
                 found.append(cursor.fetchone()[0])
-                all_came.wait(60)
+                all_came.wait(scaled(60))
         except OperationalError as error:
             refused.append(error)
-            all_came.wait(60)
+            all_came.wait(scaled(60))
         finally:
             connection.close()
 
     try:
-        connection.pool.open(wait=True, timeout=60)  # type: ignore[attr-defined]
+        connection.pool.open(wait=True, timeout=scaled(60))  # type: ignore[attr-defined]
         threads = [threading.Thread(target=count) for _ in range(4)]
         for thread in threads:
             thread.start()

@@ -14,6 +14,7 @@ from pytest_django.fixtures import Settings
 
 from memory import hints, rates, refusals
 from memory.hints import PATIENCE_SECONDS, QUICK_SECONDS
+from tests.waiting import scaled
 from uac_site import health
 from uac_site.embedded.process import free_port
 
@@ -51,14 +52,14 @@ def test_a_signal_wakes_who_waits_even_if_it_comes_first() -> None:
 
 def test_one_signal_wakes_all_who_wait() -> None:
     run = uuid.uuid4()
-    waiting = [threading.Thread(target=hints.wait_done, args=(run, 120)) for _ in range(3)]
+    waiting = [threading.Thread(target=hints.wait_done, args=(run, 3600)) for _ in range(3)]
     for one in waiting:
         one.start()
 
     hints.signal_done(run)
 
     for one in waiting:
-        one.join(60)
+        one.join(scaled(60))
         assert not one.is_alive()
 
 

@@ -1,13 +1,14 @@
 """Rivals: what acts between two lines of somebody else's."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from django.db import connection
+
+from tests.waiting import eventually, scaled
 
 Act = Callable[[], object]
 
@@ -51,20 +52,22 @@ class Rival(threading.Thread):
     def start_and_wait_for_end(self) -> None:
         """Start, and return when he is done: he waits for nobody."""
         self.start()
-        self.join(60)
+        self.join(scaled(60))
         assert not self.is_alive()
 
     def start_and_wait_for_lock(self) -> None:
         """Start, and return when he stands before a lock that somebody holds."""
         self.start()
-        deadline = time.monotonic() + 60
-        while not _somebody_waits():
-            assert self.is_alive(), f"he had not to wait: {self.error!r}"
-            assert time.monotonic() < deadline, "he does not wait for a lock"
-            time.sleep(0.01)
+
+        def stands_there() -> bool:
+            waits = somebody_waits()
+            assert waits or self.is_alive(), f"he had not to wait: {self.error!r}"
+            return waits
+
+        assert eventually(stands_there), "he does not wait for a lock"
 
 
-def _somebody_waits() -> bool:
+def somebody_waits() -> bool:
     """Whether somebody waits for a lock that this thread's connection holds."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -83,7 +86,7 @@ def at_the_lock(act: Act) -> Iterator[Rival]:
         yield rival
     finally:
         if rival.ident is not None:
-            rival.join(60)
+            rival.join(scaled(60))
             assert not rival.is_alive()
 
 
@@ -94,6 +97,6 @@ def at_once(*acts: Act) -> list[Rival]:
     for rival in rivals:
         rival.start()
     for rival in rivals:
-        rival.join(60)
+        rival.join(scaled(60))
         assert not rival.is_alive()
     return rivals

@@ -180,5 +180,5 @@ def isolated(loaded: Sandbox) -> Sandbox:
     folders = loaded.evaluate("import os\nos.listdir('/')", now=NOW, time_zone="UTC").value
     assert isinstance(folders, list)
     if loaded.runner_name == "process" and "etc" in folders:
-        pytest.skip("needs namespaces, which this kernel does not allow this user")
+        skip_or_fail("needs namespaces, which this kernel does not allow this user")
     return loaded

@@ -27,7 +27,8 @@ import workers
 from tests.integration.sandbox.conftest import NOW, PROJECT
 from tests.integration.sandbox.containers import Containers
 from tests.integration.sandbox.engine import Runtime
-from tests.processes import eventually, me
+from tests.processes import me
+from tests.waiting import eventually
 from workers.sandbox import client, docker, runner
 from workers.sandbox.interface import MEBIBYTE, Limits, Sandbox, SandboxError, Shape
 from workers.sandbox.runner import open_sandbox

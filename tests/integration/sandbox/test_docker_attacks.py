@@ -22,7 +22,8 @@ from sandbox_image.uac import protocol
 from tests.docker_engine import gateway_of
 from tests.integration.sandbox.conftest import NOW
 from tests.integration.sandbox.containers import Containers
-from tests.processes import Process, eventually, gone
+from tests.processes import Process, gone
+from tests.waiting import eventually
 from workers.sandbox import docker
 from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.docker import ContainerChannel

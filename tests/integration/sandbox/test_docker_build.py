@@ -20,6 +20,7 @@ from docker.errors import ImageNotFound
 from docker.models.images import ImageCollection
 
 import workers
+from tests.waiting import scaled
 from workers.sandbox import build, docker
 from workers.sandbox.build import ImageNotBuilt, ensure_image
 from workers.sandbox.image import SOURCES
@@ -208,7 +209,7 @@ def test_the_command_prints_the_name_alone(
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=scaled(240),
         check=False,
     )
     assert ran.returncode == status

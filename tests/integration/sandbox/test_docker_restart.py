@@ -13,7 +13,8 @@ import pytest
 from tests.docker_engine import Engine, missing, running_engine, skip_or_fail
 from tests.integration.sandbox.conftest import NOW
 from tests.integration.sandbox.engine import engine_at
-from tests.processes import eventually, gone, me
+from tests.processes import gone, me
+from tests.waiting import eventually, scaled
 from workers.sandbox import docker
 from workers.sandbox import pool as pools
 from workers.sandbox.client import ChannelSandbox
@@ -66,7 +67,7 @@ class Load:
     def __exit__(self, *error: object) -> None:
         self._done.set()
         for future in self._futures:
-            future.result(120)  # nobody is stuck, and nobody saw anything but SandboxErrors
+            future.result(scaled(120))  # nobody is stuck, and nobody saw anything but SandboxErrors
         self._executor.shutdown()
 
     def all_went_on(self) -> bool:

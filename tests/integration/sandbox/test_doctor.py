@@ -100,7 +100,7 @@ def test_who_may_not_use_the_engine_is_told_who_may(monkeypatch: pytest.MonkeyPa
         server.listen()
         (folder / "engine.sock").chmod(0)
         read, write = os.pipe()
-        if os.fork() == 0:
+        if (child := os.fork()) == 0:
             if os.getuid() == 0:
                 os.setuid(65534)
             finding = next(one for one in doctor.examine() if one.check == "engine")
@@ -109,7 +109,7 @@ def test_who_may_not_use_the_engine_is_told_who_may(monkeypatch: pytest.MonkeyPa
         os.close(write)
         said = os.read(read, 4096).decode()
         os.close(read)
-        os.wait()
+        os.waitpid(child, 0)
     shutil.rmtree(folder)
     assert said.startswith("FAILED")
     assert "refuses this user" in said

@@ -11,6 +11,7 @@ import pytest
 
 import workers
 from tests.integration.sandbox.conftest import NOW, PROJECT, WITHOUT_NAMESPACES, Runner
+from tests.waiting import scaled
 from workers.sandbox.interface import Limits, Sandbox, SandboxError
 
 # What an ordinary image with Python says of itself.
@@ -196,7 +197,11 @@ def test_daemons_orphans_and_the_deaf_are_swept() -> None:
     # What cannot fork leaves nothing to sweep, so the sweep is tried by itself.
     code = SWEEP.format(root=str(Path(workers.__file__).parent.parent))
     swept = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=scaled(240),
+        check=True,
     )
     assert swept.stdout == "done\n"
 
@@ -225,7 +230,7 @@ def test_without_namespaces_it_still_is_no_root_and_cleans_up() -> None:
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=scaled(240),
         check=False,
     )
     assert ran.stderr == ""

@@ -9,7 +9,7 @@ import socketserver
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
@@ -22,12 +22,16 @@ from django.test import override_settings
 from docker.errors import APIError
 
 from sandbox_image.uac import protocol
+from tests.waiting import eventually, scaled
 from workers.sandbox import docker
 from workers.sandbox import proxy as proxying
 from workers.sandbox.image import default_image
 from workers.sandbox.interface import MEBIBYTE, Shape
 from workers.sandbox.proxy import BODY_BYTES, Engine, Proxy
 from workers.typecheck.checker import SHAPE as TYPECHECK_SHAPE
+
+# The machine's engine itself, wherever the tests of a proxy have sent this process.
+ENGINE = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
 
 IMAGE = "sha256:" + "a" * 64
 OTHER_IMAGE = "sha256:" + "b" * 64
@@ -569,14 +573,16 @@ class TestBounds:
     def test_of_connections_leave_others_waiting_no_longer_than_a_refusal(
         self, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(proxying, "CLIENT_SECONDS", 60)  # the slow one keeps its place so long
+        monkeypatch.setattr(
+            proxying, "CLIENT_SECONDS", scaled(120)
+        )  # the slow one keeps its place so long
         with proxy_to(str(fake.server_address), connections=1) as path:
             with socket.socket(socket.AF_UNIX) as slow:
                 slow.connect(path)
                 slow.sendall(b"GET /_ping")
-                refused = _eventually(lambda: send(path, request("GET", "/_ping"))[0], 503)
+                refused = eventually(lambda: send(path, request("GET", "/_ping"))[0] == 503)
             assert refused
-            assert _eventually(lambda: send(path, request("GET", "/_ping"))[0], 200)
+            assert eventually(lambda: send(path, request("GET", "/_ping"))[0] == 200)
 
     def test_of_time_hold_for_a_request_that_drips(
         self, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
@@ -587,7 +593,7 @@ class TestBounds:
             socket.socket(socket.AF_UNIX) as slow,
         ):
             slow.connect(path)
-            ended = time.monotonic() + 60
+            ended = time.monotonic() + scaled(60)
             with suppress(ConnectionError):
                 slow.sendall(b"GET /_ping HTTP/1.1\r\nX: ")
                 while time.monotonic() < ended:
@@ -598,14 +604,14 @@ class TestBounds:
     def test_of_connections_hold_for_one_that_was_answered_and_does_not_leave(
         self, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(proxying, "DRAIN_SECONDS", 60)
+        monkeypatch.setattr(proxying, "DRAIN_SECONDS", scaled(120))
         with proxy_to(str(fake.server_address), connections=1) as path:
             with socket.socket(socket.AF_UNIX) as one:
                 one.connect(path)
                 one.sendall(request("GET", "/_ping"))
                 assert one.recv(65536)
                 assert send(path, request("GET", "/_ping"))[0] == 503
-            assert _eventually(lambda: send(path, request("GET", "/_ping"))[0], 200)
+            assert eventually(lambda: send(path, request("GET", "/_ping"))[0] == 200)
 
     def test_an_engine_that_is_not_there_is_said_to_be_so(self) -> None:
         with proxy_to("/nowhere") as path:
@@ -617,22 +623,13 @@ class TestBounds:
         assert Path(proxy).stat().st_mode & 0o777 == 0o600
 
 
-def _eventually(look: Callable[[], int], wanted: int) -> bool:
-    for _ in range(600):
-        if look() == wanted:
-            return True
-        threading.Event().wait(0.05)
-    return False
-
-
 @pytest.mark.docker
 class TestWithTheEngine:
     @pytest.fixture
     def through(self, docker_image: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         """All that this process asks the engine goes through a proxy."""
-        engine = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
-        monkeypatch.setattr(docker, "PING_SECONDS", 60)  # whatever else the machine does
-        with proxy_to(engine.removeprefix("unix://")) as path:
+        monkeypatch.setattr(docker, "PING_SECONDS", scaled(60))  # whatever else the machine does
+        with proxy_to(ENGINE.removeprefix("unix://")) as path:
             monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
             docker._thread.__dict__.clear()
             yield path
@@ -645,7 +642,7 @@ class TestWithTheEngine:
             assert large.value == "x" * 900_000
             container = sandbox._channel.container  # type: ignore[attr-defined]
         assert docker.problem() == ""
-        with closing(client_library.DockerClient("unix:///var/run/docker.sock")) as direct:
+        with closing(client_library.DockerClient(ENGINE)) as direct:
             listed = {one["Id"] for one in direct.api.containers(all=True)}
         assert container not in listed
 
@@ -653,12 +650,12 @@ class TestWithTheEngine:
         """Killed workers do not say goodbye: the end of the connection has to pass the proxy."""
         channel = docker.ContainerChannel(docker._image(), 0)
         channel.start()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + scaled(60)
         assert protocol.read_frame(lambda count: channel.receive(count, deadline), 4096)
-        with closing(client_library.DockerClient("unix:///var/run/docker.sock")) as direct:
+        with closing(client_library.DockerClient(ENGINE)) as direct:
             assert channel._socket is not None
             channel._socket.shutdown(socket.SHUT_RDWR)
-            ended = direct.api.wait(channel.container, timeout=60)
+            ended = direct.api.wait(channel.container, timeout=int(scaled(60)))
         channel.close()
         assert ended["StatusCode"] == 0
 
@@ -675,7 +672,7 @@ class TestWithTheEngine:
                 with pytest.raises(APIError) as refused:
                     attack()
                 assert refused.value.status_code == 403
-        with closing(client_library.DockerClient("unix:///var/run/docker.sock")) as direct:
+        with closing(client_library.DockerClient(ENGINE)) as direct:
             named = {"name": "uac-proxy-attack"}
             assert direct.api.containers(all=True, filters=named) == []
             assert direct.volumes.list(filters=named) == []

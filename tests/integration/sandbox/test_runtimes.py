@@ -8,7 +8,7 @@ from tests.integration.sandbox.conftest import NOW, PROJECT
 from tests.integration.sandbox.containers import Containers
 from tests.integration.sandbox.engine import Runtime
 from tests.integration.sandbox.test_docker import FILL, GIGABYTE, evaluate, worker_at_work
-from tests.processes import eventually
+from tests.waiting import eventually
 from workers.sandbox import docker
 from workers.sandbox.interface import Limits, SandboxError, Shape
 

@@ -17,8 +17,9 @@ from memory.models import Delivery, MemoryUser, WebhookEndpoint, Workspace
 from memory.models.webhooks import DeliveryState
 from memory.users import create_user
 from tests.integration.alerts.test_life import finding, record, run_finds
+from tests.integration.races.conftest import somebody_waits
 from tests.integration.webhooks.conftest import send
-from tests.processes import eventually
+from tests.waiting import eventually
 from tests.webhook_receiver import Call, Received, answers, hangs, receiver
 
 EndpointAt: TypeAlias = Callable[..., tuple[WebhookEndpoint, str]]
@@ -33,8 +34,14 @@ def test_an_endpoint_that_hangs_holds_up_no_other(
 ) -> None:
     # Given a worker of five threads, and far more hints for the endpoint that hangs.
     settings.UAC_WEBHOOK_CONCURRENCY = 3
-    settings.UAC_WEBHOOK_TIMEOUT_SECONDS = patience = 60.0
-    with receiver(hangs) as slow, receiver() as quick:
+    settings.UAC_WEBHOOK_TIMEOUT_SECONDS = 3600.0
+    ended: list[Received] = []
+
+    def hangs_until_closed(call: Call) -> None:
+        hangs(call)
+        ended.append(call.received)
+
+    with receiver(hangs_until_closed) as slow, receiver() as quick:
         hanging, _ = endpoint_at(slow.url)
         healthy, _ = endpoint_at(quick.url)
         with transaction.atomic():
@@ -44,20 +51,19 @@ def test_an_endpoint_that_hangs_holds_up_no_other(
             send(endpoint)
             connection.close()
 
-        began = time.monotonic()
         with ThreadPoolExecutor(5) as worker:
             for endpoint in [hanging] * 20 + [healthy] * 2:
                 worker.submit(work, endpoint)
-            while pending(healthy) and time.monotonic() - began < patience:
-                time.sleep(0.02)
-            took = time.monotonic() - began
-            assert eventually(lambda: len(slow.received) == 3)
+            had_all = eventually(lambda: not pending(healthy))
+            all_hung = eventually(lambda: len(slow.received) == 3)
+            ended_before = len(ended)
             webhooks.disable(hanging, "tests")
             slow.close()  # which ends the calls
 
     # Then the healthy one had all before the first call of the other one was over.
-    assert pending(healthy) == 0
-    assert took < patience
+    assert had_all
+    assert all_hung
+    assert ended_before == 0
     assert len(slow.received) == 3
 
 
@@ -113,6 +119,7 @@ def test_an_endpoint_may_be_deleted_while_events_are_written(
 ) -> None:
     endpoints = [endpoint_at("http://127.0.0.1:1999/")[0] for _ in range(10)]
     failures: list[Exception] = []
+    written: list[int] = []
     over = threading.Event()
 
     def write() -> None:
@@ -126,6 +133,7 @@ def test_an_endpoint_may_be_deleted_while_events_are_written(
                         finding(record("m-1", number)),
                         instant=timezone.now(),
                     )
+                written.append(number)
             except Exception as error:
                 failures.append(error)
         connection.close()
@@ -133,7 +141,8 @@ def test_an_endpoint_may_be_deleted_while_events_are_written(
     writer = threading.Thread(target=write)
     writer.start()
     for endpoint in endpoints:
-        time.sleep(0.05)
+        before = len(written)
+        assert eventually(lambda: failures or len(written) > before)  # noqa: B023
         webhooks.delete(endpoint)
     over.set()
     writer.join()
@@ -163,7 +172,7 @@ def test_what_is_replayed_while_the_log_is_cleared_is_sent(
         webhooks.replay(Delivery.objects.get())
         clearing = threading.Thread(target=clear)
         clearing.start()
-        cleared.wait(1)
+        assert eventually(lambda: cleared.is_set() or somebody_waits())
     clearing.join()
 
     assert pending(endpoint) == 1

@@ -15,7 +15,7 @@ from memory.models.users import LaneName
 from memory.users import create_user
 from tests.factories import make_checkpoint
 from tests.integration.work.test_leases import DUE, append_record
-from tests.processes import eventually
+from tests.waiting import eventually, scaled
 
 
 def test_only_one_of_many_workers_claims_a_lane(live_database: str, user: MemoryUser) -> None:
@@ -97,12 +97,12 @@ def test_work_is_claimed_while_somebody_writes_to_its_user(
         with transaction.atomic():
             MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
             held.set()
-            done.wait(60)
+            done.wait(scaled(60))
         connection.close()
 
     writer = threading.Thread(target=write)
     writer.start()
-    assert held.wait(60)
+    assert held.wait(scaled(60))
     try:
         claimed = [
             leases.claim(lanes.due(LaneName.RECORDS).filter(user=user)),

@@ -14,7 +14,7 @@ from memory.workspaces import create_key
 from tests.integration.admin.conftest import page_url, shown
 from tests.integration.checkpointing.conftest import trip
 from tests.integration.sandbox.containers import Containers
-from tests.processes import eventually
+from tests.waiting import eventually
 from workers.errors import REMEDY
 from workers.sandbox import docker, runner
 from workers.sandbox.build import ensure_image, ensure_typecheck_image

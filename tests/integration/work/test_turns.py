@@ -18,6 +18,7 @@ from memory.models import Lane, MemoryUser, Run, Workspace
 from memory.models.log import EntryKind
 from memory.users import create_user
 from tests.factories import make_checkpoint
+from tests.waiting import scaled
 from uac_site import broker
 from uac_site.celery import app
 from workers import dispatching
@@ -107,10 +108,10 @@ def test_a_worker_takes_what_is_in_front_first_and_gives_the_places_back() -> No
         concurrency=1,
         queues=["default"],
         perform_ping_check=False,
-        shutdown_timeout=60,
+        shutdown_timeout=scaled(60),
     ):
         for _ in range(len(much) + 1):
-            assert _done.acquire(timeout=60)
+            assert _done.acquire(timeout=scaled(60))
 
     assert _order == [*much[:IN_FRONT], "l", *much[IN_FRONT:]]
     assert not redis_client().exists(f"front:default:{MUCH}", f"front:default:{LITTLE}")

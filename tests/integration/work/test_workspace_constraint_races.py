@@ -16,6 +16,7 @@ from memory.models.workspace_constraints import VersionState
 from memory.users import create_user
 from memory.workspace_constraints import approve, change, create, propose
 from tests.factories import make_checkpoint
+from tests.integration.races.conftest import somebody_waits
 from tests.integration.work.test_workspace_constraints import (
     SOURCE,
     TESTS,
@@ -25,6 +26,7 @@ from tests.integration.work.test_workspace_constraints import (
     rental,
     tell,
 )
+from tests.waiting import eventually
 from workers import dispatching
 
 Work = Callable[[], None]
@@ -145,7 +147,7 @@ def test_a_first_version_that_is_written_beside_a_change_is_looked_at_again(
             target=at_once, args=(lambda: change(constraint, by="x", percentage=50),)
         )
         changing.start()
-        changing.join(1)
+        assert eventually(lambda: not changing.is_alive() or somebody_waits())
         locked.head = make_checkpoint(locked)
         locked.save(update_fields=["head"])
     changing.join()

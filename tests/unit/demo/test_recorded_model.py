@@ -13,6 +13,7 @@ import pytest
 from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
 from memory.project import Record, RecordId
+from tests.waiting import scaled
 from uac_site.demo import person
 from uac_site.demo.recorded_model import (
     NAME,
@@ -153,7 +154,7 @@ def test_it_speaks_the_protocol_and_refuses_by_400() -> None:
 
 def post(url: str, body: object) -> Any:
     request = urllib.request.Request(f"{url}/chat/completions", json.dumps(body).encode())
-    with urllib.request.urlopen(request, timeout=120) as response:
+    with urllib.request.urlopen(request, timeout=scaled(120)) as response:
         return json.load(response)
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.processes import eventually
+from tests.waiting import eventually
 from workers.sandbox import pool as pools
 from workers.sandbox.interface import DEFAULT_SHAPE, Sandbox, SandboxError, Shape
 from workers.sandbox.pool import Lease, Pool, PoolLimits

@@ -1,0 +1,113 @@
+"""How these tests wait, which examples they draw, and which of them are set aside."""
+
+import datetime
+import os
+import time
+from pathlib import Path
+
+import hypothesis
+import pytest
+import pytest_timeout
+from django.utils import timezone
+
+from tests import waiting
+from tests.conftest import UNKNOWN
+from tests.quarantine import MAX_DAYS, QUARANTINED, Quarantined
+from tests.waiting import MAX_SLOWNESS, VARIABLE, eventually, polled, scaled, slowness
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+def test_slowness_is_measured_once_and_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert VARIABLE in os.environ, "the plugin has measured it before any test"
+    monkeypatch.delenv(VARIABLE)
+    measured = iter((2.5, 7.0))
+    monkeypatch.setattr(waiting, "_measure_slowness", lambda: next(measured))
+
+    assert [slowness(), slowness()] == [2.5, 2.5]
+    assert os.environ[VARIABLE] == "2.50"
+
+
+def test_the_measurement_follows_the_clock_on_the_wall(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter((100.0, 100.5))
+    monkeypatch.setattr(waiting, "_LOOPS", 1)
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+
+    assert waiting._measure_slowness() == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize(
+    ("measured", "expected"), [("0.70", 1.0), ("2.50", 2.5), ("99.00", MAX_SLOWNESS)]
+)
+def test_bounds_are_scaled_within_limits(
+    monkeypatch: pytest.MonkeyPatch, measured: str, expected: float
+) -> None:
+    monkeypatch.setenv(VARIABLE, measured)
+
+    assert slowness() == expected
+    assert scaled(60) == 60 * expected
+
+
+def test_waits_end_when_it_has_come_and_say_so_when_it_has_not() -> None:
+    looks = iter(range(10))
+
+    assert eventually(lambda: next(looks) == 3)
+    assert polled(lambda: next(looks), lambda seen: seen >= 6) == 6
+    assert not eventually(lambda: False, seconds=0)
+    with pytest.raises(AssertionError, match="not within 0 s; last seen: 'nothing'"):
+        polled(lambda: "nothing", lambda seen: False, seconds=0)
+
+
+def test_a_test_has_as_much_more_time_as_the_machine_is_slower(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(
+        pytest_timeout,
+        "pytest_timeout_set_timer",
+        lambda item, settings: asked.append(settings.timeout) or True,
+    )
+    monkeypatch.setenv(VARIABLE, "2.50")
+    settings = pytest_timeout.Settings(900.0, "signal", False, False)
+
+    request.config.hook.pytest_timeout_set_timer(item=request.node, settings=settings)
+
+    assert asked == [2250.0]
+
+
+def test_no_property_has_a_deadline_and_all_draw_as_the_profile_does(
+    request: pytest.FixtureRequest,
+) -> None:
+    profile = hypothesis.settings.get_profile("patient")
+    assert profile.deadline is None
+    assert profile.derandomize == bool(os.environ.get("CI"))
+    assert hypothesis.settings.default == profile
+    for item in request.session.items:
+        test = getattr(item, "obj", None)
+        if hypothesis.is_hypothesis_test(test):
+            settings = getattr(test, "_hypothesis_internal_use_settings", profile)
+            assert settings.deadline is None, item.nodeid
+            assert settings.derandomize == profile.derandomize, item.nodeid
+            assert (settings.database is None) == (profile.database is None), item.nodeid
+
+
+def is_overdue(one: Quarantined) -> bool:
+    return timezone.now().date() - one.since > datetime.timedelta(MAX_DAYS)
+
+
+@pytest.mark.parametrize(("days", "expected"), [(0, False), (MAX_DAYS, False), (15, True)])
+def test_a_quarantine_ends(days: int, expected: bool) -> None:
+    since = timezone.now().date() - datetime.timedelta(days)
+
+    assert is_overdue(Quarantined("it sometimes fails", since)) is expected
+
+
+def test_no_test_is_set_aside_for_long_or_without_a_reason() -> None:
+    assert [name for name, one in QUARANTINED.items() if is_overdue(one)] == []
+    assert [name for name, one in QUARANTINED.items() if not one.reason.strip()] == []
+
+
+def test_every_test_that_is_listed_exists(pytestconfig: pytest.Config) -> None:
+    files = {name.partition("::")[0] for name in QUARANTINED}
+    assert [file for file in files if not (CHECKOUT / file).is_file()] == []
+    assert pytestconfig.stash.get(UNKNOWN, []) == []
