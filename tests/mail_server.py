@@ -68,7 +68,9 @@ def mail_server() -> Iterator[MailServer]:
     """Run one for the time of the block."""
     with _Server(("127.0.0.1", 0), _Session) as server:
         server.mailbox = MailServer(port=server.server_address[1])
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
         thread.start()
         try:
             yield server.mailbox

@@ -132,7 +132,9 @@ class Receiver:
             self._http.socket = context.wrap_socket(
                 self._http.socket, server_side=True, do_handshake_on_connect=False
             )
-        threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
+        threading.Thread(
+            target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
 
     @property
     def port(self) -> int:

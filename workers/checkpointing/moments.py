@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from workers.checkpointing.quantities import spelled
 
 MAX_YEARS = 50  # that a text can mean by dates without one
+MAX_COUNT_DIGITS = 5  # of days, weeks or years: what is more lies outside the calendar
 
 _MONTHS = {
     name.lower(): number
@@ -89,7 +90,9 @@ _CLOCK = re.compile(
     r"(?<![\d.,])(\d{1,2})[:.h](\d{2})(?::(\d{2}))?(?![\d])\s*(am|pm|a\.m|p\.m)?", _FLAGS
 )
 _HOUR = re.compile(r"(?<![\d.,:])(\d{1,2})\s*(am|pm|a\.m|p\.m|o['’]clock|uhr|h)\b", _FLAGS)
-_AT = re.compile(r"\b(?:at|by|from|until|till|around)\s+(\d{1,2})(?![\d:.,/-])", _FLAGS)
+_AT = re.compile(
+    r"\b(?:at|by|from|until|till|around)\s+(\d{1,2})(?![\d:.,/-]|\s*(?:[ap]m|[ap]\.m)\b)", _FLAGS
+)
 _AT_WORD = re.compile(r"\b(?:at|by|from|until|till|around)\s+([a-z]+)\b", _FLAGS)
 _PAST = re.compile(
     r"\b(half|quarter|\d{1,2})\s+(past|to|after|before)\s+([a-z]+|\d{1,2})\b", _FLAGS
@@ -378,8 +381,10 @@ def _edges(match: re.Match[str], today: datetime.date) -> Iterator[datetime.date
 
 
 def _add_distance(today: datetime.date, count: str, unit: str, sign: int, said: Said) -> None:
+    if len(count) > MAX_COUNT_DIGITS and count.isdigit():
+        return
     if count.isdigit():
-        number = int(count[:5])
+        number = int(count)
     else:
         words = [int(reading) for quantity in spelled(count) for reading in quantity.readings]
         number = words[0] if words else 1

@@ -120,7 +120,9 @@ def base_url(live_database: str) -> Iterator[str]:
     from uac_site.wsgi import application
 
     with make_server("127.0.0.1", 0, application, _Server, _Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 

@@ -1,5 +1,7 @@
 """Foreign projects: what they hold becomes records, with equal values, whatever their layout."""
 
+import dataclasses
+import functools
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -18,6 +20,8 @@ from tests.integration.imports.conftest import Import, report
 from workers import tasks
 from workers.checkpointing import gate
 from workers.checkpointing.findings import Verdict
+from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.interface import FOREIGN_LIMITS
 
 pytestmark = pytest.mark.django_db
 
@@ -396,7 +400,9 @@ def finding(run: Run) -> dict[str, Any]:
     [
         pytest.param("I am sorry, I cannot do that", "syntax", "SyntaxError", id="prose"),
         pytest.param(f"{HEAD}a = [A(1), A(2", "syntax", "never closed", id="cut off"),
-        pytest.param(f"{HEAD}while True:\n    pass", "timeout", "longer than", id="endless loop"),
+        pytest.param(
+            f"{HEAD}while True:\n    pass", "timeout", "longer than 0.5 s", id="endless loop"
+        ),
         pytest.param(
             f"{HEAD}while True:\n    print('x' * 10**6)",
             "output_limit",
@@ -438,8 +444,20 @@ def finding(run: Run) -> dict[str, Any]:
     ],
 )
 def test_what_cannot_be_imported_is_refused_with_the_reason_and_leaves_nothing(
-    import_files: Import, user: MemoryUser, source: str, code: str, message: str
+    import_files: Import,
+    user: MemoryUser,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    code: str,
+    message: str,
 ) -> None:
+    if code == "timeout":
+        brief = dataclasses.replace(FOREIGN_LIMITS, wall_seconds=0.5)
+        monkeypatch.setattr(
+            ChannelSandbox,
+            "run_foreign",
+            functools.partialmethod(ChannelSandbox.run_foreign, limits=brief),
+        )
     found = finding(import_files(source))
     assert found["code"] == code
     assert message in found["message"]

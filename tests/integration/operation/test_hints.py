@@ -11,9 +11,10 @@ from celery import current_app
 from django.test import RequestFactory
 from kombu.exceptions import OperationalError
 from pytest_django.fixtures import Settings
+from structlog.testing import capture_logs
 
 from memory import hints, rates, refusals
-from memory.hints import PATIENCE_SECONDS, QUICK_SECONDS
+from memory.hints import QUICK_SECONDS
 from tests.waiting import scaled
 from uac_site import health
 from uac_site.embedded.process import free_port
@@ -30,8 +31,8 @@ def no_redis(settings: Settings) -> Iterator[None]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Redis is waited for as long as a server does, and not as long as tests do."""
-    monkeypatch.setattr(hints, "PATIENCE_SECONDS", PATIENCE_SECONDS)
+    """Redis is waited for even less long than a server does, and not as long as tests do."""
+    monkeypatch.setattr(hints, "PATIENCE_SECONDS", 0.2)
     for module in (hints, rates, refusals):
         monkeypatch.setattr(module, "QUICK_SECONDS", QUICK_SECONDS)
     hints.redis_client.cache_clear()
@@ -65,13 +66,16 @@ def test_one_signal_wakes_all_who_wait() -> None:
 
 def test_a_wait_lasts_longer_than_the_clients_default_patience(impatient: None) -> None:
     run = uuid.uuid4()
-    late = threading.Timer(hints.PATIENCE_SECONDS + 1, hints.signal_done, [run])
+    # Its client is patient: the signal comes, however busy the machine is.
+    patient = hints.redis_client(patience=30.0)
+    late = threading.Timer(hints.PATIENCE_SECONDS + 0.3, patient.lpush, [f"done:{run}", "1"])
     late.start()
 
-    hints.wait_done(run, 30)
+    hints.wait_done(run, 60)
 
-    assert hints.redis_client().exists(f"done:{run}")  # nobody gave up before it came
+    assert patient.exists(f"done:{run}")  # nobody gave up before it came
     late.join()
+    patient.delete(f"done:{run}")
 
 
 def test_a_signal_that_nobody_awaits_goes_by_itself() -> None:
@@ -81,12 +85,16 @@ def test_a_signal_that_nobody_awaits_goes_by_itself() -> None:
     assert 0 < int(str(hints.redis_client().ttl(f"done:{run}"))) <= hints.SIGNAL_SECONDS
 
 
+@pytest.mark.timeout(60)
 def test_without_redis_signals_and_waits_end_at_once(no_redis: None) -> None:
     with pytest.raises(redis.ConnectionError):
         hints.redis_client().ping()
 
-    hints.signal_done(uuid.uuid4())
-    hints.wait_done(uuid.uuid4(), 30)
+    with capture_logs() as logs:
+        hints.signal_done(uuid.uuid4())
+        hints.wait_done(uuid.uuid4(), 3600)  # longer than this test may take
+
+    assert [entry["event"] for entry in logs] == ["signal_not_sent", "wait_failed"]
 
 
 @pytest.fixture
@@ -103,8 +111,12 @@ def test_a_redis_that_hangs_costs_a_moment_and_not_a_thread(hanging_redis: None)
     with pytest.raises(redis.TimeoutError):
         hints.redis_client().ping()
 
-    hints.signal_done(uuid.uuid4())
-    hints.wait_done(uuid.uuid4(), 1)
+    with capture_logs() as logs:
+        for _ in range(1000):  # only the first one costs a moment
+            hints.signal_done(uuid.uuid4())
+        hints.wait_done(uuid.uuid4(), 1)
+
+    assert [entry["event"] for entry in logs] == ["signal_not_sent", "wait_failed"]
 
 
 def test_after_a_failed_hint_the_next_requests_do_not_pay_again(

@@ -189,7 +189,7 @@ def test_one_that_takes_its_process_along_takes_no_other(
         }
     )
     # Only what has no end takes all of it; the others are to come to theirs on a busy machine.
-    limits = Limits(wall_seconds=3 if kind == "timeout" else 20)
+    limits = Limits(wall_seconds=1.5 if kind == "timeout" else 20)
     ran = sandbox.run_constraints(now=NOW, time_zone="UTC", limits=limits)
     errors = {result.path[12:-3]: result.error and result.error.type for result in ran.results}
     assert errors == {"a_first": None, "m_ends": kind, "tells": None, "zz_last": None}

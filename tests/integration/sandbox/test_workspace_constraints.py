@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.integration.sandbox.conftest import NOW, PROJECT
-from workers.sandbox.interface import ConstraintResult, Sandbox
+from workers.sandbox.interface import DEFAULT_LIMITS, ConstraintResult, Limits, Sandbox
 
 PATH = "workspace/constraints/soon.py"
 TESTS = "workspace/tests/test_soon.py"
@@ -57,8 +57,12 @@ PASSPORT: dict[str, Any] = {
 BINDINGS = {PATH: {"trips": [TRIPS], "passes": []}}
 
 
-def run(sandbox: Sandbox, bindings: dict[str, Any] | None = None) -> dict[str, ConstraintResult]:
-    found = sandbox.run_constraints(now=NOW, time_zone="Europe/Berlin", bindings=bindings)
+def run(
+    sandbox: Sandbox, bindings: dict[str, Any] | None = None, limits: Limits = DEFAULT_LIMITS
+) -> dict[str, ConstraintResult]:
+    found = sandbox.run_constraints(
+        now=NOW, time_zone="Europe/Berlin", bindings=bindings, limits=limits
+    )
     return {result.path: result for result in found.results}
 
 
@@ -111,7 +115,12 @@ def test_one_that_fails_harms_no_other(sandbox: Sandbox) -> None:
     other = "workspace/constraints/other.py"
     sandbox.load({other: "this is no Python", "workspace/constraints/gone.py": "raise OSError"})
 
-    found = run(sandbox, {**BINDINGS, other: {}, "workspace/constraints/gone.py": {}})
+    found = run(
+        sandbox,
+        {**BINDINGS, other: {}, "workspace/constraints/gone.py": {}},
+        # The endless one takes all of it, and the others must come to their end within it.
+        limits=Limits(wall_seconds=1.5),
+    )
 
     assert found["constraints/today.py"].error is None
     assert len(found["constraints/today.py"].alerts) == 0
