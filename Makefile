@@ -12,7 +12,7 @@ help:
 	@echo 'make demo  [EXIT=1]              run everything with a sample person; EXIT=1: verify and exit'
 	@echo 'make test  [REQUIRE_DOCKER=1]    lint, types, import contracts, tests'
 	@echo 'make chaos [SEED=n] [SEEDS=n] [MINUTES=n]   break the real system by a seed, and count'
-	@echo 'make bench NAME=... [JSON=path]  run benchmarks/NAME.py; ARGS=... are its own'
+	@echo 'make bench NAME=... [JSON=path]  run benchmarks/NAME.py; ARGS=--quick: the least of it'
 	@echo 'make plots                       draw benchmarks/results/*.json into docs/plots'
 	@echo 'make screenshots                 take the pictures of docs/screenshots anew (needs chromium)'
 	@echo 'make server-image [BUILD=...]    build the image of the server; BUILD: more for docker build'
