@@ -86,9 +86,9 @@ def read(peer: Peer, questions: Questions) -> Iterator[dict[int, bool]]:
     users: dict[str, str] = {}
     for case in questions.analytical:
         # Several questions are about the same records, which are told once.
-        records = json.dumps(case["records"])
-        if (user := users.get(records)) is None:
-            user = users[records] = f"analytical-{len(users)}"
+        text = json.dumps(case["records"])
+        if (user := users.get(text)) is None:
+            user = users[text] = f"analytical-{len(users)}"
             remember(peer, user, case["type"], case["records"])
         yield correct(peer, user, case, case["type"], case["records"])
     for name, records in questions.state.items():

@@ -390,7 +390,7 @@ def measure(
 ) -> tuple[list[dict[str, Any]], dict[str, float], list[str]]:
     """Run the whole of it; return a row for each workspace, the figures, and the problems."""
     with running_system(sandbox_workers=WORKERS) as system:
-        traffic = new_traffic(system, users=users)
+        traffic = new_traffic(system, users=users, guarded=min(GUARDED, users - 1))
         before = sum(len(user.acknowledged) for user in traffic.users)
         with traffic.flowing():
             time.sleep(seconds)
@@ -444,7 +444,7 @@ def _row(traffic: Traffic, workspace: str) -> dict[str, Any]:
 
 def main() -> None:
     """Measure and report."""
-    asked = parser(__doc__, seconds=(60.0, 2.0), users=(USERS, 3)).parse_args()
+    asked = parser(__doc__, seconds=(60.0, 1.0), users=(USERS, 2)).parse_args()
     rows, figures, problems = measure(asked.seconds, asked.users)
     report(
         "concurrency",
