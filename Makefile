@@ -15,7 +15,7 @@ help:
 	@echo 'make test-all                    all tests, the second tier too (tests/tiers.py)'
 	@echo '                                 of the three: ARGS=... are for pytest'
 	@echo 'make chaos [SEED=n] [SEEDS=n] [MINUTES=n]   break the real system by a seed, and count'
-	@echo 'make bench NAME=... [JSON=path]  run benchmarks/NAME.py; ARGS=... are its own'
+	@echo 'make bench NAME=... [JSON=path]  run benchmarks/NAME.py; ARGS=--quick: the least of it'
 	@echo 'make plots                       draw benchmarks/results/*.json into docs/plots'
 	@echo 'make screenshots                 take the pictures of docs/screenshots anew (needs chromium)'
 	@echo 'make server-image [BUILD=...]    build the image of the server; BUILD: more for docker build'

@@ -5,12 +5,9 @@ them after some months, by statements of the owner's. Then each page is asked fo
 client, in this process: what it takes to send it is not measured. Each statement of a page is
 explained, and counted if it reads a large table from end to end, or more than some thousand rows of
 one in that way.
-
-UAC_ADMIN_USERS, UAC_ADMIN_ENTRIES, UAC_ADMIN_RUNS and UAC_ADMIN_ROUNDS make it shorter.
 """
 
 import json
-import os
 import statistics
 import tempfile
 import time
@@ -20,17 +17,11 @@ from typing import Any
 
 import psycopg
 
-from benchmarks.harness import json_path, p95, report, settings_of
+from benchmarks.harness import p95, parser, report, settings_of
 from uac_site.embedded.system import running_system
 
-USERS = int(os.environ.get("UAC_ADMIN_USERS", "20000"))
-ENTRIES = int(os.environ.get("UAC_ADMIN_ENTRIES", "1000000"))
-RUNS = int(os.environ.get("UAC_ADMIN_RUNS", "200000"))
-ROUNDS = int(os.environ.get("UAC_ADMIN_ROUNDS", "10"))
 GOALS = "p50_ms <= 300, statements <= 20, whole_tables = 0"
 WORKSPACES = 50
-# Besides what all have, the first user has as many entries as this, and runs and versions.
-HOT = max(ENTRIES // 20, 10)
 
 # Rows are read from end to end, or counted as if they were, where it is more than so many.
 FEW_ROWS = 10_100
@@ -178,6 +169,7 @@ def fill(owner: psycopg.Connection[Any], users: int, entries: int, runs: int) ->
         "entries": entries,
         "runs": runs,
         "workspaces": WORKSPACES,
+        # The first user has as many as this, and many runs and versions.
         "hot": max(entries // 20, 10),
     }
     from memory.models import WebhookEndpoint, Workspace
@@ -293,7 +285,7 @@ def rows_seen(node: Mapping[str, Any]) -> float:
     return float(each * node.get("Actual Loops", 1))
 
 
-def measure() -> tuple[list[dict[str, Any]], list[str]]:
+def measure(rounds: int) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the table, and what is wrong."""
     from django.contrib.auth.models import User
     from django.db import connection
@@ -307,7 +299,7 @@ def measure() -> tuple[list[dict[str, Any]], list[str]]:
     for name, address in pages():
         client.get(address)
         times = []
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             started = time.perf_counter()
             response = client.get(address)
             times.append(time.perf_counter() - started)
@@ -331,7 +323,13 @@ def measure() -> tuple[list[dict[str, Any]], list[str]]:
 
 def main() -> None:
     """Measure and report."""
-    path = json_path(__doc__)
+    asked = parser(
+        __doc__,
+        users=(20_000, 60),
+        entries=(1_000_000, 600),
+        runs=(200_000, 400),
+        rounds=(10, 1),
+    ).parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="uac-") as folder,
         running_system(
@@ -350,16 +348,16 @@ def main() -> None:
         settings_of(system)
         started = time.perf_counter()
         with psycopg.connect(system.services.postgres.owner_url) as owner:
-            fill(owner, USERS, ENTRIES, RUNS)
+            fill(owner, asked.users, asked.entries, asked.runs)
         filled = time.perf_counter() - started
-        rows, problems = measure()
+        rows, problems = measure(asked.rounds)
     report(
         "admin",
         settings={
-            "users": USERS,
-            "entries": ENTRIES,
-            "runs": RUNS,
-            "rounds": ROUNDS,
+            "users": asked.users,
+            "entries": asked.entries,
+            "runs": asked.runs,
+            "rounds": asked.rounds,
             "goals": GOALS,
         },
         rows=rows,
@@ -369,7 +367,7 @@ def main() -> None:
             "whole_tables": sum(row["whole_tables"] for row in rows),
             "filled_seconds": round(filled),
         },
-        path=path,
+        path=asked.json,
         problems=problems,
     )
 

@@ -1,6 +1,6 @@
 """Aggregate questions, computed over the state and read from what a search finds.
 
-The 102 questions of `analytical.jsonl` and `ten_domains.json` (UAC_DATA_DIR) are asked of a server
+The questions of `analytical.jsonl` and `ten_domains.json` (UAC_DATA_DIR) are asked of a server
 of UaC, which runs the question's Python over the typed records; and of mem0 as pip installs it, in
 which each record is a memory (`infer=False`, embedded by MiniLM where that is installed). What mem0
 finds is then read by a reader that never errs: the same Python, over the records found. So this is
@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.analytical import _parsed, answered, cases, equals_gold, ten_domains
-from benchmarks.harness import Client, json_path, report
+from benchmarks.analytical import Questions, _parsed, answered, equals_gold
+from benchmarks.harness import Client, parser, report
 from benchmarks.mem0_peer import DIMENSIONS, Embed, Peer, by_hash, mem0
-from benchmarks.minilm import WIDTH, MiniLm, model_folder
+from benchmarks.minilm import NOT_INSTALLED, WIDTH, MiniLm, model_folder
 from uac_site.embedded.system import running_system
 
 TOP = (20, 100)
@@ -27,19 +27,16 @@ TOP = (20, 100)
 
 def main() -> None:
     """Run the benchmark."""
-    path = json_path(__doc__)
-    if cases() is None or ten_domains() is None:
-        absent = {"aggregates": "absent", "absent": "analytical.jsonl in UAC_DATA_DIR"}
-        report("aggregates", settings={}, rows=[], figures=absent, path=path)
-        return
+    asked = parser(__doc__, limit=(None, 2)).parse_args()
+    questions = Questions.read(asked.limit)
     with running_system() as system:
         key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
-        ours = list(answered(Client(system.base_url, key)))
+        ours = list(answered(Client(system.base_url, key), questions))
     logging.disable(logging.WARNING)  # mem0 tells of every step
     folder = model_folder()
     embed, dimensions = (by_minilm(folder), WIDTH) if folder else (by_hash, DIMENSIONS)
     with mem0(embed, dimensions) as peer:
-        theirs = list(read(peer))
+        theirs = list(read(peer, questions))
     rows = [_row("UaC", [row["correct"] for row in ours])] + [
         _row(f"mem0, {top} memories, a reader without error", [one[top] for one in theirs])
         for top in TOP
@@ -54,7 +51,14 @@ def main() -> None:
         "mem0": "2.2, as pip installs it: Qdrant in files, SQLite; without its extra nlp",
         "embeddings": "all-MiniLM-L6-v2" if folder else "by words, without a model",
     }
-    report("aggregates", settings=settings, rows=rows, figures=figures, path=path)
+    report(
+        "aggregates",
+        settings=settings,
+        rows=rows,
+        figures=figures,
+        path=asked.json,
+        problems=[] if folder else [NOT_INSTALLED],
+    )
 
 
 def _row(what: str, correct: Sequence[bool]) -> dict[str, Any]:
@@ -77,22 +81,21 @@ def by_minilm(folder: Path) -> Embed:
     return lambda texts: [one(text) for text in texts]
 
 
-def read(peer: Peer) -> Iterator[dict[int, bool]]:
+def read(peer: Peer, questions: Questions) -> Iterator[dict[int, bool]]:
     """Answer every question from what mem0 finds; yield for each by how many memories it may."""
     users: dict[str, str] = {}
-    for case in cases() or []:
+    for case in questions.analytical:
         # Several questions are about the same records, which are told once.
-        records = json.dumps(case["records"])
-        if (user := users.get(records)) is None:
-            user = users[records] = f"analytical-{len(users)}"
+        text = json.dumps(case["records"])
+        if (user := users.get(text)) is None:
+            user = users[text] = f"analytical-{len(users)}"
             remember(peer, user, case["type"], case["records"])
         yield correct(peer, user, case, case["type"], case["records"])
-    state = (ten_domains() or {})["user_state"]
-    for name, records in state.items():
+    for name, records in questions.state.items():
         remember(peer, "ten-domains", name, records)
-    for case in (ten_domains() or {})["cases"]:
+    for case in questions.ten_domains:
         kind = case["target_domain"]
-        yield correct(peer, "ten-domains", case, kind, state[kind])
+        yield correct(peer, "ten-domains", case, kind, questions.state[kind])
 
 
 def remember(peer: Peer, user: str, kind: str, records: Sequence[Mapping[str, Any]]) -> None:

@@ -22,11 +22,10 @@ from typing import Any
 
 from cryptography.fernet import Fernet
 
-from benchmarks.harness import Client, json_path, p95, report, until
+from benchmarks.harness import Client, p95, parser, report, until
 from uac_site.demo import person
 from uac_site.embedded.system import running_system
 
-PEOPLE = 40
 RUNNERS = ("docker", "process")
 # A receiver on this machine is an internal address, and speaks no TLS.
 WEBHOOKS = {
@@ -181,7 +180,7 @@ def rows_of(measured: Mapping[str, Sequence[Mapping[str, float]]]) -> list[dict[
 
 def main() -> None:
     """Measure and report."""
-    path = json_path(__doc__)
+    asked = parser(__doc__, people=(40, 1)).parse_args()
     measured: dict[str, list[dict[str, float]]] = {runner: [] for runner in RUNNERS}
     with ExitStack() as stack:
         clients, receivers = {}, {}
@@ -193,17 +192,17 @@ def main() -> None:
             made = json.loads(system.manage("create_workspace", "benchmark", *scopes))
             client = clients[runner] = Client(system.base_url, made["api_key"])
             expect(201, client.post("webhooks/", {"url": receiver.url}))
-        for number, runner in itertools.product(range(PEOPLE + 1), RUNNERS):
+        for number, runner in itertools.product(range(asked.people + 1), RUNNERS):
             times = prescribe(clients[runner], receivers[runner], f"person-{number}")
             if number:  # the first one of each warms up
                 measured[runner].append(times)
     rows = rows_of(measured)
     report(
         "alerts",
-        settings={"people": PEOPLE, "runners": list(RUNNERS)},
+        settings={"people": asked.people, "runners": list(RUNNERS)},
         rows=rows,
         figures=figures_of(rows),
-        path=path,
+        path=asked.json,
     )
 
 

@@ -11,12 +11,14 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.harness import Client, data_file, json_path, report, settled
+from benchmarks.harness import Client, parser, report, require_data, settled
 from uac_site.embedded.system import running_system
 
+FILES = ("analytical.jsonl", "ten_domains.json")
 BATCH = 250
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -34,16 +36,30 @@ CLASSES = {
 }
 
 
-def cases() -> list[dict[str, Any]] | None:
-    """Return the cases of `analytical.jsonl`, None where it is absent."""
-    path = data_file("analytical.jsonl")
-    return [json.loads(line) for line in path.read_text().splitlines()] if path else None
+@dataclass(frozen=True)
+class Questions:
+    """What is asked: of users with one collection each, and of one with ten domains."""
 
+    analytical: Sequence[Mapping[str, Any]]
+    ten_domains: Sequence[Mapping[str, Any]]
+    state: Mapping[str, Sequence[Mapping[str, Any]]]  # of the latter user
 
-def ten_domains() -> dict[str, Any] | None:
-    """Return `ten_domains.json`, None where it is absent."""
-    path = data_file("ten_domains.json")
-    return json.loads(path.read_text()) if path else None
+    @classmethod
+    def read(cls, limit: int | None) -> "Questions":
+        """Read both files; with a limit so many questions of each, and the domains they are of."""
+        several, one = (path.read_text() for path in require_data(*FILES))
+        user = json.loads(one)
+        chosen = user["cases"][:limit]
+        asked = {case["target_domain"] for case in chosen}
+        return cls(
+            [json.loads(line) for line in several.splitlines()][:limit],
+            chosen,
+            {
+                name: records
+                for name, records in user["user_state"].items()
+                if limit is None or name in asked
+            },
+        )
 
 
 def load(client: Client, user_id: str, records: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
@@ -121,9 +137,9 @@ def equals_gold(value: Any, case: Mapping[str, Any]) -> bool:
     return isinstance(value, list) and sorted(value, key=str) == sorted(gold, key=str)
 
 
-def answered(client: Client) -> Iterator[dict[str, Any]]:
-    """Ask every question of both files; yield a row for each."""
-    for number, case in enumerate(cases() or []):
+def answered(client: Client, questions: Questions) -> Iterator[dict[str, Any]]:
+    """Ask every question; yield a row for each."""
+    for number, case in enumerate(questions.analytical):
         user_id = f"analytical-{number}"
         started = time.monotonic()
         load(client, user_id, {case["type"]: case["records"]})
@@ -132,18 +148,16 @@ def answered(client: Client) -> Iterator[dict[str, Any]]:
         answer = ask(client, user_id, name, case["query_code"])
         seconds = (loaded - started, time.monotonic() - loaded)
         yield _row("analytical", case, name, records, answer, *seconds)
-    if user := ten_domains():
+    started = time.monotonic()
+    load(client, "ten-domains", questions.state)
+    loading = time.monotonic() - started
+    for case in questions.ten_domains:
         started = time.monotonic()
-        load(client, "ten-domains", user["user_state"])
-        loading = time.monotonic() - started
-        for case in user["cases"]:
-            started = time.monotonic()
-            domain = case["target_domain"]
-            answer = ask(client, "ten-domains", f"{domain}.{domain}", case["query_code"])
-            seconds = (loading, time.monotonic() - started)
-            records = user["user_state"][domain]
-            yield _row("ten_domains", case, domain, records, answer, *seconds)
-            loading = 0.0
+        domain = case["target_domain"]
+        answer = ask(client, "ten-domains", f"{domain}.{domain}", case["query_code"])
+        seconds = (loading, time.monotonic() - started)
+        yield _row("ten_domains", case, domain, questions.state[domain], answer, *seconds)
+        loading = 0.0
 
 
 def _row(
@@ -172,26 +186,20 @@ def _row(
 
 def main() -> None:
     """Run both parts and report."""
-    path = json_path(__doc__)
-    if cases() is None and ten_domains() is None:
-        print("absent: UAC_DATA_DIR holds neither analytical.jsonl nor ten_domains.json")
-        report("analytical", settings={}, rows=[], figures={}, path=path)
-        return
+    asked = parser(__doc__, limit=(None, 2)).parse_args()
+    questions = Questions.read(asked.limit)
     with running_system() as system:
         key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
-        rows = list(answered(Client(system.base_url, key)))
+        rows = list(answered(Client(system.base_url, key), questions))
         settings = {"runner": sorted({row["runner"] for row in rows})}
     figures: dict[str, int | str] = {}
     for part, prefix in (("analytical", ""), ("ten_domains", "ten_domains_")):
         of_part = [row for row in rows if row["part"] == part]
-        if not of_part:
-            print(f"absent: the data of {part}")
-            continue
         figures[f"{prefix}cases"] = len(of_part)
         figures[f"{prefix}correct"] = sum(row["correct"] for row in of_part)
         figures[f"{prefix}evidence_correct"] = sum(row["evidence_correct"] for row in of_part)
         figures[f"{prefix}selected"] = sum(row["evidence"] == "selected" for row in of_part)
-    report("analytical", settings=settings, rows=rows, figures=figures, path=path)
+    report("analytical", settings=settings, rows=rows, figures=figures, path=asked.json)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ A server is a core, but that of the language model, which is a thread that waits
 station together waits in one line; work that shares a core by turns waits as long on average.
 """
 
-import argparse
 import heapq
 import json
 import math
@@ -29,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.harness import Client, report
+from benchmarks.harness import Client, parser, report
 
 Times = NDArray[np.float64]
 
@@ -369,7 +368,7 @@ def simulated(users: Sequence[int], *paths: Path) -> list[Outcome]:
 # -- What operations take --------------------------------------------------------------------------
 
 
-def measure(rounds: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def measure(rounds: int, idle_seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Do each operation so many times on a real server; return seconds of a core by process."""
     import psycopg
 
@@ -416,7 +415,7 @@ def measure(rounds: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
                 return int(found)
 
         before, started = taken(), time.monotonic()
-        time.sleep(20)
+        time.sleep(idle_seconds)
         idle = {
             name: (cpu - before[name]) / (time.monotonic() - started)
             for name, cpu in taken().items()
@@ -448,17 +447,12 @@ def measure(rounds: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 def main() -> None:
     """Simulate, or measure, and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    parser.add_argument("--users", type=int, nargs="*", default=USERS)
-    parser.add_argument(
-        "--usage", type=Path, nargs="*", default=(), help="coefficients of your own"
-    )
-    parser.add_argument("--measure", action="store_true")
-    parser.add_argument("--rounds", type=int, default=300)
-    asked = parser.parse_args()
+    line = parser(__doc__, users=(USERS, (1000,)), rounds=(300, 5), idle_seconds=(20.0, 1.0))
+    line.add_argument("--usage", type=Path, nargs="*", default=(), help="coefficients of your own")
+    line.add_argument("--measure", action="store_true")
+    asked = line.parse_args()
     if asked.measure:
-        rows, figures = measure(asked.rounds)
+        rows, figures = measure(asked.rounds, asked.idle_seconds)
         figures["load"] = os.getloadavg()[0]
         report(
             "capacity",

@@ -18,10 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.harness import Client, json_path, report
+from benchmarks.harness import Client, parser, report
 from uac_site.embedded.system import System, running_system
 
-SECONDS = 60.0
 WRITERS = 8
 WORKERS = 4
 WORKSPACES = ("concurrency-a", "concurrency-b")
@@ -386,10 +385,12 @@ def new_traffic(
     return traffic
 
 
-def measure(seconds: float) -> tuple[list[dict[str, Any]], dict[str, float], list[str]]:
+def measure(
+    seconds: float, users: int = USERS
+) -> tuple[list[dict[str, Any]], dict[str, float], list[str]]:
     """Run the whole of it; return a row for each workspace, the figures, and the problems."""
     with running_system(sandbox_workers=WORKERS) as system:
-        traffic = new_traffic(system)
+        traffic = new_traffic(system, users=users, guarded=min(GUARDED, users - 1))
         before = sum(len(user.acknowledged) for user in traffic.users)
         with traffic.flowing():
             time.sleep(seconds)
@@ -442,12 +443,16 @@ def _row(traffic: Traffic, workspace: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure for a minute and report."""
-    path = json_path(__doc__)
-    rows, figures, problems = measure(SECONDS)
-    settings = {"seconds": SECONDS, "writers": WRITERS, "sandbox_workers": WORKERS}
+    """Measure and report."""
+    asked = parser(__doc__, seconds=(60.0, 1.0), users=(USERS, 2)).parse_args()
+    rows, figures, problems = measure(asked.seconds, asked.users)
     report(
-        "concurrency", settings=settings, rows=rows, figures=figures, path=path, problems=problems
+        "concurrency",
+        settings={"seconds": asked.seconds, "writers": WRITERS, "sandbox_workers": WORKERS},
+        rows=rows,
+        figures=figures,
+        path=asked.json,
+        problems=problems,
     )
 
 

@@ -23,10 +23,9 @@ from typing import Any
 
 import psutil
 
-from benchmarks.harness import Client, json_path, report
+from benchmarks.harness import Client, parser, report
 from uac_site.embedded.system import System, running_system
 
-REST_SECONDS = 60
 RECORD = {
     "kind": "record",
     "domain": "travel",
@@ -37,13 +36,13 @@ RECORD = {
 
 def main() -> None:
     """Measure and report."""
-    path = json_path(__doc__)
+    asked = parser(__doc__, rest_seconds=(60.0, 1.0)).parse_args()
     with tempfile.TemporaryDirectory(prefix="uac-") as folder:
         data = Path(folder) / "data"
         with started(data) as (system, first):
             record = seconds_of_a_record(system, first.key)
         with started(data) as (system, again):
-            time.sleep(REST_SECONDS)
+            time.sleep(asked.rest_seconds)
             rows = memory_of(system)
     library = peer()
     figures = {
@@ -57,8 +56,8 @@ def main() -> None:
         "mem0_mib": library["mib"],
         "mem0_start_seconds": library["seconds"],
     }
-    settings = {"rest_seconds": REST_SECONDS, "mem0": "2.2, a library, as pip installs it"}
-    report("footprint", settings=settings, rows=rows, figures=figures, path=path)
+    settings = {"rest_seconds": asked.rest_seconds, "mem0": "2.2, a library, as pip installs it"}
+    report("footprint", settings=settings, rows=rows, figures=figures, path=asked.json)
 
 
 class Start:

@@ -16,27 +16,43 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.harness import (
     Client,
     alerts_of,
-    data_file,
-    json_path,
+    parser,
     report,
+    require_data,
     run_on,
     settings_of,
 )
 from uac_site.embedded.system import running_system
 
+FILES = ("llm_modules.jsonl", "analytical.jsonl", "active_service.jsonl")
 MODULE = "module.py"
 WAIT = "?wait=30"
 
 
-def lines(name: str) -> list[dict[str, Any]]:
-    """Return the cases of a file of recorded data, none where it is absent."""
-    path = data_file(name)
-    return [json.loads(line) for line in path.read_text().splitlines()] if path else []
+@dataclass(frozen=True)
+class Recorded:
+    """The cases of the recorded data; of the modules those with known records come first."""
+
+    modules: Sequence[Mapping[str, Any]]
+    analytical: Mapping[str, Mapping[str, Any]]
+    services: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def read(cls, limit: int | None) -> "Recorded":
+        """Read all files; of modules and services no more than the limit."""
+        modules, cases, services = (
+            [json.loads(line) for line in path.read_text().splitlines()]
+            for path in require_data(*FILES)
+        )
+        analytical = {case["case_id"]: case for case in cases}
+        modules.sort(key=lambda case: case["id"] not in analytical)
+        return cls(modules[:limit], analytical, services[:limit])
 
 
 def import_module(client: Client, user_id: str, source: str) -> tuple[int, Any]:
@@ -324,15 +340,16 @@ def _row_value(value: Any) -> Any:
 # The parts
 
 
-def modules(client: Client) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
+def modules(
+    client: Client, recorded: Recorded
+) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
     """Import every module; return a row for each, the figures, and what is wrong."""
     from workers.checkpointing.repairs import repair
 
     rows, problems = [], []
     count: Counter[str] = Counter()
-    true_cases = {case["case_id"]: case for case in lines("analytical.jsonl")}
     faulty = found_faults = planted = found_planted = 0
-    for index, case in enumerate(lines("llm_modules.jsonl")):
+    for index, case in enumerate(recorded.modules):
         user_id = f"module-{index}"
         status, body = import_module(client, user_id, case["code"])
         runs, _ = executed(case["code"])
@@ -363,8 +380,8 @@ def modules(client: Client) -> tuple[list[dict[str, Any]], dict[str, Any], list[
             count["silent_changes"] += 1
             problems += [f"{user_id}: {one}" for one in changed[:3]]
         row["records"] = sum(map(len, state.holders.values()))
-        if case["id"] in true_cases:
-            true = {one["id"]: one for one in true_cases[case["id"]]["records"]}
+        if case["id"] in recorded.analytical:
+            true = {one["id"]: one for one in recorded.analytical[case["id"]]["records"]}
             there = rows_of(state)
             here, gate = faults(there, true), faults_that_the_gate_finds(there, true)
             row["faults"] = f"{len(here & gate)}/{len(here)}"
@@ -401,7 +418,9 @@ def days_before(steps: Sequence[Mapping[str, Any]], index: int) -> list[str]:
     return days
 
 
-def programs(client: Client) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
+def programs(
+    client: Client, recorded: Recorded
+) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
     """Import the recorded program of every step, and run it on the days of the step.
 
     An alert is early if it says before its day what the expected one must say; on a day without
@@ -409,18 +428,18 @@ def programs(client: Client) -> tuple[list[dict[str, Any]], dict[str, Any], list
     """
     rows: list[dict[str, Any]] = []
     steps = loaded = early = other = on_day = expected_on_day = 0
-    for case in lines("active_service.jsonl"):
+    for case in recorded.services:
         sessions = {session["step"]: session for session in case["sessions"]}
-        for index, recorded in enumerate(case["recorded"]["v2"]):
+        for index, step in enumerate(case["recorded"]["v2"]):
             steps += 1
-            user_id = f"v2-{case['case_id']}-{recorded['step']}"
-            status, body = import_module(client, user_id, recorded["raw_response"])
-            row = {"module": f"v2 {case['case_id']} {recorded['step']}", "status": status}
+            user_id = f"v2-{case['case_id']}-{step['step']}"
+            status, body = import_module(client, user_id, step["raw_response"])
+            row = {"module": f"v2 {case['case_id']} {step['step']}", "status": status}
             rows.append(row)
             if status != 200:
                 row["reason"] = str((body.get("verdict") or body).get("reason"))[:90]
                 continue
-            expected = sessions[recorded["step"]]["expected_alert"]
+            expected = sessions[step["step"]]["expected_alert"]
             ran = [run_on(user_id, day) for day in days_before(case["recorded"]["v2"], index)]
             failed = next((run.error for run in ran if run.outcome != "ok"), None)
             loaded += failed is None
@@ -571,11 +590,13 @@ def edits_of_step(
     return [*edits, note], now
 
 
-def rules(client: Client) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
+def rules(
+    client: Client, recorded: Recorded
+) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
     """Write the recorded rules of every step as edits, and run them on the days of the step."""
     rows, problems = [], []
     cases = passed = early = 0
-    for case in lines("active_service.jsonl"):
+    for case in recorded.services:
         cases += 1
         user_id = f"v3-{case['case_id']}"
         status, body = client.post("users/", {"user_id": user_id, "time_zone": "UTC"})
@@ -628,36 +649,30 @@ def satisfies(message: str, rubric: Mapping[str, Sequence[str]]) -> bool:
 
 def main() -> None:
     """Run all parts and report."""
-    path = json_path(__doc__)
+    asked = parser(__doc__, limit=(None, 1)).parse_args()
+    recorded = Recorded.read(asked.limit)
     rows: list[dict[str, Any]] = []
     figures: dict[str, Any] = {}
     problems: list[str] = []
-    parts = {"llm_modules.jsonl": (modules,), "active_service.jsonl": (programs, rules)}
-    present = {name: those for name, those in parts.items() if data_file(name)}
-    for name in parts.keys() - present.keys():
-        print(f"absent: UAC_DATA_DIR does not hold {name}")
-    if present:
-        with running_system() as system:
-            settings_of(system)
-            key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
-            client = Client(system.base_url, key)
-            for part in [part for those in present.values() for part in those]:
-                its_rows, its_figures, its_problems = part(client)
-                rows += its_rows
-                figures |= its_figures
-                problems += its_problems
-            early = [figures[name] for name in figures if name.endswith("_early_alerts")]
-            if early:
-                figures["early_alerts"] = sum(early)
-            from workers.sandbox.runner import close_pool, runner_name
+    with running_system() as system:
+        settings_of(system)
+        key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
+        client = Client(system.base_url, key)
+        for part in (modules, programs, rules):
+            its_rows, its_figures, its_problems = part(client, recorded)
+            rows += its_rows
+            figures |= its_figures
+            problems += its_problems
+        figures["early_alerts"] = figures["v2_early_alerts"] + figures["v3_early_alerts"]
+        from workers.sandbox.runner import close_pool, runner_name
 
-            settings = {"runner": runner_name()}
-            close_pool()
-    else:
-        settings = {}
+        settings = {"runner": runner_name()}
+        close_pool()
     columns = ("module", "executes", "status", "repairs", "records", "faults", "alerts", "reason")
     rows = [{name: row.get(name, "") for name in columns} for row in rows]
-    report("gate", settings=settings, rows=rows, figures=figures, path=path, problems=problems)
+    report(
+        "gate", settings=settings, rows=rows, figures=figures, path=asked.json, problems=problems
+    )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import django
 
@@ -34,12 +34,70 @@ def data_file(name: str) -> Path | None:
     return path if path is not None and path.is_file() else None
 
 
-def json_path(description: str | None) -> Path | None:
-    """Read the command line of a benchmark: `--json PATH`."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--json", type=Path, help="also write the report to this file")
-    path: Path | None = parser.parse_args().json
-    return path
+def require_data(*names: str) -> list[Path]:
+    """Return files of recorded data; end the program with status 2 where one is missing."""
+    paths = [data_file(name) for name in names]
+    for name, path in zip(names, paths, strict=True):
+        if path is None:
+            end_without_data(f"{name} is missing")
+    return [path for path in paths if path is not None]
+
+
+def end_without_data(why: str) -> NoReturn:
+    """End the program with status 2: the recorded data does not do."""
+    folder = os.environ.get("UAC_DATA_DIR")
+    where = f"it is {folder}" if folder else "it is not set"
+    print(
+        f"{why}: UAC_DATA_DIR must name a folder of recorded data that has it; {where}",
+        file=sys.stderr,
+    )
+    sys.exit(2)
+
+
+def parser(description: str | None, **sizes: tuple[Any, Any]) -> argparse.ArgumentParser:
+    """Return the command line of a benchmark: `--json`, `--quick`, and an option for each size.
+
+    A size has a default and what `--quick` makes of it, `seconds=(60.0, 2.0)`; a tuple of sizes
+    takes several arguments, and None stands for all that there is.
+    """
+    made = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--json", type=Path, help="also write the report to this file")
+    made.add_argument(
+        "--quick",
+        action=_Quick,
+        nargs=0,
+        default=False,
+        const={name: quick for name, (_, quick) in sizes.items()},
+        help="the smallest run with every step; its numbers mean nothing",
+    )
+    for name, (full, quick) in sizes.items():
+        has_many = isinstance(quick, tuple)
+        made.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=type(quick[0] if has_many else quick),
+            nargs="+" if has_many else None,
+            default=full,
+            help=f"default {'all' if full is None else full}, with --quick {quick}",
+        )
+    return made
+
+
+class _Quick(argparse.Action):
+    """Makes every size small that was not given before."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        namespace.quick = True
+        for name, size in self.const.items():
+            if getattr(namespace, name) == parser.get_default(name):
+                setattr(namespace, name, size)
 
 
 @contextmanager
@@ -113,7 +171,9 @@ def settled(client: "Client", user_id: str, number: int, seconds: float = 120) -
 
 
 def p95(values: Sequence[float]) -> float:
-    """The 95th percentile."""
+    """The 95th percentile; of a single value, that one."""
+    if len(values) == 1:
+        return values[0]
     return statistics.quantiles(values, n=20, method="inclusive")[18]
 
 
@@ -134,9 +194,10 @@ def report(
     for key, value in figures.items():
         print(f"{key} = {value}")
     if path is not None:
+        is_quick = "--quick" in sys.argv[1:]  # nobody shall take it for a measurement
         document = {
             "name": name,
-            "command": f"make bench NAME={name}",
+            "command": f"make bench NAME={name}" + (" ARGS=--quick" if is_quick else ""),
             "date": str(datetime.datetime.now(datetime.UTC).date()),
             "machine": {
                 "cpus": os.cpu_count(),

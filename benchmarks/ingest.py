@@ -5,14 +5,11 @@ by `log.append`, without HTTP, against COPY of rows made beforehand into the sam
 triggers, in commits of a hundred; and one entry over HTTP to a log of a million, against one of
 ten. What is compared takes turns. The database waits for the disk at every commit, as in
 production. No worker runs: what follows an append is not measured here.
-
-UAC_INGEST_ROUNDS and UAC_INGEST_ENTRIES make it shorter.
 """
 
 import datetime
 import http.client
 import json
-import os
 import statistics
 import tempfile
 import time
@@ -24,17 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from benchmarks.harness import Client, json_path, p95, report, settings_of
+from benchmarks.harness import Client, p95, parser, report, settings_of
 from uac_site.embedded.system import System, running_system
 
 if TYPE_CHECKING:
     from memory.log import Draft
     from memory.models import MemoryUser
 
-ROUNDS = int(os.environ.get("UAC_INGEST_ROUNDS", "400"))
-BATCHES = max(ROUNDS // 4, 2)
 BATCH = 100
-LONG = int(os.environ.get("UAC_INGEST_ENTRIES", "1000000"))
 SHORT = 10
 GOALS = "append_vs_bare <= 3, batch_vs_copy >= 0.4, append_growth <= 1.2"
 
@@ -158,8 +152,10 @@ def filled(user: "MemoryUser", database: psycopg.Connection[Any], number: int) -
     Lane.objects.filter(user=user).update(cursor_seq=user.last_seq)
 
 
-def measure(system: System, database: psycopg.Connection[Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Return the table and the figures."""
+def measure(
+    system: System, database: psycopg.Connection[Any], rounds: int, entries: int
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return the table and the figures; a long log has so many entries."""
     from memory import log
     from memory.models import MemoryUser
 
@@ -179,7 +175,7 @@ def measure(system: System, database: psycopg.Connection[Any]) -> tuple[list[Any
         caller.post("/v1/users/one/entries/", MESSAGE, **named)
 
     one = in_turns(
-        ROUNDS,
+        rounds,
         bare=lambda: caller.post("/bare/", MESSAGE),
         message=post("one", MESSAGE),
         record=post("one", RECORD),
@@ -190,19 +186,20 @@ def measure(system: System, database: psycopg.Connection[Any]) -> tuple[list[Any
         log.append(users["batch"], drafts, source="benchmark")
 
     drafts = [drafted()] * BATCH
-    made = chained(users["copied"], BATCH * (BATCHES + BATCHES // 10 + 1))
+    number = max(rounds // 4, 2)
+    made = chained(users["copied"], BATCH * (number + number // 10 + 1))
     batches = iter(list(zip(*[made] * BATCH, strict=True)))
     many = in_turns(
-        BATCHES,
+        number,
         copy=lambda: copy(database, next(batches)),
         append=append,
         http=post("http", {"entries": [MESSAGE] * BATCH}),
     )
 
     filled(users["short"], database, SHORT)
-    filled(users["long"], database, LONG)
+    filled(users["long"], database, entries)
     caller.close()
-    grown = in_turns(ROUNDS, short=post("short", MESSAGE), long=post("long", MESSAGE))
+    grown = in_turns(rounds, short=post("short", MESSAGE), long=post("long", MESSAGE))
 
     rows = [
         row("bare view: one INSERT, HTTP", one["bare"]),
@@ -213,7 +210,7 @@ def measure(system: System, database: psycopg.Connection[Any]) -> tuple[list[Any
         row(f"log.append of {BATCH}", many["append"], BATCH),
         row(f"{BATCH} messages, HTTP", many["http"], BATCH),
         row(f"one message to a log of {SHORT}, HTTP", grown["short"]),
-        row(f"one message to a log of {LONG}, HTTP", grown["long"]),
+        row(f"one message to a log of {entries}, HTTP", grown["long"]),
     ]
     bare, copied, short = (
         statistics.median(times) for times in (one["bare"], many["copy"], grown["short"])
@@ -232,7 +229,7 @@ def measure(system: System, database: psycopg.Connection[Any]) -> tuple[list[Any
 
 def main() -> None:
     """Measure and report."""
-    path = json_path(__doc__)
+    asked = parser(__doc__, rounds=(400, 10), entries=(1_000_000, 1_000)).parse_args()
     settings = {"DJANGO_SETTINGS_MODULE": "benchmarks.bare.settings"}
     with (
         tempfile.TemporaryDirectory(prefix="uac-") as folder,
@@ -250,13 +247,18 @@ def main() -> None:
         with psycopg.connect(system.services.postgres.owner_url) as owner:
             owner.execute(TABLE)
         with psycopg.connect(system.environment["DATABASE_URL"]) as database:
-            rows, figures = measure(system, database)
+            rows, figures = measure(system, database, asked.rounds, asked.entries)
     report(
         "ingest",
-        settings={"rounds": ROUNDS, "batch": BATCH, "entries": LONG, "goals": GOALS},
+        settings={
+            "rounds": asked.rounds,
+            "batch": BATCH,
+            "entries": asked.entries,
+            "goals": GOALS,
+        },
         rows=rows,
         figures=figures,
-        path=path,
+        path=asked.json,
     )
 
 

@@ -1,7 +1,8 @@
 """The operator's own language model end to end: what it answers, computes, notices, and takes.
 
 The model is that of UAC_LLM_MODEL, UAC_LLM_BASE_URL and UAC_LLM_API_KEY, the data that of
-UAC_DATA_DIR; what lacks either is `absent`. Every part goes through a whole server:
+UAC_DATA_DIR. Without a model all is `absent`, but with `--quick` a stand-in answers that knows
+nothing. Every part goes through a whole server:
 
 - `locomo`: long conversations are told as messages and remembered; then questions about them are
   answered from records and facts. Token F1 as LOCOMO computes it, but without its stemming, which
@@ -18,7 +19,6 @@ with what was expected. What all takes is bounded by `--limit`, and for each par
 own budget, such as UAC_LLM_TOKENS_PER_DAY.
 """
 
-import argparse
 import datetime
 import json
 import logging
@@ -27,12 +27,14 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
 from cryptography.fernet import Fernet
 
-from benchmarks.harness import data_file, report, settings_of
+from benchmarks import tokens
+from benchmarks.harness import data_file, parser, report, require_data, settings_of
+from tests.llm_server import KEY, Request, Said, called, llm_server, said
 from uac_site.embedded.system import running_system
 
 FILES = {
@@ -151,17 +153,15 @@ def calls_expected(part: str, cases: Sequence[Mapping[str, Any]]) -> int:
 
 def main() -> None:
     """Run the parts that can be run, and report."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--json", type=Path, help="also write the report to this file")
-    parser.add_argument("--part", action="append", choices=list(FILES), help="default: all")
-    parser.add_argument("--limit", type=int, help="cases, sessions and questions at most")
-    parser.add_argument("--only", default="", help="ids of cases, with commas between them")
-    parser.add_argument("--estimate", action="store_true", help="only say how many calls")
-    options = parser.parse_args()
+    line = parser(__doc__, limit=(None, 1))  # of cases, and of each one's sessions and questions
+    line.add_argument("--part", action="append", choices=list(FILES), help="default: all")
+    line.add_argument("--only", default="", help="ids of cases, with commas between them")
+    line.add_argument("--estimate", action="store_true", help="only say how many calls")
+    options = line.parse_args()
     only = options.only.split(",") if options.only else []
-    cases = {part: read_cases(part, options.limit, only) for part in options.part or list(FILES)}
+    parts = options.part or list(FILES)
+    require_data(*(FILES[part] for part in parts))
+    cases = {part: read_cases(part, options.limit, only) for part in parts}
     for part, those in cases.items():
         print(f"{part}: {len(those)} cases, about {calls_expected(part, those)} calls", flush=True)
     if options.estimate:
@@ -171,7 +171,8 @@ def main() -> None:
     problems: list[str] = []
     missing = [FILES[part] for part, those in cases.items() if not those]
     absent = [f"UAC_DATA_DIR has no cases in {', '.join(missing)}"] if missing else []
-    if not (_has("UAC_LLM_MODEL") and (_has("UAC_LLM_API_KEY") or _has("UAC_LLM_BASE_URL"))):
+    has_model = _has("UAC_LLM_MODEL") and (_has("UAC_LLM_API_KEY") or _has("UAC_LLM_BASE_URL"))
+    if not has_model and not options.quick:
         absent.append(NO_MODEL)
     elif any(cases.values()):
         # Work is due at once; the other is what a judge's key is kept with.
@@ -180,7 +181,15 @@ def main() -> None:
             "UAC_STRUCTURE_AGE_SECONDS": "1",
             "UAC_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
         }
-        with running_system(llm_workers=1, environment=environment) as system:
+        with ExitStack() as stack:
+            if not has_model:
+                server = stack.enter_context(llm_server(script=stand_in))
+                environment |= {
+                    "UAC_LLM_MODEL": "openai:stand-in",
+                    "UAC_LLM_BASE_URL": server.openai_url,
+                    "UAC_LLM_API_KEY": KEY,
+                }
+            system = stack.enter_context(running_system(llm_workers=1, environment=environment))
             settings_of(system)
             logging.disable(logging.INFO)  # every call is told
             from benchmarks import llm_parts  # it needs these settings
@@ -202,6 +211,20 @@ def main() -> None:
     report(
         "llm", settings=settings, rows=rows, figures=figures, path=options.json, problems=problems
     )
+
+
+def stand_in(request: Request) -> Said:
+    """Remember what is said word for word, file it by the rules of `tokens`, and know nothing."""
+    if "remember" in request.tools:
+        facts = [{"text": text, "sources": [seq]} for seq, text in tokens.lines_in(request)]
+        return called("remember", {"facts": facts})
+    if "finish" in request.tools:
+        return tokens.answer(request)
+    if "answer" in request.tools:
+        return called("answer", {"text": "Not mentioned"})
+    if "compute" in request.tools:
+        return called("compute", {"code": "0"})
+    return said("yes")
 
 
 def _has(name: str) -> bool:

@@ -11,7 +11,6 @@ meanwhile. No language model is set. At the end all is settled, and `verify` fin
 The machine's load is told at each step: what others do on it is in all of these figures.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -29,7 +28,7 @@ import psutil
 import psycopg
 
 from benchmarks.concurrency import CONSTRAINT, CONSTRAINT_TESTS
-from benchmarks.harness import Client, report, until
+from benchmarks.harness import Client, parser, report, until
 from uac_site.embedded.system import System, running_system
 
 WORKSPACES = 4
@@ -112,13 +111,13 @@ def _taken(process: psutil.Process) -> Sample:
     return Sample(time.monotonic(), cpu, rss, pss)
 
 
-def prepare(system: System) -> dict[str, Any]:
-    """Make workspaces with people who have a project; return the profile for locust."""
+def prepare(system: System, people_each: int = PEOPLE) -> dict[str, Any]:
+    """Make workspaces with so many people each who have a project; return locust's profile."""
     keys, people = {}, []
     for number in range(WORKSPACES):
         name = f"load-{number}"
         keys[name] = json.loads(system.manage("create_workspace", name))["api_key"]
-        people += [(name, f"person-{index}") for index in range(PEOPLE)]
+        people += [(name, f"person-{index}") for index in range(people_each)]
     clients = {name: Client(system.base_url, key) for name, key in keys.items()}
     purchase = {"what": "tea", "cents": 100, "bought_on": "2025-03-01"}
     record = {"kind": "record", "domain": "money", "type": "Purchase", "key": "purchase-0"}
@@ -128,7 +127,9 @@ def prepare(system: System) -> dict[str, Any]:
         assert clients[name].post(f"users/{user}/entries/", body)[0] == 202
     settled(system)
     proposed = {"source": CONSTRAINT, "tests": CONSTRAINT_TESTS}
-    for name, user in [person for place, person in enumerate(people) if place % PEOPLE < GUARDED]:
+    for name, user in [
+        person for place, person in enumerate(people) if place % people_each < GUARDED
+    ]:
         path = f"users/{user}/constraints/overpaid/?wait=0"
         status, answer = clients[name].request("PUT", path, proposed)
         assert status in (200, 202), answer
@@ -219,16 +220,16 @@ def settled(system: System) -> None:
 
 def main() -> None:
     """Play, watch, and report."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="also write the report to this file")
-    parser.add_argument("--minutes", type=float, default=1.0, help="of the steady part")
-    parser.add_argument("--warm-up", type=float, default=30.0, help="seconds")
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds without pauses")
-    parser.add_argument(
-        "--rate", type=float, default=0.0, help="requests a second; 0: 60 %% of all"
+    line = parser(
+        __doc__,
+        minutes=(1.0, 0.05),  # of the steady part
+        warm_up=(30.0, 1.0),  # seconds
+        limit=(60.0, 3.0),  # seconds without pauses
+        people=(PEOPLE, 2),  # of each workspace
     )
-    parser.add_argument("--sandbox-workers", type=int, default=1)
-    asked = parser.parse_args()
+    line.add_argument("--rate", type=float, default=0.0, help="requests a second; 0: 60 %% of all")
+    line.add_argument("--sandbox-workers", type=int, default=1)
+    asked = line.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="uac-") as name,
         running_system(
@@ -238,7 +239,7 @@ def main() -> None:
         ) as system,
     ):
         folder = Path(name)
-        profile = prepare(system)
+        profile = prepare(system, asked.people)
         play(profile, folder, asked.warm_up, rate=50)
         flat_out = Watch(system)
         with flat_out.watching():

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
 
+NOT_INSTALLED = "MiniLM is not installed, this runs without it: make bench NAME=retrieval gets it"
+
 LAYERS, HEADS, WIDTH = 6, 12, 384
 MOST_TOKENS = 256  # what the model was made for; more of a text it does not see
 EPSILON = 1e-12

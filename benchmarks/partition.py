@@ -9,7 +9,6 @@ and writes the log most takes turns on them; appends are rolled back. The logs o
 written by `log.append`, and verified; the hashes of the others are noise.
 """
 
-import argparse
 import os
 import random
 import statistics
@@ -26,13 +25,12 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-from benchmarks.harness import p95, report, settings_of
+from benchmarks.harness import p95, parser, report, settings_of
 from uac_site.embedded.system import System, running_system
 
 if TYPE_CHECKING:
     from memory.models import MemoryUser
 
-SAMPLE = 40
 SAMPLED_ENTRIES = 500
 ROUND = 50  # entries of each user in a row: between them come those of all others
 
@@ -326,8 +324,8 @@ def sizes(database: psycopg.Connection[Any]) -> dict[str, int]:
     return {"rows": int(found[0]), "indexes": int(found[1])}
 
 
-def sample() -> list["MemoryUser"]:
-    """Users with logs that verify: written by `log.append`, and settled."""
+def sample(number: int) -> list["MemoryUser"]:
+    """So many users with logs that verify: written by `log.append`, and settled."""
     from memory import log
     from memory.models import EntryOutcome, Lane, Workspace
     from memory.models.log import EntryKind
@@ -335,8 +333,8 @@ def sample() -> list["MemoryUser"]:
 
     workspace = Workspace.objects.create(name="partition")
     made = []
-    for number in range(SAMPLE):
-        user = create_user(workspace, f"sample-{number}", time_zone="UTC", metadata=None)
+    for place in range(number):
+        user = create_user(workspace, f"sample-{place}", time_zone="UTC", metadata=None)
         drafts = [log.Draft(kind=EntryKind.MESSAGE, content=TEXT[:200])] * SAMPLED_ENTRIES
         entries = log.append(user, drafts, source="benchmark")
         EntryOutcome.objects.bulk_create(
@@ -369,6 +367,7 @@ class Rehearsal:
     system: System
     people: Sequence["MemoryUser"]
     rounds: int
+    alone_seconds: float
     writer: Writer
     seconds: dict[str, float] = field(default_factory=dict)
     sizes: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -396,7 +395,7 @@ class Rehearsal:
         """Convert the log, and go back."""
         self.weigh("plain")
         with self.writer.writing():
-            time.sleep(20)
+            time.sleep(self.alone_seconds)
             self.step("prepare", "prepare", "--partitions", str(partitions))
             self.step("copy", "copy")
             self.step("check", "check")
@@ -429,13 +428,15 @@ class Rehearsal:
 
 def main() -> None:
     """Fill, rehearse, report."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="also write the report to this file")
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--users", type=int, default=20_000)
-    parser.add_argument("--partitions", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=300)
-    asked = parser.parse_args()
+    asked = parser(
+        __doc__,
+        rows=(10_000_000, 2_000),
+        users=(20_000, 20),
+        partitions=(16, 4),
+        rounds=(300, 3),
+        alone_seconds=(20.0, 1.0),  # of the writer, before the first step
+        sample=(40, 4),  # users with logs that verify
+    ).parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="uac-") as folder,
         running_system(
@@ -449,12 +450,12 @@ def main() -> None:
     ):
         give_memory(system)
         settings_of(system)
-        people = sample()
+        people = sample(asked.sample)
         started = time.perf_counter()
         entries = as_owner(system.services.postgres.owner_url, fill, asked.rows, asked.users)
         print(f"{entries} entries in {time.perf_counter() - started:.0f} s", flush=True)
         writer = Writer(people)
-        rehearsal = Rehearsal(system, people, asked.rounds, writer)
+        rehearsal = Rehearsal(system, people, asked.rounds, asked.alone_seconds, writer)
         rehearsal.run(asked.partitions)
         broken = verified(people)
     report(

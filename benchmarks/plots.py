@@ -345,7 +345,7 @@ def table() -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def main() -> None:
+def write_pictures() -> None:
     """Draw and write all of them."""
     PLOTS.mkdir(exist_ok=True)
     for name, panels in pictures().items():
@@ -357,4 +357,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    write_pictures()

@@ -16,11 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.harness import Client, json_path, p95, report
+from benchmarks.harness import Client, p95, parser, report
 from uac_site.embedded.system import System, running_system
 
 RECORDS = 500
-QUERIES = 200
 CLIENTS = (1, 4, 16)
 TOTAL = sum(number * 7 % 997 for number in range(RECORDS))
 _numbers = itertools.count()
@@ -83,22 +82,22 @@ def the_same() -> str:
     return "sum(t.cost for t in trips)"
 
 
-def measured(user: Asker, clients: int, code: Callable[[], str]) -> dict[str, float]:
-    """Have so many clients ask at a time, all in all QUERIES times; return what it took."""
+def measured(user: Asker, clients: int, queries: int, code: Callable[[], str]) -> dict[str, float]:
+    """Have so many clients ask at a time, so many queries in all; return what it took."""
     times: list[float] = []
 
-    def client(queries: int) -> None:
+    def client() -> None:
         connection = user.connect()
-        times.extend(user.ask(connection, code())[0] for _ in range(queries))
+        times.extend(user.ask(connection, code())[0] for _ in range(queries // clients))
 
-    threads = [threading.Thread(target=client, args=(QUERIES // clients,)) for _ in range(clients)]
+    threads = [threading.Thread(target=client) for _ in range(clients)]
     started = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     seconds = time.perf_counter() - started
-    asked = QUERIES // clients * clients
+    asked = queries // clients * clients
     assert len(times) == asked, "a client has failed"
     return {
         "clients": clients,
@@ -110,7 +109,7 @@ def measured(user: Asker, clients: int, code: Callable[[], str]) -> dict[str, fl
 
 def main() -> None:
     """Measure and report."""
-    path = json_path(__doc__)
+    asked = parser(__doc__, queries=(200, max(CLIENTS))).parse_args()
     rows: list[dict[str, Any]] = []
     environment = {"UAC_SANDBOX_RUNNER": "docker", "UAC_WAITING_REQUESTS": str(max(CLIENTS))}
     with running_system(environment=environment) as system:
@@ -120,14 +119,14 @@ def main() -> None:
             user.ask(warm, text)
         for clients in CLIENTS:
             for name, code in (("computed", another), ("cached", the_same)):
-                rows.append({"answers": name, **measured(user, clients, code)})
+                rows.append({"answers": name, **measured(user, clients, asked.queries, code)})
     figures = {
         f"{row['answers']}_{figure}_{row['clients']}": row[figure]
         for row in rows
         for figure in ("p50_ms", "per_second")
     }
-    settings = {"records": RECORDS, "queries": QUERIES, "goal": "computed_p50_ms_1 <= 25"}
-    report("query", settings=settings, rows=rows, figures=figures, path=path)
+    settings = {"records": RECORDS, "queries": asked.queries, "goal": "computed_p50_ms_1 <= 25"}
+    report("query", settings=settings, rows=rows, figures=figures, path=asked.json)
 
 
 if __name__ == "__main__":

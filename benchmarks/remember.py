@@ -1,10 +1,10 @@
 """What it takes to remember a conversation: UaC, mem0 and a model that writes the state anew.
 
-The first conversation of `locomo.json` (UAC_DATA_DIR) is told session by session, in turn to a
-server of UaC and to mem0 as pip installs it (its default stores, its own prompts). Both have the
-same language model: a stand-in on this machine that answers at once, and finds in each session
-what a real model once found there (`locomo_facts.json`). So both know the same in the end, and what
-differs is what they send, how often, and what they do besides.
+The first conversation of `locomo.json` (UAC_DATA_DIR) whose facts are known is told session by
+session, in turn to a server of UaC and to mem0 as pip installs it (its default stores, its own
+prompts). Both have the same language model: a stand-in on this machine that answers at once, and
+finds in each session what a real model once found there (`locomo_facts.json`). So both know the
+same in the end, and what differs is what they send, how often, and what they do besides.
 
 Counted are the calls of the model and their tokens (four characters each), and timed is how long
 the caller waits for an answer, and until all is remembered. A real model's thinking comes on top of
@@ -26,7 +26,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.harness import Client, data_file, json_path, report, settings_of, settled
+from benchmarks.harness import (
+    Client,
+    end_without_data,
+    parser,
+    report,
+    require_data,
+    settings_of,
+    settled,
+)
 from benchmarks.mem0_peer import DIMENSIONS, Peer, by_hash, mem0
 from benchmarks.retrieval import Conversation, Turn, read_conversations
 from benchmarks.tokens import (
@@ -37,15 +45,13 @@ from benchmarks.tokens import (
     create,
     filed,
     left,
+    lines_in,
     read_facts,
     tokens,
     within,
 )
 from tests.llm_server import KEY, Request, Said, called, llm_server, said
 from uac_site.embedded.system import running_system
-
-NAME = "conv-30"
-_LINE = re.compile(r"^\[(\d+)\] \([^)]*\) (.*(?:\n    .*)*)", re.MULTILINE)
 
 
 @dataclass
@@ -100,9 +106,7 @@ class Model:
         if "remember" not in request.tools:
             reply = answer(request)
         else:
-            question = request.body["messages"][1]["content"]
-            lines = _LINE.findall(question.partition("Messages to remember:\n")[2])
-            texts = [(int(seq), set(text.casefold().split())) for seq, text in lines]
+            texts = [(seq, set(text.casefold().split())) for seq, text in lines_in(request)]
             reply = called("remember", {"facts": [_cited(fact.text, texts) for fact in self.facts]})
             self.finding.count(request, reply)
         self.uac.count(request, reply)
@@ -134,13 +138,15 @@ def _needs_reason(text: str) -> bool:
 
 def main() -> None:
     """Run the benchmark."""
-    path = json_path(__doc__)
-    recorded, locomo = read_facts(), data_file("locomo.json")
-    if recorded is None or locomo is None:
-        figures = {"remember": "absent", "absent": "locomo.json in UAC_DATA_DIR"}
-        report("remember", settings={}, rows=[], figures=figures, path=path)
-        return
-    (conversation,) = [one for one in read_conversations(locomo) if one.name == NAME]
+    asked = parser(__doc__, sessions=(None, 2)).parse_args()
+    locomo, _ = require_data("locomo.json", "locomo_facts.json")
+    recorded = read_facts()
+    known = [one for one in read_conversations(locomo) if recorded.get(one.name)]
+    if not known:
+        end_without_data("locomo_facts.json has no facts of a conversation in locomo.json")
+    conversation = known[0].beginning(asked.sessions)
+    told = {turn.session for turn in conversation.turns}
+    facts = [fact for fact in recorded[conversation.name] if fact.session in told]
     logging.disable(logging.WARNING)  # mem0 tells of every step
     model = Model()
     with (
@@ -159,17 +165,17 @@ def main() -> None:
             settings_of(system)
             key = json.loads(system.manage("create_workspace", "remember"))["api_key"]
             client = Client(system.base_url, key)
-            rows = measure(client, model, peer, conversation, recorded[NAME])
+            rows = measure(client, model, peer, conversation, facts)
     figures = figures_of(rows)
     settings = {
-        "conversation": NAME,
+        "conversation": conversation.name,
         "messages": len(conversation.turns),
-        "facts": len(recorded[NAME]),
+        "facts": len(facts),
         "model": "a stand-in that answers at once with recorded facts",
         "mem0": "2.2, as pip installs it: Qdrant in files, SQLite; without its extra nlp",
         "characters_per_token": CHARACTERS_PER_TOKEN,
     }
-    report("remember", settings=settings, rows=rows, figures=figures, path=path)
+    report("remember", settings=settings, rows=rows, figures=figures, path=asked.json)
 
 
 def measure(
@@ -183,14 +189,15 @@ def measure(
     anew, capped = Told(), Told()
     known: list[Fact] = []
     number = 0
-    create(client, NAME)
+    user_id = conversation.name
+    create(client, user_id)
     for session, said_then in itertools.groupby(conversation.turns, key=lambda turn: turn.session):
         turns = list(said_then)
         model.facts = [fact for fact in facts if fact.session == session]
         known += model.facts
         number += len(turns) + len(model.facts)
-        tell_uac(client, model.uac, turns, number)
-        tell_mem0(peer, model.mem0, turns)
+        tell_uac(client, user_id, model.uac, turns, number)
+        tell_mem0(peer, user_id, model.mem0, turns)
         for way, cap in ((anew, None), (capped, CAP)):
             write_anew(way, known, cap)
     # Facts are found by the same model from the same messages: as UaC's are.
@@ -199,11 +206,11 @@ def measure(
         way.sent += model.finding.sent
         way.received += model.finding.received
     distinct = {fact.text for fact in facts}
-    found = peer.memory.get_all(filters={"user_id": NAME}, top_k=2 * len(facts))["results"]
+    found = peer.memory.get_all(filters={"user_id": user_id}, top_k=2 * len(facts))["results"]
     stored = distinct & {one["memory"] for one in found}
     lines = [fact.line for fact in facts]
     # The records cite facts, which are those entries of the log that are no messages.
-    kept = left(client, NAME)["covered_share"] * number / len(facts)
+    kept = left(client, user_id)["covered_share"] * number / len(facts)
     return [
         model.uac.row("UaC", kept=kept),
         model.finding.row("UaC, facts alone"),
@@ -214,16 +221,16 @@ def measure(
     ]
 
 
-def tell_uac(client: Client, told: Told, turns: Sequence[Turn], number: int) -> None:
+def tell_uac(client: Client, user_id: str, told: Told, turns: Sequence[Turn], number: int) -> None:
     """Append the messages of a session, and wait until they and their facts are in the project."""
     started = time.perf_counter()
-    post_turns(client, turns)
+    post_turns(client, user_id, turns)
     told.answered.append(time.perf_counter() - started)
-    settled(client, NAME, number)
+    settled(client, user_id, number)
     told.remembered.append(time.perf_counter() - started)
 
 
-def post_turns(client: Client, turns: Sequence[Turn]) -> None:
+def post_turns(client: Client, user_id: str, turns: Sequence[Turn]) -> None:
     """Append turns as messages, in one request."""
     entries = [
         {
@@ -236,15 +243,15 @@ def post_turns(client: Client, turns: Sequence[Turn]) -> None:
         }
         for turn in turns
     ]
-    status, body = client.post(f"users/{NAME}/entries/", {"entries": entries})
+    status, body = client.post(f"users/{user_id}/entries/", {"entries": entries})
     assert status == 202, body
 
 
-def tell_mem0(peer: Peer, told: Told, turns: Sequence[Turn]) -> None:
+def tell_mem0(peer: Peer, user_id: str, told: Told, turns: Sequence[Turn]) -> None:
     """Add the messages of a session; it answers when they are remembered."""
     messages = [{"role": "user", "content": f"{turn.speaker}: {turn.text}"} for turn in turns]
     started = time.perf_counter()
-    peer.memory.add(messages, user_id=NAME, metadata={"timestamp": turns[0].at.isoformat()})
+    peer.memory.add(messages, user_id=user_id, metadata={"timestamp": turns[0].at.isoformat()})
     told.answered.append(time.perf_counter() - started)
     told.remembered.append(told.answered[-1])
 

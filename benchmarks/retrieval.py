@@ -6,9 +6,9 @@ that are in what is returned, of 3,000 and of 1,500 words at most. In the same r
 the conversations cut into chunks of 300 words: BM25 with stems, PostgreSQL's ts_rank, and MiniLM.
 All pack by one rule: the best first, and what does not fit is passed over.
 
-The parameters of the search were chosen on the first, third and fifth conversation; the second and
-the fourth are kept back, and told apart. Then a user with 10,000 entries is asked all of them again
-over HTTP, one request at a time.
+The parameters of the search were chosen on every other conversation, from the first; those between
+are kept back, and told apart. Then a user with 10,000 entries is asked all of them again over HTTP,
+one request at a time.
 """
 
 import datetime
@@ -25,15 +25,22 @@ from typing import Any
 
 import psycopg
 
-from benchmarks.harness import Client, data_file, json_path, p95, report, settings_of, until
-from benchmarks.minilm import MiniLm, model_folder
+from benchmarks.harness import (
+    Client,
+    end_without_data,
+    p95,
+    parser,
+    report,
+    require_data,
+    settings_of,
+    until,
+)
+from benchmarks.minilm import NOT_INSTALLED, MiniLm, model_folder
 from uac_site.embedded.system import System, running_system
 
 BUDGETS = (3000, 1500)
 CHUNK = 300
-KEPT_BACK = (1, 3)  # of the conversations, from 0
 CATEGORIES = {1: "multi_hop", 2: "time", 3: "open", 4: "single_hop"}
-ENTRIES = 10_000
 BATCH = 1000
 SPACE_FOR_TAIL = 128
 
@@ -71,6 +78,15 @@ class Conversation:
     turns: Sequence[Turn]
     questions: Sequence[Question]
 
+    def beginning(
+        self, sessions: int | None = None, questions: int | None = None
+    ) -> "Conversation":
+        """Return its first sessions, and the first questions that these answer; None: all."""
+        told = [*dict.fromkeys(turn.session for turn in self.turns)][:sessions]
+        turns = [turn for turn in self.turns if turn.session in told]
+        answered = [one for one in self.questions if max(one.evidence) < len(turns)]
+        return Conversation(self.name, turns, answered[:questions])
+
 
 # Question and budget to the places of the turns that are returned.
 Search = Callable[[str, int], set[int]]
@@ -92,14 +108,17 @@ class Tally:
         self.shares.setdefault(budget, []).append(found / len(question.evidence))
 
     def __add__(self, other: "Tally") -> "Tally":
-        shares = {budget: self.shares[budget] + other.shares[budget] for budget in BUDGETS}
+        shares = {
+            budget: self.shares.get(budget, []) + other.shares.get(budget, []) for budget in BUDGETS
+        }
         return Tally(self.found + other.found, self.wanted + other.wanted, shares)
 
-    def evidence(self, budget: int, *categories: int) -> float:
+    def evidence(self, budget: int, *categories: int) -> float | None:
         """The share of the evidence turns of these categories in per cent; of all by default."""
         chosen = categories or tuple(CATEGORIES)
         found = sum(self.found[budget, one] for one in chosen)
-        return round(100 * found / sum(self.wanted[budget, one] for one in chosen), 1)
+        wanted = sum(self.wanted[budget, one] for one in chosen)
+        return round(100 * found / wanted, 1) if wanted else None
 
     def per_question(self, budget: int) -> float:
         """The mean of the questions' shares, in per cent."""
@@ -108,13 +127,21 @@ class Tally:
 
 def main() -> None:
     """Run the benchmark."""
-    path = json_path(__doc__)
-    data = data_file("locomo.json")
-    if data is None:
-        figures = {"retrieval": "absent", "absent": "locomo.json in UAC_DATA_DIR"}
-        report("retrieval", settings={}, rows=[], figures=figures, path=path)
-        return
-    conversations = read_conversations(data)
+    asked = parser(
+        __doc__,
+        conversations=(None, 2),
+        sessions=(None, 3),
+        questions=(None, 3),
+        entries=(10_000, 1_000),
+    ).parse_args()
+    (path,) = require_data("locomo.json")
+    conversations = [
+        one
+        for each in read_conversations(path)[: asked.conversations]
+        if (one := each.beginning(asked.sessions, asked.questions)).questions
+    ]
+    if not conversations:
+        end_without_data("locomo.json has no conversation with questions of its beginning")
     problems = []
     with running_system(sandbox_workers=0) as system:
         settings_of(system)
@@ -127,25 +154,32 @@ def main() -> None:
         }
         folder = model_folder()
         if folder is None:
-            problems.append("MiniLM is not installed: make bench NAME=retrieval does it")
+            problems.append(NOT_INSTALLED)
         else:
             model = MiniLm(folder)
             ways["minilm"] = lambda one: minilm(model, one)
         tallies = {name: tally(way, conversations) for name, way in ways.items()}
-        timings = time_requests(client, conversations)
+        timings = time_requests(client, conversations, asked.entries)
     rows = [
         row(name, half, of_half)
         for name, halves in tallies.items()
-        for half, of_half in [*halves.items(), ("both", halves["tuned"] + halves["kept_back"])]
+        for half, of_half in halves.items()
     ]
     figures = figures_of(tallies) | timings
     settings = {
         "conversations": [one.name for one in conversations],
-        "kept_back": [conversations[index].name for index in KEPT_BACK],
+        "kept_back": [one.name for one in conversations[1::2]],
         "chunk_words": CHUNK,
-        "entries": ENTRIES,
+        "entries": asked.entries,
     }
-    report("retrieval", settings=settings, rows=rows, figures=figures, path=path, problems=problems)
+    report(
+        "retrieval",
+        settings=settings,
+        rows=rows,
+        figures=figures,
+        path=asked.json,
+        problems=problems,
+    )
 
 
 def read_conversations(path: Path) -> list[Conversation]:
@@ -182,11 +216,11 @@ def _turn(recorded: dict[str, Any], session: str, moment: str) -> Turn:
 def tally(
     way: Callable[[Conversation], Search], conversations: Sequence[Conversation]
 ) -> dict[str, Tally]:
-    """Ask all questions in one way; return what was found of each half."""
+    """Ask all questions in one way; return what was found of each half, and of both."""
     halves = {"tuned": Tally(), "kept_back": Tally()}
     for index, conversation in enumerate(conversations):
         search = way(conversation)
-        half = halves["kept_back" if index in KEPT_BACK else "tuned"]
+        half = halves["kept_back" if index % 2 else "tuned"]
         for question in conversation.questions:
             for budget in BUDGETS:
                 returned = search(question.text, budget)
@@ -194,7 +228,8 @@ def tally(
                 if words > budget:
                     raise AssertionError(f"{words} words were returned, of {budget}")
                 half.add(question, budget, returned)
-    return halves
+    halves = {name: half for name, half in halves.items() if half.shares}
+    return {**halves, "both": sum(halves.values(), Tally())}
 
 
 # -- The ways to search ------------------------------------------------------------------------
@@ -337,15 +372,17 @@ def post(client: Client, user_id: str, turns: Sequence[Turn]) -> None:
         assert status == 202, answer
 
 
-def time_requests(client: Client, conversations: Sequence[Conversation]) -> dict[str, Any]:
-    """Ask a user with 10,000 entries all questions, and for what was appended just before."""
+def time_requests(
+    client: Client, conversations: Sequence[Conversation], entries: int
+) -> dict[str, Any]:
+    """Ask a user with so many entries all questions, and for what was appended just before."""
     from memory.models import SearchSegment
 
     turns = [turn for one in conversations for turn in one.turns]
-    post(client, "long", (turns * (ENTRIES // len(turns) + 1))[:ENTRIES])
+    post(client, "long", (turns * (entries // len(turns) + 1))[:entries])
     segments = SearchSegment.objects.filter(user__user_id="long")
-    until(lambda: segments.filter(last_seq__gt=ENTRIES - SPACE_FOR_TAIL).exists())
-    until(lambda: segments.count() <= math.log2(ENTRIES))
+    until(lambda: segments.filter(last_seq__gt=entries - SPACE_FOR_TAIL).exists())
+    until(lambda: segments.count() <= math.log2(entries))
 
     seconds = []
     for question in [one for conversation in conversations for one in conversation.questions]:
@@ -392,11 +429,13 @@ def figures_of(tallies: dict[str, dict[str, Tally]]) -> dict[str, Any]:
     for way, halves in tallies.items():
         name = names.get(way, way)
         for budget in BUDGETS:
-            both = halves["tuned"] + halves["kept_back"]
-            figures[f"{name}_{budget}"] = both.evidence(budget)
-            figures[f"{name}_{budget}_kept_back"] = halves["kept_back"].evidence(budget)
+            figures[f"{name}_{budget}"] = halves["both"].evidence(budget)
+            if "kept_back" in halves:
+                figures[f"{name}_{budget}_kept_back"] = halves["kept_back"].evidence(budget)
     for budget in BUDGETS:
         for suffix in ("", "_kept_back"):
+            if f"evidence_{budget}{suffix}" not in figures:
+                continue
             gain = figures[f"evidence_{budget}{suffix}"] - figures[f"bm25_{budget}{suffix}"]
             figures[f"above_bm25_{budget}{suffix}"] = round(gain, 1)
     return figures

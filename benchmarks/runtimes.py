@@ -12,11 +12,10 @@ from collections.abc import Iterator
 
 import django
 
-from benchmarks.harness import json_path, p95, report
+from benchmarks.harness import p95, parser, report
 from benchmarks.sandbox import PROJECT
 
 RUNTIMES = ("runc", "crun", "runsc")
-ROUNDS = 30
 # What a container still does after it is ready, and after an answer.
 SETTLING_SECONDS = 0.1
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
@@ -24,7 +23,7 @@ NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
 
 def main() -> None:
     """Measure and report."""
-    path = json_path(__doc__)
+    asked = parser(__doc__, rounds=(30, 1)).parse_args()
     os.environ |= {
         "UAC_ENVIRONMENT": "development",
         "UAC_SANDBOX_RUNNER": "docker",
@@ -57,7 +56,7 @@ def main() -> None:
         sandbox.close()
 
     times: dict[tuple[str, str], list[float]] = {}
-    for number in range(ROUNDS + 1):
+    for number in range(asked.rounds + 1):
         for name in there:
             with override_settings(UAC_SANDBOX_RUNTIME=name):
                 for step, seconds in measure():
@@ -74,8 +73,8 @@ def main() -> None:
         }
         for (step, name), seconds in sorted(times.items())
     ]
-    settings = {"rounds": ROUNDS, "runtimes": there}
-    report("runtimes", settings=settings, rows=rows, figures={}, path=path)
+    settings = {"rounds": asked.rounds, "runtimes": there}
+    report("runtimes", settings=settings, rows=rows, figures={}, path=asked.json)
 
 
 if __name__ == "__main__":

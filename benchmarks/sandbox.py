@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import query
-from benchmarks.harness import docker_sandboxes, json_path, p95, report, until
+from benchmarks.harness import docker_sandboxes, p95, parser, report, until
 from benchmarks.llm_sandbox_peer import SCRIPT
 from sandbox_image.uac import protocol
 from uac_site.embedded.system import running_system
@@ -36,14 +36,10 @@ if TYPE_CHECKING:
     from workers.sandbox.interface import Sandbox
     from workers.sandbox.pool import Pool
 
-ROUNDS = 50
-ARRIVALS = 50
 ARRIVALS_A_SECOND = 2.0
 CONCURRENCY = (1, 2, 4, 8)
-THROUGHPUT_SECONDS = 4.0
 IDLE = 8
 SETTLE_SECONDS = 0.1  # until what nobody waits for is done
-QUERIES = 60
 NOW = "2026-03-01T12:00:00+00:00"
 ZONE = "Europe/Berlin"
 
@@ -81,10 +77,16 @@ PROJECT = {
 
 def main() -> None:
     """Measure and report."""
-    path = json_path(__doc__)
+    asked = parser(
+        __doc__,
+        rounds=(50, 1),
+        arrivals=(50, 2),
+        seconds=(4.0, 0.3),  # of each measurement of throughput
+        queries=(60, 3),
+    ).parse_args()
     with docker_sandboxes():
-        times, figures = measure()
-    figures |= whole_path()
+        times, figures = measure(asked.rounds, asked.arrivals, asked.seconds)
+    figures |= whole_path(asked.queries)
     rows = [
         {
             "variant": name,
@@ -108,11 +110,13 @@ def main() -> None:
         ("refill_ratio", "refill"),
     ):
         figures[figure] = ratios[variant]
-    settings = {"rounds": ROUNDS, "project_bytes": sum(map(len, PROJECT.values()))}
-    report("sandbox", settings=settings, rows=rows, figures=figures, path=path)
+    settings = {"rounds": asked.rounds, "project_bytes": sum(map(len, PROJECT.values()))}
+    report("sandbox", settings=settings, rows=rows, figures=figures, path=asked.json)
 
 
-def measure() -> tuple[dict[str, list[float]], dict[str, Any]]:
+def measure(
+    rounds: int, arrivals: int, throughput_seconds: float
+) -> tuple[dict[str, list[float]], dict[str, Any]]:
     """The seconds of every variant, round by round, and the figures that are no times."""
     import datetime
 
@@ -182,7 +186,7 @@ def measure() -> tuple[dict[str, list[float]], dict[str, Any]]:
             "resident": resident,
         }
         times: dict[str, list[float]] = {name: [] for name in variants}
-        for number in range(ROUNDS + 1):
+        for number in range(rounds + 1):
             for name, variant in variants.items():
                 ready()
                 seconds = variant()
@@ -190,16 +194,20 @@ def measure() -> tuple[dict[str, list[float]], dict[str, Any]]:
                     times[name].append(seconds)
         times["refill"] = []
         start = time.perf_counter()
-        for number in range(ARRIVALS):
+        for number in range(arrivals):
             time.sleep(max(0.0, start + number / ARRIVALS_A_SECOND - time.perf_counter()))
             times["refill"].append(virgin(bytecode=bytecode))
         figures = {
             f"evaluations_a_second_{threads}": throughput(
-                threads, lambda user: resident_again(pool, user, bytecode, constraints)
+                threads,
+                throughput_seconds,
+                lambda user: resident_again(pool, user, bytecode, constraints),
             )
             for threads in CONCURRENCY
         }
-    figures["containers_a_second"] = throughput(2, lambda user: docker.start().close())
+    figures["containers_a_second"] = throughput(
+        2, throughput_seconds, lambda user: docker.start().close()
+    )
     return times, figures | {"idle_mib": idle_mib, "answer_bytes": bytes_of_answer}
 
 
@@ -214,12 +222,12 @@ def resident_again(
         evaluate(lease.sandbox)
 
 
-def throughput(threads: int, work: Callable[[str], None]) -> float:
+def throughput(threads: int, seconds: float, work: Callable[[str], None]) -> float:
     """How often a second so many threads do the work, each for a user of its own."""
     users = [f"user-{number}" for number in range(threads)]
     with ThreadPoolExecutor(threads) as executor:
         list(executor.map(work, users))  # what is done once only
-        stop_at = time.monotonic() + THROUGHPUT_SECONDS
+        stop_at = time.monotonic() + seconds
 
         def repeat(user: str) -> int:
             done = 0
@@ -228,7 +236,7 @@ def throughput(threads: int, work: Callable[[str], None]) -> float:
                 done += 1
             return done
 
-        return round(sum(executor.map(repeat, users)) / THROUGHPUT_SECONDS, 1)
+        return round(sum(executor.map(repeat, users)) / seconds, 1)
 
 
 def confined() -> list[str]:
@@ -328,13 +336,13 @@ def available() -> int:
     return int(found[1])
 
 
-def whole_path() -> dict[str, float]:
+def whole_path(queries: int) -> dict[str, float]:
     """Queries over HTTP to a resident project: the whole, and what of it is the sandbox."""
     whole, ours = [], []
     with running_system(environment={"UAC_SANDBOX_RUNNER": "docker"}) as system:
         user = query.asker(system)
         connection = user.connect()
-        for number in range(QUERIES + 5):
+        for number in range(queries + 5):
             seconds, answer = user.ask(connection, query.another())
             if number >= 5:
                 whole.append(1000 * seconds)

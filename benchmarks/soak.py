@@ -1,6 +1,6 @@
 """Mixed work on one pool of containers for as long as you like, and what is left of it afterwards.
 
-    UAC_SOAK_SECONDS=1800 make bench NAME=soak
+    make bench NAME=soak ARGS='--seconds 1800'
 
 Users with a lease and users without ask queries, run constraints and load new versions; some of
 their code runs for ever, takes all memory, floods its output or ends its sandbox. At the end there
@@ -25,14 +25,13 @@ from typing import TYPE_CHECKING, Any
 
 import docker as engine
 
-from benchmarks.harness import docker_sandboxes, json_path, p95, report, until
+from benchmarks.harness import docker_sandboxes, p95, parser, report, until
 from benchmarks.sandbox import NOW, PROJECT, ZONE
 
 if TYPE_CHECKING:
     from workers.sandbox.interface import Sandbox
     from workers.sandbox.pool import Pool
 
-SECONDS = float(os.environ.get("UAC_SOAK_SECONDS", "60"))
 THREADS = 4
 LEASED = [f"leased {number}" for number in range(6)]
 STRICT = [f"strict {number}" for number in range(2)]
@@ -183,7 +182,7 @@ def soak(seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any], list[str
             "work": what,
             "n": len(times),
             "p50 ms": round(1000 * statistics.median(times), 1),
-            "p95 ms": round(1000 * p95(times), 1) if len(times) > 1 else "",
+            "p95 ms": round(1000 * p95(times), 1),
         }
         for what, times in sorted(work.seconds.items())
     ]
@@ -259,11 +258,17 @@ def _resident_mib(pid: int) -> float:
 
 def main() -> None:
     """Work, and report."""
-    path = json_path(__doc__)
+    asked = parser(__doc__, seconds=(60.0, 3.0)).parse_args()
     with docker_sandboxes():
-        rows, figures, problems = soak(SECONDS)
-    settings = {"seconds": SECONDS, "threads": THREADS, "shares": SHARES}
-    report("soak", settings=settings, rows=rows, figures=figures, path=path, problems=problems)
+        rows, figures, problems = soak(asked.seconds)
+    report(
+        "soak",
+        settings={"seconds": asked.seconds, "threads": THREADS, "shares": SHARES},
+        rows=rows,
+        figures=figures,
+        path=asked.json,
+        problems=problems,
+    )
 
 
 if __name__ == "__main__":

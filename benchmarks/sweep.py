@@ -15,21 +15,18 @@ import logging
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from benchmarks.harness import docker_sandboxes, json_path, migrate, report
+from benchmarks.harness import docker_sandboxes, migrate, parser, report
 from benchmarks.year import START, settle, standing_still
 
 if TYPE_CHECKING:
     from memory.models import MemoryUser
     from memory.project import Project
 
-SIZES = (1_000, 10_000, 100_000)
-TICKS = 11
-ROUNDS = 11
 RECORDS = 500
 CONSTRAINTS = 20
 DOMAINS = 10
@@ -76,14 +73,14 @@ def check() -> Iterator[Alert]:
 
 
 @contextmanager
-def databases(owner_url: str) -> Iterator[dict[int, str]]:
+def databases(owner_url: str, sizes: Sequence[int]) -> Iterator[dict[int, str]]:
     """For each size a clone of the database, of as many users; yields their names."""
     import psycopg
     from django.db import connection
 
     first = connection.settings_dict["NAME"]
     connection.close()
-    names = {size: f"sweep_{size}" for size in SIZES}
+    names = {size: f"sweep_{size}" for size in sizes}
     address = urlsplit(owner_url)._replace(path="/postgres").geturl()
     with psycopg.connect(address, autocommit=True) as owner:
         for name in names.values():
@@ -171,23 +168,24 @@ def populate(size: int) -> None:
 
 
 def make_due(number: int) -> None:
-    """Have a hundred users become due, or none, and nothing else be left to do."""
+    """Have so many users become due, and nothing else be left to do."""
     from memory.models import Forecast, MemoryUser, Run
     from memory.models.runs import RunStatus
 
     Run.objects.exclude(status=RunStatus.DONE).update(status=RunStatus.DONE)
     now = datetime.datetime.now(datetime.UTC)
-    names = [f"person-{10 * n}" for n in range(1, number + 1)]  # of the first thousand
+    names = [f"person-{10 * n}" for n in range(1, number + 1)]  # of the smallest
     MemoryUser.objects.filter(user_id__in=names).update(constraints_due_at=now)
     Forecast.objects.filter(user__user_id__in=names).update(wakes_at=now)
 
 
-def ticks(names: Mapping[int, str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def ticks(names: Mapping[int, str], rounds: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Time ticks in the databases, in turn, and count the pages that they read."""
     from workers.dispatching import dispatch
 
-    times: dict[int, dict[int, list[float]]] = {100: defaultdict(list), 0: defaultdict(list)}
-    for number in range(TICKS + 1):
+    some = min(names) // 10
+    times: dict[int, dict[int, list[float]]] = {some: defaultdict(list), 0: defaultdict(list)}
+    for number in range(rounds + 1):
         for size, name in names.items():
             switch(name)
             for due, measured in times.items():
@@ -206,11 +204,11 @@ def ticks(names: Mapping[int, str]) -> tuple[list[dict[str, Any]], dict[str, Any
     pages: dict[str, dict[int, float]] = defaultdict(lambda: dict.fromkeys(names, 0))
     for size, name in names.items():
         switch(name)
-        make_due(100)
+        make_due(some)
         for statement, number in pages_read(dispatch):
             pages[statement][size] += number
     total = {size: sum(found[size] for found in pages.values()) for size in names}
-    rows.append(_row("tick, 100 due: pages", total))
+    rows.append(_row(f"tick, {some} due: pages", total))
     figures["pages_growth"] = rows[-1]["large / small"]
     rows += [
         _row(f"… {statement}", found)
@@ -243,7 +241,7 @@ def pages_read(work: Callable[[], object]) -> Iterator[tuple[str, int]]:
 
 
 def _row(what: str, values: Mapping[int, float]) -> dict[str, Any]:
-    small, middle, large = (values[size] for size in SIZES)
+    small, middle, large = (values[size] for size in sorted(values))
     return {
         "measured": what,
         "small": round(small, 2),
@@ -281,7 +279,7 @@ def files(source: str, days_apart: float) -> dict[str, str]:
     }
 
 
-def years() -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def years(rounds: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Look ahead for a day and for a year, in turn, in containers that hold the project."""
     from workers.sandbox.interface import Limits
     from workers.sandbox.runner import open_sandbox
@@ -302,7 +300,7 @@ def years() -> tuple[list[dict[str, Any]], dict[str, Any]]:
         calls = dict.fromkeys(times, 0)
         with open_sandbox() as sandbox:
             sandbox.load(project)
-            for number in range(ROUNDS + 1):
+            for number in range(rounds + 1):
                 for what, span in (("a day", DAY), ("a year", YEAR)):
                     started = time.perf_counter()
                     found = sandbox.forecast(
@@ -383,7 +381,8 @@ def reuse(user: "MemoryUser") -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 def main() -> None:
     """Measure and report."""
-    path = json_path(__doc__)
+    asked = parser(__doc__, users=(100_000, 2_000), rounds=(11, 1)).parse_args()
+    sizes = (asked.users // 100, asked.users // 10, asked.users)
     logging.disable(logging.INFO)
     with docker_sandboxes() as services:
         from memory.models import Workspace
@@ -397,18 +396,18 @@ def main() -> None:
         user = create_user(workspace, "person-1", time_zone="Europe/Berlin", metadata=None)
         try:
             reused, figures = reuse(user)
-            with databases(services.postgres.owner_url) as names:
-                rows, growth = ticks(names)
-            compared, more = years()
+            with databases(services.postgres.owner_url, sizes) as names:
+                rows, growth = ticks(names, asked.rounds)
+            compared, more = years(asked.rounds)
         finally:
             runner.close_pool()
-    settings = {"sizes": SIZES, "ticks": TICKS, "rounds": ROUNDS, "records": RECORDS}
+    settings = {"sizes": sizes, "rounds": asked.rounds, "records": RECORDS}
     report(
         "sweep",
         settings=settings,
         rows=[*rows, *compared, *reused],
         figures={**growth, **more, **figures},
-        path=path,
+        path=asked.json,
     )
 
 

@@ -20,13 +20,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.analytical import ask
-from benchmarks.harness import Client, data_file, json_path, report, settings_of, settled
+from benchmarks.harness import (
+    Client,
+    end_without_data,
+    parser,
+    report,
+    require_data,
+    settings_of,
+    settled,
+)
 from tests.llm_server import KEY, Called, LlmServer, Request, Said, called, llm_server
 from uac_site.embedded.system import System, running_system
 
-CONVERSATIONS = ("conv-30", "conv-44", "conv-47")
 CAP = 30_000
-LONGER = (10, 100)
 LAST_SESSIONS = 3
 BATCH = 1000
 CHARACTERS_PER_TOKEN = 4
@@ -71,12 +77,21 @@ class Checkpoint:
 
 def main() -> None:
     """Run the benchmark."""
-    path = json_path(__doc__)
-    recorded = read_facts()
-    if recorded is None:
-        figures = {"tokens": "absent", "absent": "locomo_facts.json in UAC_DATA_DIR"}
-        report("tokens", settings={}, rows=[], figures=figures, path=path)
-        return
+    asked = parser(
+        __doc__,
+        conversations=(None, 1),
+        sessions=(None, LAST_SESSIONS + 1),  # of each, from its beginning
+        facts=(None, 10),  # of each session
+        longer=((10, 100), (2,)),  # so many times the history
+    ).parse_args()
+    recorded = {
+        name: first_facts(facts, asked.sessions, asked.facts)
+        for name, facts in itertools.islice(read_facts().items(), asked.conversations)
+    }
+    if not recorded or len({fact.session for fact in first_of(recorded)[1]}) <= LAST_SESSIONS:
+        end_without_data(
+            f"locomo_facts.json has no first conversation of more than {LAST_SESSIONS} sessions"
+        )
     with llm_server(script=answer) as model:
         environment = {
             "UAC_LLM_MODEL": "openai:rules",
@@ -88,22 +103,19 @@ def main() -> None:
         }
         with running_system(sandbox_workers=2, llm_workers=1, environment=environment) as system:
             settings_of(system)
-            rows, figures = measure(system, model, recorded)
+            rows, figures = measure(system, model, recorded, asked.longer)
     settings = {
-        "conversations": CONVERSATIONS,
-        "facts": {name: len(recorded[name]) for name in CONVERSATIONS},
+        "facts": {name: len(facts) for name, facts in recorded.items()},
         "history": "what was said before the last sessions, over and over, as typed entries",
         "sessions_after_history": LAST_SESSIONS,
         "characters_per_token": CHARACTERS_PER_TOKEN,
     }
-    report("tokens", settings=settings, rows=rows, figures=figures, path=path)
+    report("tokens", settings=settings, rows=rows, figures=figures, path=asked.json)
 
 
-def read_facts() -> dict[str, list[Fact]] | None:
-    """Read the facts of every recorded conversation, None where they are absent."""
-    path = data_file("locomo_facts.json")
-    if path is None:
-        return None
+def read_facts() -> dict[str, list[Fact]]:
+    """Read the facts of every recorded conversation."""
+    (path,) = require_data("locomo_facts.json")
     recorded = json.loads(path.read_text())
     return {name: [_fact(line) for line in lines] for name, lines in recorded.items()}
 
@@ -115,6 +127,21 @@ def _fact(line: str) -> Fact:
     return Fact(line, session, at, text)
 
 
+def first_facts(facts: Sequence[Fact], sessions: int | None, each: int | None) -> list[Fact]:
+    """Return the first facts of each of the first sessions."""
+    by_session = itertools.groupby(facts, key=lambda fact: fact.session)
+    return [
+        fact
+        for _, group in itertools.islice(by_session, sessions)
+        for fact in itertools.islice(group, each)
+    ]
+
+
+def first_of(recorded: Mapping[str, list[Fact]]) -> tuple[str, list[Fact]]:
+    """Return the name and the facts of the first conversation."""
+    return next(iter(recorded.items()))
+
+
 # -- The model ---------------------------------------------------------------------------------
 
 
@@ -122,7 +149,7 @@ def answer(request: Request) -> Said:
     """Do the next thing with the entries in the question, as a model would."""
     messages = request.body["messages"]
     question = messages[1]["content"]
-    entries = entries_in(question)
+    entries = lines_in(request)
     done = [
         call["function"]["name"] for message in messages for call in message.get("tool_calls") or []
     ]
@@ -147,9 +174,11 @@ def answer(request: Request) -> Said:
     return called("finish", {})
 
 
-def entries_in(question: str) -> list[tuple[int, str]]:
-    """Return the entries of a question: number and text."""
-    lines = question.partition("Entries to bring into it:\n")[2]
+def lines_in(request: Request) -> list[tuple[int, str]]:
+    """Return the messages to remember, or the entries to file: number and text."""
+    question = request.body["messages"][1]["content"]
+    lines = question.rpartition("Messages to remember:\n")[2]
+    lines = lines.rpartition("Entries to bring into it:\n")[2]
     return [(int(seq), text.replace("\n    ", "\n")) for seq, text in ENTRY.findall(lines)]
 
 
@@ -190,12 +219,13 @@ def _look_up(text: str) -> Called:
 
 
 def measure(
-    system: System, model: LlmServer, recorded: Mapping[str, list[Fact]]
+    system: System, model: LlmServer, recorded: Mapping[str, list[Fact]], longer: Sequence[int]
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Replay the conversations, and the end of the first one after longer histories."""
     key = json.loads(system.manage("create_workspace", "tokens"))["api_key"]
     client = Client(system.base_url, key)
-    first = recorded[CONVERSATIONS[0]]
+    name_of_first, first = first_of(recorded)
+    names = {factor: f"{name_of_first}-{factor}x" for factor in longer}
     last_sessions = list(dict.fromkeys(fact.session for fact in first))[-LAST_SESSIONS:]
     end = [fact for fact in first if fact.session in last_sessions]
     before = first[: -len(end)]
@@ -203,29 +233,24 @@ def measure(
     rows = []
     with ThreadPoolExecutor(1) as aside:
         known = {
-            factor: aside.submit(remember, client, longer(factor), factor * before)
-            for factor in LONGER
+            factor: aside.submit(remember, client, name, factor * before)
+            for factor, name in names.items()
         }
-        for name in CONVERSATIONS:
+        for name, facts in recorded.items():
             create(client, name)
-            series[name] = replay(client, model, name, recorded[name])
-            rows.append(row(name, recorded[name], series[name], []) | left(client, name))
+            series[name] = replay(client, model, name, facts)
+            rows.append(row(name, facts, series[name], []) | left(client, name))
         ratios = {}
-        for factor in LONGER:
+        for factor, name in names.items():
             known[factor].result()
             history = factor * before
-            checkpoints = replay(client, model, longer(factor), end, after=len(history))
-            ordinary = series[CONVERSATIONS[0]][-len(checkpoints) :]
+            checkpoints = replay(client, model, name, end, after=len(history))
+            ordinary = series[name_of_first][-len(checkpoints) :]
             assert [one.entries for one in ordinary] == [one.entries for one in checkpoints]
             ratios[f"flatness_{factor}x"] = round(mean(checkpoints) / mean(ordinary), 3)
-            counts = left(client, longer(factor), len(history))
-            rows.append(row(longer(factor), end, checkpoints, history) | counts)
-    return rows, figures_of(rows, ratios)
-
-
-def longer(factor: int) -> str:
-    """Name the user with so many times the history."""
-    return f"{CONVERSATIONS[0]}-{factor}x"
+            counts = left(client, name, len(history))
+            rows.append(row(name, end, checkpoints, history) | counts)
+    return rows, figures_of(rows, ratios, longer)
 
 
 def create(client: Client, user_id: str) -> None:
@@ -294,9 +319,8 @@ def checkpoints_of(requests: Sequence[Request]) -> Iterator[Checkpoint]:
     starts = [place for place, one in enumerate(requests) if len(one.body["messages"]) == 2]
     for start, end in itertools.pairwise([*starts, len(requests)]):
         bodies = [one.body for one in requests[start:end]]
-        question = bodies[0]["messages"][1]["content"]
         sent = sum(tokens(body["messages"]) + tokens(body["tools"]) for body in bodies)
-        yield Checkpoint(len(entries_in(question)), len(bodies), sent)
+        yield Checkpoint(len(lines_in(requests[start])), len(bodies), sent)
 
 
 def tokens(sent: Any) -> float:
@@ -392,7 +416,9 @@ def within(lines: Sequence[str], cap: int) -> int:
     return sum(end - 1 <= cap for end in ends)
 
 
-def figures_of(rows: Sequence[Mapping[str, Any]], ratios: Mapping[str, float]) -> dict[str, Any]:
+def figures_of(
+    rows: Sequence[Mapping[str, Any]], ratios: Mapping[str, float], longer: Sequence[int]
+) -> dict[str, Any]:
     """Return what the benchmark measures, from its rows."""
     whole = [one for one in rows if not one["history"]]
     later = [one for one in rows if one["history"]]
@@ -403,7 +429,7 @@ def figures_of(rows: Sequence[Mapping[str, Any]], ratios: Mapping[str, float]) -
         "tokens_vs_regenerate": versus(whole, "regenerate"),
         **{
             f"tokens_vs_regenerate_{factor}x": versus([one], "regenerate")
-            for factor, one in zip(LONGER, later, strict=True)
+            for factor, one in zip(longer, later, strict=True)
         },
         "tokens_vs_cap": versus(whole, "cap"),
         "covered_share": min(one["covered_share"] for one in rows),

@@ -1,6 +1,6 @@
 """A year of a thousand users in minutes: every alert on its day, and nobody run who is not due.
 
-    UAC_YEAR_USERS=100 make bench NAME=year
+    make bench NAME=year ARGS='--users 100'
 
 The clock stands still but where it is moved: to each moment at which the daily hour strikes in one
 of the users' time zones, and those of their meetings. There the real dispatcher runs as beat would
@@ -32,14 +32,12 @@ from zoneinfo import ZoneInfo
 
 import time_machine
 
-from benchmarks.harness import docker_sandboxes, json_path, migrate, report
+from benchmarks.harness import docker_sandboxes, migrate, parser, report
 
 if TYPE_CHECKING:
     from memory.models import MemoryUser, Workspace
     from memory.project import Project
 
-USERS = int(os.environ.get("UAC_YEAR_USERS", "1000"))
-DAYS = 365
 THREADS = 4
 START = datetime.datetime(2027, 9, 1, tzinfo=datetime.UTC)  # there is a 29 February in this year
 JOINING_DAYS = 30
@@ -529,7 +527,7 @@ def _is_of(event: Event, constraint: str, people: Sequence[Person], kind: str = 
 
 def main() -> None:
     """Simulate, and report."""
-    path = json_path(__doc__)
+    asked = parser(__doc__, users=(1000, 4), days=(365, 60)).parse_args()
     logging.disable(logging.INFO)
     # All who join on one day are still there when their forecasts are made.
     os.environ.update(UAC_SANDBOX_LEASES="40", UAC_SANDBOX_LEASE_SECONDS="20")
@@ -542,11 +540,13 @@ def main() -> None:
         ensure_image()
         try:
             workspace = Workspace.objects.create(name="year")
-            rows, figures, problems = simulate(workspace, USERS, DAYS)
+            rows, figures, problems = simulate(workspace, asked.users, asked.days)
         finally:
             runner.close_pool()
     settings = {"threads": THREADS, "start": START.isoformat(), "zones": ZONES}
-    report("year", settings=settings, rows=rows, figures=figures, path=path, problems=problems)
+    report(
+        "year", settings=settings, rows=rows, figures=figures, path=asked.json, problems=problems
+    )
 
 
 if __name__ == "__main__":

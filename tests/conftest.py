@@ -59,6 +59,7 @@ hypothesis.settings.load_profile("patient")
 TOGETHER = {
     "tests/acceptance/mcp/": "agents, chaos and deployment",
     "tests/acceptance/": "acceptance",
+    "tests/benchmarks/": "agents, chaos and deployment",
     "tests/chaos/": "agents, chaos and deployment",
     "tests/deployment/": "agents, chaos and deployment",
     # These share an engine of the tests' own.

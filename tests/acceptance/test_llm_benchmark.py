@@ -46,6 +46,12 @@ DATA: dict[str, Any] = {
         "rubric_required": {"document": ["passport"], "trip": ["rome"]},
         "expected_alert_message": MESSAGE,
     },
+    "stories": {
+        "id": "passport",
+        "sessions": SESSIONS,
+        "trigger_session_id": "2",
+        "expected_alert": {"message": MESSAGE},
+    },
 }
 
 CONSTRAINT = """\
@@ -162,13 +168,14 @@ def babbling(request: Request) -> Reply:
     return called("verdict", {"correct": False}) if tools else said("yes")
 
 
-def run(folder: Path, script: Script, *arguments: str, **variables: str) -> dict[str, Any]:
-    """Run the benchmark on made-up data; return its report."""
+def start(
+    folder: Path, script: Script, *arguments: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the benchmark on made-up data."""
     for part, case in DATA.items():
         (folder / FILES[part]).write_text(json.dumps([case] if part == "locomo" else case))
     kept = ("UAC_LLM_", "UAC_BENCH_", "UAC_DATA_DIR", "DATABASE_URL", "REDIS_URL", "DJANGO_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(kept)}
-    report = folder / "report.json"
     with llm_server(script=script) as server:
         environment |= {
             "UAC_DATA_DIR": str(folder),
@@ -181,8 +188,8 @@ def run(folder: Path, script: Script, *arguments: str, **variables: str) -> dict
             "UAC_BENCH_JUDGE_BASE_URL": server.openai_url,
             "UAC_BENCH_JUDGE_API_KEY": KEY,
         } | variables
-        finished = subprocess.run(
-            [sys.executable, "-m", "benchmarks.llm", "--json", str(report), *arguments],
+        return subprocess.run(
+            [sys.executable, "-m", "benchmarks.llm", *arguments],
             env=environment,
             capture_output=True,
             text=True,
@@ -190,6 +197,12 @@ def run(folder: Path, script: Script, *arguments: str, **variables: str) -> dict
             check=False,
             preexec_fn=die_with_parent(15),
         )
+
+
+def run(folder: Path, script: Script, *arguments: str, **variables: str) -> dict[str, Any]:
+    """Run the benchmark on made-up data; return its report."""
+    report = folder / "report.json"
+    finished = start(folder, script, "--json", str(report), *arguments, **variables)
     assert finished.returncode == 0, finished.stderr[-3000:]
     assert "PROBLEM" not in finished.stdout, finished.stdout
     document: dict[str, Any] = json.loads(report.read_text())
@@ -238,9 +251,8 @@ def test_without_a_key_everything_is_absent(tmp_path: Path) -> None:
     assert document["rows"] == []
 
 
-def test_without_data_everything_is_absent(tmp_path: Path) -> None:
-    document = run(tmp_path, capable, UAC_DATA_DIR="")
+def test_without_data_it_ends_and_says_what_is_missing(tmp_path: Path) -> None:
+    finished = start(tmp_path, capable, UAC_DATA_DIR="")
 
-    figures = document["figures"]
-    assert {part: figures[part] for part in FILES} == dict.fromkeys(FILES, "absent")
-    assert "UAC_DATA_DIR" in figures["absent"]
+    assert finished.returncode == 2
+    assert finished.stderr.startswith("locomo.json is missing: UAC_DATA_DIR must ")

@@ -12,7 +12,7 @@ from kombu.asynchronous import Hub, get_event_loop
 from memory.hints import redis_client
 from tests.waiting import eventually, scaled
 from uac_site.celery import app
-from workers.consuming import AGAIN_SECONDS
+from workers.consuming import AGAIN_SECONDS, Consuming
 
 QUEUE = "consuming"
 HINTS = 4
