@@ -40,6 +40,9 @@ from memory.workspaces import create_key
 from tests.services import SERVICES
 from workers import tasks
 
+# What tests share tells, too, what an assertion has compared.
+pytest.register_assert_rewrite("tests.sandbox_hosts", "tests.system")
+
 # No example is too slow: the machine may be busy.
 hypothesis.settings.register_profile(
     "patient",
@@ -57,6 +60,7 @@ TOGETHER = {
     "tests/chaos/": "agents, chaos and deployment",
     "tests/deployment/": "agents, chaos and deployment",
     "tests/integration/sandbox/": "sandbox",
+    "tests/smoke/": "agents, chaos and deployment",
 }
 
 

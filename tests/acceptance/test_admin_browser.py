@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.acceptance.conftest import STAFF, Person, follow, message, new_client, polled
+from tests.browser import STAFF, follow
+from tests.system import Person, message, new_client, polled
 from uac_site.demo import person as sample
 from uac_site.embedded.system import System
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import LATE, Person, polled, record, running_system
+from tests.system import LATE, Person, polled, record, running_system
 from uac_site.embedded.services import running_services
 from uac_site.embedded.system import System
 

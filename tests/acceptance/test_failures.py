@@ -14,8 +14,8 @@ import pytest
 import redis
 
 from benchmarks.concurrency import Traffic, new_traffic
-from tests.acceptance.conftest import polled, running_system
 from tests.integration.embedded.conftest import alive, descendants, eventually
+from tests.system import polled, running_system
 from uac_site.embedded.system import System
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import analytical
 from benchmarks.harness import Client
-from tests.acceptance.conftest import Person, message, polled, record
+from tests.system import Person, message, polled, record
 from uac_site.demo import person as sample
 from uac_site.embedded.system import System
 

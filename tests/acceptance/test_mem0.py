@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import new_client, polled, running_system
 from tests.llm_server import KEY, LlmServer, Reply, Request, called, llm_server, status
+from tests.system import new_client, polled, running_system
 from uac_site.embedded.system import System
 
 FACTS = {

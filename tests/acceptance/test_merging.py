@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import LATE, Person, message, polled, record
+from tests.system import LATE, Person, message, polled, record
 from uac_site.embedded.system import System
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.acceptance.conftest import Person, polled, record
+from tests.system import Person, polled, record
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 

@@ -6,7 +6,7 @@ from contextlib import closing
 import docker
 import pytest
 
-from tests.acceptance.conftest import polled, running_system
+from tests.system import polled, running_system
 from uac_site.embedded.system import System
 from workers.sandbox.docker import LABEL, owner
 

@@ -6,7 +6,7 @@ import urllib.parse
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import Person, polled, record
+from tests.system import Person, polled, record
 from uac_site.embedded.system import System
 
 MARKER = "Wolframite"

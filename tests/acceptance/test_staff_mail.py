@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import LATE, Person, new_client, polled, running_system
-from tests.acceptance.test_webhooks import TASKS, ok, tasks_late
+from tests.acceptance.test_webhooks import TASKS, tasks_late
 from tests.mail_server import MailServer, mail_server
+from tests.system import LATE, Person, new_client, ok, polled, running_system
 from uac_site.embedded.system import System
 
 SUBSCRIBE = """

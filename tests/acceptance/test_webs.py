@@ -13,15 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import (
-    LATE,
-    Person,
-    message,
-    new_client,
-    polled,
-    record,
-    running_system,
-)
+from tests.system import LATE, Person, message, new_client, polled, record, running_system
 from uac_site.embedded.process import free_port
 from uac_site.embedded.system import System
 

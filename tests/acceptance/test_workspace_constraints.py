@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import Person, polled, record
+from tests.system import Person, polled, record
 from uac_site.embedded.system import System
 
 ALLERGY = record("Allergy", "penicillin", domain="health", allergen="penicillin", drug_class=None)

@@ -5,7 +5,6 @@ import uuid
 
 import pytest
 
-from tests.acceptance.conftest import polled
 from tests.deployment.conftest import (
     CHECKOUT,
     OURS,
@@ -17,6 +16,7 @@ from tests.deployment.conftest import (
     sandboxes,
 )
 from tests.deployment.upgrading import Load, by_user, contents, loaded, under_load, upgrade
+from tests.system import polled
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 
