@@ -1,6 +1,6 @@
 # Everything runs in .venv, which is made anew whenever the lock changes.
 .DEFAULT_GOAL := help
-.PHONY: help demo test chaos bench plots screenshots image server-image lint types security release lock clean
+.PHONY: help demo test smoke chaos bench plots screenshots image server-image lint types security release lock clean
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
@@ -11,6 +11,7 @@ VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 help:
 	@echo 'make demo  [EXIT=1]              run everything with a sample person; EXIT=1: verify and exit'
 	@echo 'make test  [REQUIRE_DOCKER=1]    lint, types, import contracts, tests'
+	@echo 'make smoke [REQUIRE_DOCKER=1]    a whole server whose parts are killed and restarted, in 2 minutes'
 	@echo 'make chaos [SEED=n] [SEEDS=n] [MINUTES=n]   break the real system by a seed, and count'
 	@echo 'make bench NAME=... [JSON=path]  run benchmarks/NAME.py; ARGS=... are its own'
 	@echo 'make plots                       draw benchmarks/results/*.json into docs/plots'
@@ -44,6 +45,9 @@ test: $(STAMP) lint types
 		echo '!!! Start Docker, or set REQUIRE_DOCKER=1 to have this count as a failure.'; \
 	fi; \
 	exit $$status
+
+smoke: $(STAMP)
+	$(BIN)/python -m pytest tests/smoke --durations=5
 
 # With an engine of its own; ARGS=--processes does without one, and without containers.
 chaos: $(STAMP)

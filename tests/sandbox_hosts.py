@@ -70,23 +70,35 @@ def find_host_of_run(system: System, run: Any) -> str:
 
 
 class Work:
-    """Records and questions for all users, sent while whatever happens happens."""
+    """Records and questions for all users, sent while whatever happens happens.
 
-    def __init__(self, system: System, everybody: list[Person]) -> None:
+    `costs` are those of the trips that each user has; without them, of `create_people`.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        everybody: list[Person],
+        costs: dict[str, list[int]] | None = None,
+    ) -> None:
         self.system = system
         self.everybody = everybody
         self.runs: list[str] = []
-        self.costs = {person.user_id: [840] for person in everybody}
+        self.costs = costs or {person.user_id: [840] for person in everybody}
 
     def send(self) -> None:
         """One record and one question for each; nobody waits for the answer."""
         for person in self.everybody:
-            number = next(_numbers)
-            person.log(record("Trip", f"t-{number}", domain="travel", cost=number), wait=0)
-            self.costs[person.user_id].append(number)
-            code = f"sum(trip.cost for trip in trips)  # {number}"
+            self.send_record(person)
+            code = f"sum(trip.cost for trip in trips)  # {next(_numbers)}"
             run = person.post("query/?wait=0", {"code": code}, status=202)
             self.runs.append(run["id"])
+
+    def send_record(self, person: Person) -> None:
+        """One record, which nobody waits for."""
+        number = next(_numbers)
+        person.log(record("Trip", f"t-{number}", domain="travel", cost=number), wait=0)
+        self.costs[person.user_id].append(number)
 
     def send_until(self, name: str) -> None:
         """Send on until this host has done some of it, which has to make sandboxes first."""

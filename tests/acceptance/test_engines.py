@@ -70,8 +70,7 @@ def test_while_an_engine_is_gone_its_worker_says_so_and_the_other_host_does_all(
     # Then the worker says why it takes no work, and whatever comes is done by the other
     assert "does not answer" in said
     work.hosts()
-    later = Work(system, everybody)
-    later.costs = work.costs
+    later = Work(system, everybody, work.costs)
     later.send()
     assert later.hosts().keys() == {left}
     later.all_is_there_once()
@@ -79,8 +78,7 @@ def test_while_an_engine_is_gone_its_worker_says_so_and_the_other_host_does_all(
     # And when the engine is back, its host works again
     engines["sandbox-2"].start()
     polled(lambda: find_problem(system, "sandbox-2"), lambda said: not said)
-    again = Work(system, everybody)
-    again.costs = later.costs
+    again = Work(system, everybody, later.costs)
     again.send_until(lame)
     again.all_is_there_once()
 
@@ -98,8 +96,7 @@ def test_when_a_machine_is_lost_the_other_takes_over_and_nothing_is_left_behind(
     work.send()
     # Then everything is done, from now on by the other one
     work.hosts()
-    later = Work(system, everybody)
-    later.costs = work.costs
+    later = Work(system, everybody, work.costs)
     later.send()
     assert later.hosts().keys() == {left}
     later.all_is_there_once()
@@ -108,8 +105,7 @@ def test_when_a_machine_is_lost_the_other_takes_over_and_nothing_is_left_behind(
     engines["sandbox-2"].start()
     before = engines["sandbox-2"].containers()
     system.start("sandbox-2")
-    again = Work(system, everybody)
-    again.costs = later.costs
+    again = Work(system, everybody, later.costs)
     again.send_until(lost)
     again.all_is_there_once()
     polled(lambda: before & engines["sandbox-2"].containers(), lambda there: not there)
