@@ -264,7 +264,7 @@ class Client:
         )
         try:
             with urllib.request.urlopen(request, timeout=120) as response:
-                return response.status, json.load(response)
+                return response.status, json.loads(response.read() or b"null")
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read() or b"null")
 

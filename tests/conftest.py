@@ -44,6 +44,9 @@ from tests.tiers import is_extended, named
 from tests.waiting import scaled
 from workers import tasks
 
+# What tests share tells, too, what an assertion has compared.
+pytest.register_assert_rewrite("tests.sandbox_hosts", "tests.system")
+
 # No example is too slow: the machine may be busy. In CI, as Hypothesis has it there: everybody gets
 # the same examples, and none from a database.
 hypothesis.settings.register_profile(
@@ -66,6 +69,7 @@ TOGETHER = {
     "tests/integration/sandbox/test_docker": "sandbox",
     "tests/integration/sandbox/test_doctor": "sandbox",
     "tests/integration/sandbox/test_runtimes": "sandbox",
+    "tests/smoke/": "agents, chaos and deployment",
 }
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, sync_playwright
 
-from tests.acceptance.conftest import Person, message, new_client, polled
+from tests.system import Person, message, new_client
+from tests.waiting import polled
 from uac_site.demo import person as sample
 from uac_site.embedded.system import System, running_system
 

@@ -10,6 +10,7 @@ EXTENDED = {
         "tests/acceptance/",
         "tests/chaos/",
         "tests/deployment/",
+        "tests/smoke/",
         "tests/integration/embedded/test_services.py",
         "tests/integration/embedded/test_system.py",
         "tests/integration/operation/test_agents.py",

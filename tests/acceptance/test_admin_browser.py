@@ -1,4 +1,7 @@
-"""The staff's way through the admin in a real browser: from an alert to what was said, and done."""
+"""The staff's way through the admin in a real browser, once they have found the alert.
+
+How they find it, and from there the entry behind it, is in `tests/smoke`.
+"""
 
 import datetime
 import re
@@ -7,7 +10,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.acceptance.conftest import STAFF, Person, follow, message, new_client, polled
+from tests.browser import STAFF, follow
+from tests.system import Person, message, new_client
+from tests.waiting import polled
 from uac_site.demo import person as sample
 from uac_site.embedded.system import System
 
@@ -37,34 +42,6 @@ def loaded(system: System) -> Person:
 
 def colour(locator: Any) -> str:
     return str(locator.evaluate("element => getComputedStyle(element).backgroundColor"))
-
-
-def test_from_the_front_page_three_clicks_lead_to_what_was_said(page: Page) -> None:
-    follow(page.locator("#content-main").get_by_role("link", name="Alerts", exact=True))
-    row = page.get_by_role("row").filter(has_text=MESSAGE)
-    expect(row.get_by_text("critical", exact=True)).to_be_visible()
-    expect(row.get_by_text("open", exact=True)).to_be_visible()
-    expect(row).to_contain_text("maya")
-    expect(row).to_contain_text("drug_allergy")
-
-    follow(row.get_by_role("link", name=MESSAGE))
-    expect(page.locator(".field-evidence_tree")).to_contain_text(
-        "Medication amoxicillin in health.medications"
-    )
-    expect(page.locator(".field-evidence_tree")).to_contain_text("prescribed_by: Dr. Okafor")
-    expect(page.locator(".field-rule")).to_contain_text("constraints/drug_allergy.py")
-    expect(page.locator(".field-rule pre").first).to_contain_text(
-        "if allergy.drug_class and medication.drug_class == allergy.drug_class:"
-    )
-
-    evidence = page.locator(".field-evidence_tree li", has_text="amoxicillin in")
-    follow(evidence.get_by_role("link", name=re.compile(r"^#\d+$")))
-    expect(page.get_by_role("heading", name="View log entry")).to_be_visible()
-    expect(page.locator(".field-said")).to_contain_text('"name": "Amoxicillin"')
-    expect(page.locator(".field-outcome")).to_contain_text("covered with v")
-
-    follow(page.get_by_role("link", name=MESSAGE))  # and back to the alert that cites it
-    expect(page.get_by_role("heading", name="View alert")).to_be_visible()
 
 
 def test_acknowledging_it_is_confirmed_shown_and_known_to_the_api(

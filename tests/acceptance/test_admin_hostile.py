@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
-from tests.acceptance.conftest import PASSWORD, follow, log_in, running_system, visitor
+from tests.browser import PASSWORD, follow, log_in, visitor
+from tests.system import running_system
 from uac_site.content_security import POLICY
 from uac_site.embedded.system import System
 

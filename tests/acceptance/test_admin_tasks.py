@@ -8,19 +8,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import (
-    LATE,
-    PASSWORD,
-    Person,
-    follow,
-    log_in,
-    message,
-    new_client,
-    polled,
-    record,
-    visitor,
-)
-from tests.waiting import scaled
+from tests.browser import PASSWORD, follow, log_in, visitor
+from tests.system import LATE, Person, message, new_client, record
+from tests.waiting import polled, scaled
 from tests.webhook_receiver import receiver
 from uac_site.embedded.system import System
 

@@ -18,9 +18,10 @@ import pytest
 
 from memory.api.openapi import operations
 from tests import api_tour
-from tests.acceptance.conftest import polled, running_system
 from tests.api_tour import READS, Tour
 from tests.integration.api.test_openapi import generated
+from tests.system import running_system
+from tests.waiting import polled
 from uac_site.embedded.system import System
 
 FOLDER = Path(__file__).parent

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import LATE, Person, polled, record, running_system
-from tests.waiting import scaled
+from tests.system import LATE, Person, record, running_system
+from tests.waiting import polled, scaled
 from uac_site.embedded.services import running_services
 from uac_site.embedded.system import System
 

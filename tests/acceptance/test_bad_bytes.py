@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.acceptance.conftest import Person, message
+from tests.system import Person, message
 from tests.waiting import scaled
 
 MEGABYTE = 1024 * 1024

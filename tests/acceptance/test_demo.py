@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import polled
 from tests.integration.embedded.conftest import alive, descendants
 from tests.llm_server import KEY, llm_server, status
-from tests.waiting import scaled
+from tests.waiting import polled, scaled
 from uac_site.demo import person
 from uac_site.demo.client import Client
 from uac_site.demo.recorded_model import recorded_model

@@ -25,10 +25,10 @@ import redis
 from cryptography.fernet import Fernet
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import LATE, Person, polled, record, running_system
 from tests.docker_engine import everything_must_run
 from tests.llm_server import KEY, LlmServer, llm_server, said
-from tests.waiting import scaled
+from tests.system import LATE, Person, record, running_system
+from tests.waiting import polled, scaled
 from tests.webhook_receiver import Behaviour, Call, receiver
 from uac_site.embedded.system import System
 from workers.sandbox.docker import LABEL, unavailable

@@ -8,8 +8,8 @@ import urllib.request
 from pathlib import Path
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import Person, record
 from tests.integration.export.conftest import OVERLAP, OVERLAP_TESTS, assert_green
+from tests.system import Person, record
 from uac_site.embedded.system import System
 
 

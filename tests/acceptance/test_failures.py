@@ -14,9 +14,9 @@ import pytest
 import redis
 
 from benchmarks.concurrency import Traffic, new_traffic
-from tests.acceptance.conftest import polled, running_system
 from tests.integration.embedded.conftest import alive, descendants
-from tests.waiting import eventually
+from tests.system import running_system
+from tests.waiting import eventually, polled
 from uac_site.embedded.system import System
 
 

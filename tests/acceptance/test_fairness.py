@@ -7,8 +7,9 @@ import psycopg
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import Person, message, new_client, polled, record, running_system
 from tests.llm_server import KEY, LlmServer, Reply, Request, hangs, llm_server, said
+from tests.system import Person, message, new_client, record, running_system
+from tests.waiting import polled
 from uac_site.embedded.system import System
 
 # What is counted is who comes first, not how long it takes: machines may be slow.

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from tests.acceptance.conftest import Person, new_client, polled, record
+from tests.system import Person, new_client, record
+from tests.waiting import polled
 from uac_site.embedded.system import System
 from workers.errors import REMEDY
 

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.acceptance.conftest import Person, message, new_client, polled, running_system
 from tests.acceptance.test_metrics import Metrics
 from tests.llm_server import KEY, LlmServer, hangs, llm_server
+from tests.system import Person, message, new_client, running_system
+from tests.waiting import polled
 from uac_site.embedded.process import free_port
 from uac_site.embedded.system import System
 from workers.lifecycle import LEAVING_SECONDS

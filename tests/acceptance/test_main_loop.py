@@ -6,7 +6,8 @@ import pytest
 
 from benchmarks import analytical
 from benchmarks.harness import Client
-from tests.acceptance.conftest import Person, message, polled, record
+from tests.system import Person, message, record
+from tests.waiting import polled
 from uac_site.demo import person as sample
 from uac_site.embedded.system import System
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import new_client, polled, running_system
 from tests.llm_server import KEY, LlmServer, Reply, Request, called, llm_server, status
-from tests.waiting import scaled
+from tests.system import new_client, running_system
+from tests.waiting import polled, scaled
 from uac_site.embedded.system import System
 
 FACTS = {

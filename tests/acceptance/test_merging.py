@@ -8,8 +8,8 @@ import zipfile
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import LATE, Person, message, polled, record
-from tests.waiting import scaled
+from tests.system import LATE, Person, message, record
+from tests.waiting import polled, scaled
 from uac_site.embedded.system import System
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.acceptance.conftest import Person, polled, record
+from tests.system import Person, record
+from tests.waiting import polled
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 

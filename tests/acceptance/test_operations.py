@@ -1,6 +1,5 @@
 """Real processes that end when they are told to, and whoever is alive tells what is wrong."""
 
-import json
 import threading
 import time
 from collections.abc import Iterator
@@ -12,11 +11,10 @@ import pytest
 from cryptography.fernet import Fernet
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import Person, polled, record, running_system
 from tests.acceptance.test_metrics import Metrics
-from tests.acceptance.test_webhooks import ok
 from tests.mail_server import MailServer, mail_server
-from tests.waiting import scaled
+from tests.system import Person, new_client, ok, record, running_system
+from tests.waiting import polled, scaled
 from tests.webhook_receiver import hangs, receiver
 from uac_site.embedded.process import free_port
 from uac_site.embedded.system import System
@@ -69,9 +67,7 @@ def system(mails: MailServer, port: int) -> Iterator[System]:
 
 @pytest.fixture(scope="module")
 def manager(system: System) -> Client:
-    scopes = [f"--scope={scope}" for scope in ("read", "write", "manage")]
-    made = json.loads(system.manage("create_workspace", "operations", *scopes))
-    client = Client(system.base_url, made["api_key"])
+    client = new_client(system, "operations", "read", "write", "manage")
     ok(client.post("users/", {"user_id": "ada"}))
     return client
 

@@ -6,7 +6,8 @@ from contextlib import closing
 import docker
 import pytest
 
-from tests.acceptance.conftest import polled, running_system
+from tests.system import running_system
+from tests.waiting import polled
 from uac_site.embedded.system import System
 from workers.sandbox.docker import LABEL, owner
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from benchmarks import plots
-from tests.acceptance.conftest import LATE, Person, new_client, polled, record
-from tests.waiting import scaled
+from tests.system import LATE, Person, new_client, record
+from tests.waiting import polled, scaled
 from uac_site.embedded.system import System
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,8 @@ import urllib.parse
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import Person, polled, record
+from tests.system import Person, record
+from tests.waiting import polled
 from uac_site.embedded.system import System
 
 MARKER = "Wolframite"

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from tests.acceptance.conftest import Person, new_client, polled, record, running_system
-from tests.waiting import scaled
+from tests.system import Person, new_client, record, running_system
+from tests.waiting import polled, scaled
 from uac_site.embedded.system import System
 
 # What a request may take, whatever Redis does: two seconds for the first that notices, and many for

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import LATE, Person, new_client, polled, running_system
-from tests.acceptance.test_webhooks import TASKS, ok, tasks_late
+from tests.acceptance.test_webhooks import TASKS, tasks_late
 from tests.mail_server import MailServer, mail_server
+from tests.system import LATE, Person, new_client, ok, running_system
+from tests.waiting import polled
 from uac_site.embedded.system import System
 
 SUBSCRIBE = """

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tests.acceptance.conftest import Person, polled, record
+from tests.system import Person, record
+from tests.waiting import polled
 from tests.webhook_receiver import Receiver
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import new_client
 from tests.acceptance.test_demo import demo, output_of
 from tests.llm_server import KEY, llm_server, said
+from tests.system import new_client
 from tests.waiting import scaled
 from uac_site.embedded.system import System
 

@@ -3,7 +3,6 @@
 Every event of the feed must arrive at least once, verified, and those of one alert in their order.
 """
 
-import json
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -13,8 +12,8 @@ import pytest
 from cryptography.fernet import Fernet
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import LATE, Person, polled, record, running_system
-from tests.waiting import scaled
+from tests.system import LATE, Person, new_client, ok, record, running_system
+from tests.waiting import polled, scaled
 from tests.webhook_receiver import Behaviour, Call, Received, answers, receiver, says
 from uac_site.embedded.system import System
 
@@ -39,15 +38,7 @@ def system() -> Iterator[System]:
 
 @pytest.fixture
 def manager(system: System) -> Client:
-    scopes = [f"--scope={scope}" for scope in ("read", "write", "manage")]
-    made = json.loads(system.manage("create_workspace", "webhooks", *scopes))
-    return Client(system.base_url, made["api_key"])
-
-
-def ok(answered: tuple[int, Any]) -> Any:
-    status, body = answered
-    assert 200 <= status < 300, body
-    return body
+    return new_client(system, "webhooks", "read", "write", "manage")
 
 
 def tasks_late(person: Person, days: int) -> None:

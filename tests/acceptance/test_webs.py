@@ -13,16 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import (
-    LATE,
-    Person,
-    message,
-    new_client,
-    polled,
-    record,
-    running_system,
-)
-from tests.waiting import scaled
+from tests.system import LATE, Person, message, new_client, record, running_system
+from tests.waiting import polled, scaled
 from uac_site.embedded.process import free_port
 from uac_site.embedded.system import System
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import Person, polled, record
+from tests.system import Person, record
+from tests.waiting import polled
 from uac_site.embedded.system import System
 
 ALLERGY = record("Allergy", "penicillin", domain="health", allergen="penicillin", drug_class=None)

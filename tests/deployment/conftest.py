@@ -19,12 +19,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import PATIENT
 from tests.chaos.journal import Journal
 from tests.chaos.model import Model
 from tests.docker_engine import gateway_of, skip_or_fail
 from tests.images import NotMade, server_image, stand_ins
 from tests.llm_server import KEY, LlmServer, Reply, Request, called, llm_server
+from tests.system import PATIENT
 from tests.waiting import polled, scaled
 from workers.sandbox.build import ensure_image, ensure_typecheck_image
 from workers.sandbox.docker import LABEL

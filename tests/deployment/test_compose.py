@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import Person, message, polled, record
 from tests.acceptance.test_main_loop import (
     AMOXICILLIN,
     DRUG_ALLERGY,
@@ -27,6 +26,8 @@ from tests.deployment.conftest import (
     run,
 )
 from tests.llm_server import KEY, LlmServer
+from tests.system import Person, message, record
+from tests.waiting import polled
 from tests.webhook_receiver import receiver
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]

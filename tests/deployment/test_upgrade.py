@@ -4,7 +4,6 @@ import uuid
 
 import pytest
 
-from tests.acceptance.conftest import polled
 from tests.deployment.conftest import (
     CHECKOUT,
     OURS,
@@ -16,7 +15,7 @@ from tests.deployment.conftest import (
     sandboxes,
 )
 from tests.deployment.upgrading import Load, by_user, contents, loaded, under_load, upgrade
-from tests.waiting import eventually
+from tests.waiting import eventually, polled
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.acceptance.conftest import polled
 from tests.deployment.conftest import CHECKOUT, OURS, Deployment, inspected, run, running
 from tests.deployment.upgrading import by_user, contents, loaded, under_load, upgrade
 from tests.images import server_image
 from tests.llm_server import LlmServer
+from tests.waiting import polled
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import Person, polled, record
 from tests.deployment.conftest import BUILD_SECONDS, CHECKOUT, Deployment
-from tests.waiting import scaled
+from tests.system import Person, record
+from tests.waiting import polled, scaled
 
 USERS = 3
 # So long requests of the load wait, which is longer than a process that is stopped lives on, and so

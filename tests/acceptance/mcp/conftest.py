@@ -16,8 +16,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import LATE, Person, new_client, record, running_system
 from tests.llm_server import KEY, Reply, Request, called, llm_server
+from tests.system import LATE, Person, new_client, record, running_system
 from tests.waiting import scaled
 from uac_site.embedded.system import System
 

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.conftest import Person, new_client, polled
 from tests.acceptance.mcp.conftest import HEARTBEAT_SECONDS, STREAMS, with_alerts
-from tests.waiting import scaled
+from tests.system import Person, new_client
+from tests.waiting import polled, scaled
 from uac_site.embedded.system import System
 
 

@@ -11,8 +11,9 @@ from mcp_types import TextResourceContents
 
 from benchmarks.harness import Client
 from memory.mcp.tools import TOOLS
-from tests.acceptance.conftest import Person, polled, record
 from tests.acceptance.mcp.conftest import SPENT, Agents, told, with_alerts
+from tests.system import Person, record
+from tests.waiting import polled
 
 ROME = {"kind": "record", "domain": "travel", "type": "Trip", "key": "rome"}
 ENTRIES = [

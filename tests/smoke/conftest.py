@@ -1,0 +1,102 @@
+"""One whole server for all smoke tests: two sandbox workers, on a Docker engine of the tests' own.
+
+To start it takes most of the time, so each test leaves it running. The machine's engine, which
+belongs to others, only gives the images.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from cryptography.fernet import Fernet
+
+from benchmarks.harness import Client
+from tests.browser import browser, page, staff
+from tests.docker_engine import Engine, missing, running_engine, skip_or_fail
+from tests.sandbox_hosts import create_people, find_home, list_hosts
+from tests.system import (
+    LATE,
+    Person,
+    new_client,
+    ok,
+    pytest_runtest_makereport,
+    record,
+    running_system,
+)
+from tests.waiting import polled
+from uac_site.embedded.system import System
+from workers.sandbox.build import ensure_image, ensure_typecheck_image
+
+# Fixtures, and what a failure is told with.
+__all__ = ["browser", "page", "pytest_runtest_makereport", "staff"]
+
+# Work of a killed worker is given to another after so long. It has to outlast a pause of a busy
+# machine, in which a living worker cannot renew its claims.
+LEASE_SECONDS = 5
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    """A Docker engine that may be crashed, with the images of this release."""
+    skip_or_fail(missing())
+    image = ensure_image()
+    with running_engine(image, ensure_typecheck_image(image)) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def system(engine: Engine) -> Iterator[System]:
+    """A server with two sandbox hosts, which is quick to notice a killed worker."""
+    environment = {
+        "DOCKER_HOST": engine.host,
+        "UAC_SANDBOX_RUNNER": "docker",
+        "UAC_SANDBOX_POOL_LEAST": "1",
+        "UAC_SANDBOX_POOL_MOST": "2",
+        "UAC_LEASE_SECONDS": str(LEASE_SECONDS),
+        "UAC_DISPATCH_SECONDS": "0.5",
+        # A worker that waits for a lock is killed then, and has not given up before.
+        "UAC_WORKER_LOCK_SECONDS": "120",
+        "UAC_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
+        "UAC_WEBHOOK_ALLOW_HTTP": "true",
+        "UAC_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
+        # A busy machine does not make a call fail that would be answered, and so be repeated.
+        "UAC_WEBHOOK_TIMEOUT_SECONDS": "60",
+        "UAC_WEBHOOK_RETRY_SECONDS": ",".join(["0.5"] * 200),
+    }
+    with running_system(sandbox_workers=2, environment=environment) as system:
+        polled(lambda: list_hosts(system), lambda there: len(there) == 2)
+        yield system
+        assert system.manage("verify").rstrip().endswith(" 0 problems")
+        system.check()
+
+
+@pytest.fixture(scope="session")
+def client(system: System) -> Client:
+    """A caller with a key that may do everything in its workspace."""
+    return new_client(system, "smoke", "read", "write", "manage")
+
+
+@pytest.fixture(scope="session")
+def person(client: Client) -> Person:
+    """A user with a constraint that fires for every task that is late."""
+    person = Person(client, "ada")
+    ok(client.post("users/", {"user_id": person.user_id}))
+    person.log(record("Task", "rent", domain="work", name="rent", days=0))
+    decision = person.request("PUT", "constraints/late/?wait=100", LATE, status=200)
+    assert decision["accepted"], decision
+    return person
+
+
+@pytest.fixture(scope="session")
+def travellers(system: System, client: Client) -> list[Person]:
+    """Users with a project, two or more at home on each of the two hosts."""
+    found: dict[str, list[Person]] = {host: [] for host in list_hosts(system)}
+    while any(len(people) < 2 for people in found.values()):
+        [new] = create_people(client, 1)
+        found[find_home(system, new)].append(new)
+    return [person for people in found.values() for person in people]
+
+
+@pytest.fixture(scope="session")
+def costs(travellers: list[Person]) -> dict[str, list[int]]:
+    """Whose trips cost what, to which each test adds what it sends."""
+    return {person.user_id: [840] for person in travellers}
