@@ -62,11 +62,12 @@ def test_a_test_has_as_much_more_time_as_the_machine_is_slower(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[float] = []
-    monkeypatch.setattr(
-        pytest_timeout,
-        "pytest_timeout_set_timer",
-        lambda item, settings: asked.append(settings.timeout) or True,
-    )
+
+    def set_timer(item: pytest.Item, settings: pytest_timeout.Settings) -> bool:
+        asked.append(settings.timeout)
+        return True
+
+    monkeypatch.setattr(pytest_timeout, "pytest_timeout_set_timer", set_timer)
     monkeypatch.setenv(VARIABLE, "2.50")
     settings = pytest_timeout.Settings(900.0, "signal", False, False)
 
