@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from benchmarks import analytical
-from benchmarks.harness import Client
+from benchmarks.harness import Client, data_file
 from tests.system import Person, message, record
 from tests.waiting import polled
 from uac_site.demo import person as sample
@@ -332,15 +332,14 @@ def test_verify_finds_no_problem(system: System, patient: Person) -> None:
     assert not output.startswith("verified 0 users")
 
 
+@pytest.mark.extended
 def test_recorded_questions_are_answered_as_recorded(client: Client) -> None:
-    if not (analytical.cases() or analytical.ten_domains()):
-        pytest.skip("UAC_DATA_DIR holds neither analytical.jsonl nor ten_domains.json")
+    if not all(map(data_file, analytical.FILES)):
+        pytest.skip(f"UAC_DATA_DIR does not hold {' and '.join(analytical.FILES)}")
+    questions = analytical.Questions.read(limit=None)
 
-    rows = list(analytical.answered(client))
+    rows = list(analytical.answered(client, questions))
 
     assert [row for row in rows if not (row["correct"] and row["evidence_correct"])] == []
     assert {row["evidence"] for row in rows} == {"selected", "read"}
-    expected = len(analytical.cases() or []) + len(
-        (analytical.ten_domains() or {"cases": []})["cases"]
-    )
-    assert len(rows) == expected > 0
+    assert len(rows) == len(questions.analytical) + len(questions.ten_domains) > 0

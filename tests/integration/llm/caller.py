@@ -1,16 +1,21 @@
 """A process that asks the language model of a workspace: `python -m … caller WORKSPACE_PK [fork]`.
 
 It prints how each of its calls has ended. With `fork` it asks, forks, and its child asks, too.
+Once it has to wait for its turn, it leaves a file in the folder REFUSALS of the environment.
 """
 
 import os
 import sys
+from pathlib import Path
+from typing import Any
 
 import django
 
 
 def main(workspace_pk: str, how: str = "") -> None:
     """Ask once, or once before a fork and once after it."""
+    if folder := os.environ.get("REFUSALS"):
+        _report_refusals(Path(folder))
     _ask(workspace_pk)
     if how != "fork":
         return
@@ -25,6 +30,21 @@ def main(workspace_pk: str, how: str = "") -> None:
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     _ask(workspace_pk)
+
+
+def _report_refusals(folder: Path) -> None:
+    from memory import llm_calls
+
+    start = llm_calls.start
+
+    def report(*arguments: Any, **options: Any) -> Any:
+        try:
+            return start(*arguments, **options)
+        except llm_calls.TooManyCalls:
+            (folder / str(os.getpid())).touch()
+            raise
+
+    llm_calls.start = report
 
 
 def _ask(workspace_pk: str) -> None:

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -85,7 +84,7 @@ def test_a_call_of_a_killed_worker_is_on_record_and_frees_its_place(
 
 
 def test_the_limit_of_calls_at_a_time_is_one_for_all_processes(
-    caller: Caller, workspace: Workspace
+    caller: Caller, workspace: Workspace, tmp_path: Path
 ) -> None:
     Workspace.objects.filter(pk=workspace.pk).update(llm_concurrency=2)
 
@@ -93,12 +92,14 @@ def test_the_limit_of_calls_at_a_time_is_one_for_all_processes(
 
     def meet(request: Request) -> Said:
         together.wait()
-        # For a third to come, if it could.
-        time.sleep(0.5)
+        # Until the two others have asked, too, and wait for their turn.
+        until(lambda: len(list(tmp_path.iterdir())) == 2 or server.most_at_once > 2)
         return said("Hello.")
 
     with llm_server(script=meet) as server:
-        processes = [caller(server, UAC_LLM_TURN_SECONDS="240") for _ in range(4)]
+        processes = [
+            caller(server, UAC_LLM_TURN_SECONDS="240", REFUSALS=str(tmp_path)) for _ in range(4)
+        ]
         ended = [process.communicate(timeout=scaled(240)) for process in processes]
 
         assert [output for output, _ in ended] == ["Hello.\n"] * 4, ended

@@ -1,5 +1,7 @@
 """A workspace's limits, from the admin's form to what the API answers, in real containers."""
 
+import math
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -119,12 +121,24 @@ def tenant(work: Callable[[], None]) -> Callable[..., Tenant]:
     return lambda **chosen: Tenant(work, **chosen)
 
 
-BUSY = "sum(range(8 * 10 ** 7))"  # for a third of a second or more
+def busy_for(seconds: float) -> str:
+    """Code that computes on this machine for as long as that or longer."""
+
+    def compute_million() -> float:
+        began = time.process_time()
+        sum(range(10**6))
+        return time.process_time() - began
+
+    fastest = min(compute_million() for _ in range(5))
+    return f"sum(range({math.ceil(seconds / fastest)} * 10 ** 6))"
+
+
+BUSY = busy_for(0.5)  # well beyond the limits of 0.2 s and 0.3 s
 
 QUERIES: list[Case] = [
     ({"wall_seconds": 0.2}, BUSY, "timeout", "took longer than 0.2 s"),
     ({"total_seconds": 0.2}, BUSY, "timeout", "took longer than 0.2 s"),
-    ({"cpu_seconds": 1}, f"[{BUSY} for _ in range(10)]", "timeout", "used more than 1 s of CPU"),
+    ({"cpu_seconds": 1}, f"[{BUSY} for _ in range(4)]", "timeout", "used more than 1 s of CPU"),
     (
         {"process_memory_mib": 64},
         "len('x' * 100 * 2 ** 20)",
