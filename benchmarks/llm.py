@@ -175,8 +175,9 @@ def main() -> None:
     if not has_model and not options.quick:
         absent.append(NO_MODEL)
     elif any(cases.values()):
-        # Work is due at once; the other is what a judge's key is kept with.
+        # Work is due at once, and soon found; the last is what a judge's key is kept with.
         environment = {
+            "UAC_DISPATCH_SECONDS": "0.5",
             "UAC_STRUCTURE_IDLE_SECONDS": "1",
             "UAC_STRUCTURE_AGE_SECONDS": "1",
             "UAC_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
