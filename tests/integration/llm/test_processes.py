@@ -93,7 +93,7 @@ def test_the_limit_of_calls_at_a_time_is_one_for_all_processes(
     def meet(request: Request) -> Said:
         together.wait()
         # Until the two others have asked, too, and wait for their turn.
-        until(lambda: len(list(tmp_path.iterdir())) == 2 or server.most_at_once > 2)
+        assert eventually(lambda: len(list(tmp_path.iterdir())) == 2 or server.most_at_once > 2)
         return said("Hello.")
 
     with llm_server(script=meet) as server:
