@@ -41,6 +41,7 @@ def engine() -> Iterator[Engine]:
     image = ensure_image()
     with running_engine(image, ensure_typecheck_image(image)) as engine:
         yield engine
+        engine.crash()  # to stop it in order takes long, and nobody needs anything of it
 
 
 @pytest.fixture(scope="session")
