@@ -87,4 +87,6 @@ def test_the_next_hint_is_taken_as_soon_as_a_thread_is_free(
                 assert _done.acquire(timeout=30), f"{number} of {HINTS} hints were taken"
         finally:
             unprompted.clear()
-            get_event_loop().call_soon(lambda: None)  # lest nothing stops the worker
+            hub = get_event_loop()
+            assert hub is not None
+            hub.call_soon(lambda: None)  # lest nothing stops the worker
