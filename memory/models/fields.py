@@ -1,5 +1,6 @@
 """Database fields of our own, and what they refuse."""
 
+import functools
 import zoneinfo
 from typing import Any
 
@@ -16,11 +17,17 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 
 def validate_time_zone(name: str) -> None:
     """Raise ValidationError unless `name` is an IANA time zone such as Europe/Berlin."""
-    if name not in zoneinfo.available_timezones():
+    if name not in _time_zones():
         raise ValidationError(
             "%(name)r is not an IANA time zone; use a name such as Europe/Berlin.",
             params={"name": name},
         )
+
+
+@functools.cache
+def _time_zones() -> frozenset[str]:
+    """Return the names of all time zones, for which 600 files are opened."""
+    return frozenset(zoneinfo.available_timezones())
 
 
 class ExactJSONField(models.JSONField):
