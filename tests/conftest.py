@@ -189,7 +189,11 @@ def process_runner() -> Iterator[None]:
     for kind in ("WEB", "WORKER"):
         nothing_kept |= {f"UAC_{kind}_STATEMENT_SECONDS": 0.0, f"UAC_{kind}_LOCK_SECONDS": 0.0}
     nothing_kept |= {"UAC_TRANSACTION_IDLE_SECONDS": 0.0}
-    with override_settings(UAC_SANDBOX_RUNNER="process", **nothing_kept, **AMPLE):
+    # And each of the staff, a new one in every test of the admin, has a password.
+    quick = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    with override_settings(
+        UAC_SANDBOX_RUNNER="process", PASSWORD_HASHERS=quick, **nothing_kept, **AMPLE
+    ):
         yield
 
 

@@ -40,6 +40,7 @@ EXTENDED = {
         "tests/integration/export/test_git.py",
         "tests/integration/export/test_subject_access.py::test_a_long_log_is_not_held_in_memory",
         "tests/integration/sandbox/test_soak.py",
+        "tests/integration/time/test_backtest.py::TestWhom",
         "tests/integration/time/test_recorded_clock.py",
         "tests/integration/time/test_same_alerts.py",
         "tests/integration/time/test_year.py",
