@@ -32,6 +32,7 @@ EXTENDED = {
     "images, other runtimes and engines": (
         "tests/integration/sandbox/test_docker_build.py",
         "tests/integration/sandbox/test_docker_restart.py",
+        "tests/integration/sandbox/test_doctor.py::test_limits_that_the_runtime_ignores",
         "tests/integration/sandbox/test_runtimes.py",
     ),
     "recorded data, long histories, many examples": (

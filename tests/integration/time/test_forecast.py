@@ -714,8 +714,8 @@ def check(today: datetime.date) -> Iterator[Alert]:
         )
         tomorrow = datetime.datetime(2027, 3, 2, 5, tzinfo=datetime.UTC)
         # To look ahead it has half of that, in which the other one has to come to its end.
-        user.workspace.wall_seconds = 10
-        user.workspace.cpu_seconds = 10
+        user.workspace.wall_seconds = 5
+        user.workspace.cpu_seconds = 5
         user.workspace.save()
         with time_machine.travel(START, tick=False):
             MemoryUser.objects.filter(pk=user.pk).update(constraints_due_at=tomorrow)
