@@ -152,7 +152,7 @@ def test_provider_fails(
     # Given an entry that waits, and a provider that fails
     reply, outcome, attempts = FAILING_CALLS[case]
     if outcome == "timeout":
-        settings.UAC_LLM_TIMEOUT_SECONDS = 2.0
+        settings.UAC_LLM_TIMEOUT_SECONDS = 0.5
     say("I am going to Rome.", kind=EntryKind.FACT)
     # When the model is to work on it
     server = work(script=lambda request: reply(), protocol=protocol)

@@ -158,7 +158,7 @@ def test_attempts_that_fail_are_within_the_budget_too(
     connect: Connect, workspace: Workspace, settings: Settings
 ) -> None:
     """Who does not answer may have worked: what it was not told to have taken, it took."""
-    settings.UAC_LLM_TIMEOUT_SECONDS = 2.0
+    settings.UAC_LLM_TIMEOUT_SECONDS = 1.0
     settings.UAC_LLM_ATTEMPTS = 10
     budget(workspace, tokens_per_day=3 * MOST_TOKENS)
     with llm_server(*[hangs()] * 10) as server:

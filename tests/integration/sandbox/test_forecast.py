@@ -115,7 +115,7 @@ def check(today: datetime.date) -> Iterator[Alert]:
         yield info("never", key="never")
 """
     )
-    limits = Limits(wall_seconds=10, cpu_seconds=10)  # of which it looks for one half
+    limits = Limits(wall_seconds=3, cpu_seconds=3)  # of which it looks for one half
     found = look_ahead(sandbox, {"slow": slow}, limits=limits)["slow"]
     assert found.error is None
     assert found.until is not None
