@@ -14,6 +14,7 @@ from memory.canonical import canonical_json, sha256
 from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome
 from memory.statements import Parameter, Statement
+from memory.texts import with_few_marks
 
 # What answers say beside the value, and how it is found: another number makes all of them anew.
 RULES = 2
@@ -33,7 +34,7 @@ _EARLIER = Statement(
 def key_of(user: MemoryUser, code: str, instant: datetime.datetime) -> str:
     """Return what answers to that code at that instant have in common, whatever the version."""
     clock: list[str] = []
-    names = unicodedata.normalize("NFKC", code)  # as Python reads them
+    names = unicodedata.normalize("NFKC", with_few_marks(code))  # as Python reads them
     if _NOW.search(names):
         clock = [user.time_zone, instant.isoformat()]
     elif _TODAY.search(names):

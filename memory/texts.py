@@ -1,6 +1,8 @@
 """Texts that people, models and backends wrote, made safe to look at where they stand in others."""
 
+import ast
 import re
+import unicodedata
 
 # Control characters but tab and line ends, bidirectional embeddings, overrides and isolates,
 # characters of no width, tags. The marks and joiners of Arabic, Hebrew and emoji stay as they are.
@@ -8,6 +10,46 @@ STEERING = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
     "\u200b\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
+
+
+# What follows a letter and is drawn onto it: every character with a combining class.
+_MARKS = "".join(
+    re.escape(chr(number)) for number in range(0x300, 0x20000) if unicodedata.combining(chr(number))
+)
+MAX_MARKS = 30  # of Unicode's stream-safe text: no language needs more
+_TOO_MANY_MARKS = re.compile(f"([{_MARKS}]{{{MAX_MARKS}}})[{_MARKS}]+")
+
+
+def with_few_marks(text: str) -> str:
+    """Return the text without what is more than 30 combining marks in a row.
+
+    Normalisation sorts the marks in a row, in quadratic time and with the interpreter's lock held:
+    of 100,000 a process would not wake for seconds.
+    """
+    return text if text.isascii() else _TOO_MANY_MARKS.sub(r"\1", text)
+
+
+def parse_python(source: str, path: str = "<unknown>") -> ast.Module:
+    """Parse a module; raises what `ast.parse` does, and SyntaxError for a name that is no word.
+
+    Python normalises each name, so a name of 100,000 combining marks is refused before.
+    """
+    _refuse_marks(source, path)
+    return ast.parse(source, path)
+
+
+def parse_expression(source: str) -> ast.Expression:
+    """Parse an expression, as `parse_python` does a module."""
+    _refuse_marks(source, "<unknown>")
+    return ast.parse(source, mode="eval")
+
+
+def _refuse_marks(source: str, path: str) -> None:
+    found = None if source.isascii() else _TOO_MANY_MARKS.search(source)
+    if found is not None:
+        line = source.count("\n", 0, found.start()) + 1
+        message = f"more than {MAX_MARKS} combining marks in a row: leave them out"
+        raise SyntaxError(message, (path, line, None, None))
 
 
 def visible(text: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.db import OperationalError, ProgrammingError, transaction
@@ -128,6 +129,13 @@ def _always() -> Iterator[CheckMessage]:
         )
 
 
+def _secret_key() -> str:
+    try:
+        return str(settings.SECRET_KEY)
+    except ImproperlyConfigured:  # with which Django says that it is empty
+        return ""
+
+
 def _production() -> Iterator[CheckMessage]:
     if settings.DEBUG:
         yield Error(
@@ -135,9 +143,11 @@ def _production() -> Iterator[CheckMessage]:
             hint="Unset DEBUG, or set UAC_ENVIRONMENT=development on a development machine.",
             id="uac.E010",
         )
-    if len(settings.SECRET_KEY) < 50 or len(set(settings.SECRET_KEY)) < 10:
+    secret = _secret_key()
+    if len(secret) < 50 or len(set(secret)) < 10:
         yield Error(
-            "SECRET_KEY is too weak: it signs sessions and keys the hashes of API keys.",
+            f"SECRET_KEY is {'too weak' if secret else 'not set'}: it signs sessions and keys the"
+            " hashes of API keys.",
             hint="Use at least 50 random characters.",
             id="uac.E011",
         )

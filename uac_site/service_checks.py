@@ -78,18 +78,21 @@ def _clock() -> Iterator[CheckMessage]:
 
 
 def _role(cursor: Any) -> Iterator[CheckMessage]:
-    cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
+    # A role may take on every role of which it is a member, however far away.
+    cursor.execute(
+        "SELECT bool_or(rolsuper) FROM pg_roles WHERE pg_has_role(current_user, oid, 'MEMBER')"
+    )
     (superuser,) = cursor.fetchone()
     cursor.execute(
         "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace"
-        " AND pg_get_userbyid(relowner) = current_user"
+        " AND pg_has_role(current_user, relowner, 'MEMBER')"
     )
     (owned,) = cursor.fetchone()
     if superuser or owned:
-        power = "is a superuser" if superuser else f"owns {owned} tables or indexes"
+        power = "a superuser" if superuser else f"the owner of {owned} tables or indexes"
         yield Error(
-            f"The database role of DATABASE_URL {power}: it could switch off the triggers"
-            " that keep the log append-only.",
+            f"The database role of DATABASE_URL is {power}, or a member of that role: it could"
+            " switch off the triggers that keep the log append-only.",
             hint="Create the roles of uac_site/database_roles.sql; migrate as uac_owner"
             " and run the server as uac.",
             id="uac.E021",

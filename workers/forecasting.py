@@ -17,6 +17,7 @@ from memory import checkpoints, forecasts, leases, workspace_constraints
 from memory.canonical import canonical_json, sha256
 from memory.models import Checkpoint, Forecast, MemoryUser
 from memory.project import Outline
+from memory.texts import parse_python
 from memory.workspace_constraints import Standing
 from workers.errors import user_error_json
 from workers.projects import allowance_of, loaded
@@ -235,7 +236,7 @@ def domains_in(text: str, outline: Outline) -> set[str]:
     The text is parsed: `from domains . home . state import leases` is Python, too.
     """
     names = set[str]()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parse_python(text)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

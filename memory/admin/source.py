@@ -14,7 +14,7 @@ from html import escape
 
 from django.utils.safestring import SafeString
 
-from memory.texts import visible
+from memory.texts import parse_python, visible
 
 # Of a longer text the beginning is shown.
 MAX_SOURCE = 400_000
@@ -135,7 +135,7 @@ def statements_that_say(text: str, severity: str, message: str) -> list[range]:
     none if the text is no Python, or makes its alerts in another way.
     """
     try:
-        module = ast.parse(text[:MAX_SOURCE])
+        module = parse_python(text[:MAX_SOURCE])
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     found = set()

@@ -85,7 +85,7 @@ class NewUserSerializer(StrictSerializer):
 
     user_id = serializers.CharField(
         allow_blank=True,  # what it must be is said in one sentence
-        help_text="The workspace's own id: 1 to 128 of A-Z a-z 0-9 . _ : @ | + -",
+        help_text="The workspace's own id: 1 to 128 of A-Z a-z 0-9 . _ : @ | + -, but not . or ..",
     )
     time_zone = serializers.CharField(
         required=False,

@@ -10,8 +10,9 @@ from memory.models.fields import validate_time_zone
 from memory.models.leased import LeasedWork
 from memory.models.workspaces import Workspace
 
-USER_ID_PATTERN = re.compile(r"[A-Za-z0-9._:@|+-]{1,128}")
-USER_ID_RULE = "Use 1 to 128 characters out of A-Z a-z 0-9 . _ : @ | + -"
+# Of an address, `.` and `..` are no part: libraries leave them out, and ask for something else.
+USER_ID_PATTERN = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._:@|+-]{1,128}")
+USER_ID_RULE = "Use 1 to 128 characters out of A-Z a-z 0-9 . _ : @ | + -, and not . or .. alone"
 
 
 class RememberedUsers(models.Manager["MemoryUser"]):

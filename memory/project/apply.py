@@ -1,6 +1,5 @@
 """Applying edits to a project. Everything is checked before anything is changed."""
 
-import ast
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -43,6 +42,7 @@ from memory.project.schema_edits import (
     widen_field,
 )
 from memory.project.values import Record, RecordId
+from memory.texts import parse_python
 
 # It is the wording of an alert.
 MAX_ABOUT = 200
@@ -147,7 +147,7 @@ def _write_constraint(project: Project, edit: WriteConstraint) -> None:
     check_lower_name(edit.name, "constraint")
     for attribute, source in (("source", edit.source), ("tests_source", edit.tests_source)):
         try:
-            ast.parse(source)
+            parse_python(source)
         except SyntaxError as error:
             raise EditError(
                 "syntax", f"{edit.name}.{attribute}, line {error.lineno}: {error.msg}"

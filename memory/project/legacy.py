@@ -12,6 +12,8 @@ it. What it finds in the folder of its project depends on where the files are ke
 import ast
 from collections.abc import Mapping
 
+from memory.texts import parse_python
+
 LIVE = "legacy/live/"
 FROZEN = "legacy/frozen/"
 
@@ -24,7 +26,7 @@ def is_legacy(path: str) -> bool:
 def is_old_constraint(source: str) -> bool:
     """Tell whether a source is that of an old constraint; those of today import `uac`."""
     try:
-        tree = ast.parse(source)
+        tree = parse_python(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

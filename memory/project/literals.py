@@ -14,6 +14,7 @@ from typing import Any
 
 from memory.project.types import bare_name, dotted_name
 from memory.project.values import EnumMember, PartialDate, Record, Ref, Struct, Value
+from memory.texts import parse_expression
 
 # What would be invisible, end a line, or reorder text in an editor. A fixed list and not
 # `str.isprintable`, so that no Python version writes other bytes than the next.
@@ -170,7 +171,7 @@ _WRITERS: Mapping[type, Callable[[Any, Uses], str]] = {
 
 def parse_literal(text: str) -> Value:
     """Read a value of which no class has been imported under another name."""
-    return value_from_node(ast.parse(text, mode="eval").body, {})
+    return value_from_node(parse_expression(text).body, {})
 
 
 def value_from_node(node: ast.expr, names: Mapping[str, str]) -> Value:

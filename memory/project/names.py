@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from memory.project.errors import EditError
+from memory.texts import with_few_marks
 
 # Added by `site`, hence not the same in every interpreter.
 _SITE = {"copyright", "credits", "exit", "license", "quit"}
@@ -86,7 +87,7 @@ def escape_field_name(name: str, where: str) -> str:
     Leading underscores are dropped, since names that begin with one are the system's own.
     Raises EditError for what is no identifier even after Unicode normalisation (NFKC).
     """
-    normal = unicodedata.normalize("NFKC", name)
+    normal = unicodedata.normalize("NFKC", with_few_marks(name))
     bare = normal.lstrip("_")
     if not bare.isidentifier() or len(bare) > MAX_LENGTH:
         raise EditError(
@@ -128,7 +129,7 @@ def key_of_entry(class_name: str, seq: int) -> str:
 def camel(name: str) -> str:
     """Return `MedicalVisit` for `medical_visit`."""
     words = (word[:1].upper() + word[1:] for word in re.split(r"[\W_]+", name))
-    return unicodedata.normalize("NFKC", "".join(words))
+    return unicodedata.normalize("NFKC", with_few_marks("".join(words)))
 
 
 @lru_cache(maxsize=1024)
@@ -168,7 +169,7 @@ def _check_identifier(name: str, what: str, fix: str) -> None:
             "bad_name",
             f"{what} {name[:40]!r}... has {len(name)} characters: use {MAX_LENGTH} at most",
         )
-    if not name.isidentifier() or unicodedata.normalize("NFKC", name) != name:
+    if not name.isidentifier() or unicodedata.normalize("NFKC", with_few_marks(name)) != name:
         raise EditError("bad_name", f"{what} {name!r} is no name in Python: {fix}")
 
 

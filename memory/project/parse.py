@@ -10,6 +10,7 @@ from memory.project.literals import LiteralError, call_fields, value_from_node
 from memory.project.outline import REQUIRED, Class, Default, Domain, Enumeration, Field
 from memory.project.types import Named, dotted_name, parts, type_from_node
 from memory.project.values import Record, Struct, Value
+from memory.texts import parse_python
 
 
 @dataclass
@@ -90,7 +91,7 @@ def parse_state(path: str, source: str, domain: Domain) -> StateSource:
 
 def documentation(source: str) -> str:
     """Return the first line of a constraint's documentation: of `check`, or of the module."""
-    module = ast.parse(source)
+    module = parse_python(source)
     checks = [n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "check"]
     documented: list[ast.FunctionDef | ast.Module] = [*checks, module]
     for node in documented:
@@ -102,7 +103,7 @@ def documentation(source: str) -> str:
 
 def uses_of_name(source: str, name: str) -> Iterator[int]:
     """Return the lines on which source reads `.name`, or passes it by keyword."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse_python(source)):
         if isinstance(node, ast.Attribute) and node.attr == name:
             yield node.lineno
         elif isinstance(node, ast.keyword) and node.arg == name:
@@ -111,7 +112,7 @@ def uses_of_name(source: str, name: str) -> Iterator[int]:
 
 def _parse(path: str, source: str) -> ast.Module:
     try:
-        return ast.parse(source)
+        return parse_python(source)
     except SyntaxError as error:
         raise ProjectError(path, f"no Python: {error.msg}", error.lineno) from None
     except (ValueError, RecursionError, MemoryError) as error:

@@ -29,6 +29,7 @@ from memory.project.types import (
     type_from_node,
     without_none,
 )
+from memory.texts import parse_python
 
 # The parameters of a check that tell the time.
 CLOCKS: Final = {"today": "datetime.date", "now": "datetime.datetime"}
@@ -110,7 +111,7 @@ class Match:
 def needs_of(source: str) -> Needs:
     """Return what the source of a workspace constraint declares; ShapeError if it is unclear."""
     try:
-        body = ast.parse(source).body
+        body = parse_python(source).body
     except SyntaxError as error:
         raise ShapeError(error.lineno or 1, f"no Python: {error.msg}", "mend the syntax") from None
     except (ValueError, RecursionError, MemoryError) as error:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from memory.project.errors import EditError
+from memory.texts import parse_expression
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,7 @@ def dotted_name(node: ast.expr) -> str:
 def _expression(text: str) -> ast.expr:
     try:
         if len(text) <= MAX_LENGTH:
-            return ast.parse(text.strip(), mode="eval").body
+            return parse_expression(text.strip()).body
     except (SyntaxError, ValueError):
         pass
     raise _refused(text[:MAX_LENGTH])

@@ -15,6 +15,8 @@ from functools import lru_cache
 
 import Stemmer
 
+from memory.texts import with_few_marks
+
 # English words that say nothing of what a text is about; the last are what apostrophes leave over.
 _STOP_TEXT = """
     a about above after again against all am an and any are as at be because been before being
@@ -104,7 +106,7 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
 def _words(text: str) -> Iterator[str]:
     text = text.casefold()
     if not text.isascii():
-        decomposed = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
+        decomposed = _ACCENTS.sub("", unicodedata.normalize("NFKD", with_few_marks(text)))
         text = unicodedata.normalize("NFC", decomposed)
     for match in _WORD.finditer(text):
         word = match[0]

@@ -11,11 +11,13 @@ import json
 import re
 import unicodedata
 import zoneinfo
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
 from memory.project.values import PartialDate, Record, RecordId, Ref, Struct, Value
+from memory.texts import with_few_marks
 from workers.checkpointing.findings import Finding
 from workers.checkpointing.moments import (
     Said,
@@ -27,8 +29,10 @@ from workers.checkpointing.moments import (
 )
 from workers.checkpointing.quantities import numbers_said, numerals, spelled
 
-# Letters and digits in one word: a booking code, the number of a passport, a flight.
-_CODE = re.compile(r"(?<![\w])(?=[\w/-]*\d)(?=[\w/-]*[^\W\d_])[^\W_](?:[\w/-]*[^\W_])?")
+# Of which a booking code, the number of a passport or of a flight may be made.
+_JOINED = re.compile(r"[\w/-]++")
+_FIRST = re.compile(r"(?<!\w)[^\W_]")
+_LETTER = re.compile(r"[^\W\d_]")
 _WITH_UNIT = re.compile(r"\d+(?:st|nd|rd|th|[^\W\d_]{0,4})", re.IGNORECASE)
 _NAME = re.compile(r"(?<![\w@.])[^\W\d_][\w'’]*(?:-[^\W\d_][\w'’]*)*")
 _DIGIT = re.compile(r"\d")
@@ -165,6 +169,7 @@ class _Ground:
         self._digits: list[str] = []
         self._squeezed: list[str] = []
         self._words: set[str] = set()
+        self._words_in_order: list[str] = []
 
     def read(self, source: Source) -> None:
         """Take in an entry."""
@@ -262,12 +267,12 @@ class _Ground:
             if not any(self._said.has_day_of_year(*day) for day in dated.days_of_year):
                 yield DATE, dated.text
             read.append((dated.start, dated.end))
-        for match in _CODE.finditer(masked(text, read)):
-            if _WITH_UNIT.fullmatch(match[0]):
+        for start, code in _codes(masked(text, read)):
+            if _WITH_UNIT.fullmatch(code):
                 continue
-            read.append(match.span())
-            if not any(_squeezed(match[0]) in said for said in self._squeezed):
-                yield CODE, match[0]
+            read.append((start, start + len(code)))
+            if not any(_squeezed(code) in said for said in self._squeezed):
+                yield CODE, code
         times = {f"{hour:02}:{minute:02}" for hour, minute in self._said.times}
         for match in _CLOCK.finditer(masked(text, read)):
             read.append(match.span())
@@ -300,6 +305,11 @@ class _Ground:
             if not all(map(self._has_word, words_of(match[0]))):
                 yield NAME, match[0]
 
+    def _in_order(self) -> list[str]:
+        if len(self._words_in_order) != len(self._words):
+            self._words_in_order = sorted(self._words)
+        return self._words_in_order
+
     def _has_word(self, word: str) -> bool:
         """Whether somebody says it; a long word may be inflected: "Italian" for "Italy"."""
         if len(word) == 1 or word in self._words or f"{word}s" in self._words:
@@ -307,12 +317,28 @@ class _Ground:
         if not word.isascii() and any(word in text for text in self._squeezed):
             return True  # there are scripts without spaces
         stem = word[: max(4, len(word) - 3)]
-        return len(word) > 5 and any(said.startswith(stem) for said in self._words)
+        return len(word) > 5 and any_starts_with(self._in_order(), stem)
+
+
+def any_starts_with(in_order: Sequence[str], beginning: str) -> bool:
+    """Tell whether one of these words, which are in order, begins so."""
+    place = bisect_left(in_order, beginning)
+    return place < len(in_order) and in_order[place].startswith(beginning)
+
+
+def _codes(text: str) -> Iterator[tuple[int, str]]:
+    """Yield words with letters and digits, as a booking code has, and where they begin."""
+    for joined in _JOINED.finditer(text):
+        first = _FIRST.search(joined[0])
+        if first is not None:
+            code = joined[0][first.start() :].rstrip("_/-")
+            if _DIGIT.search(code) and _LETTER.search(code):
+                yield joined.start() + first.start(), code
 
 
 def _plain(text: str) -> str:
     """The text in small letters without accents, with single spaces."""
-    parts = unicodedata.normalize("NFKD", text.casefold())
+    parts = unicodedata.normalize("NFKD", with_few_marks(text.casefold()))
     return " ".join("".join(one for one in parts if not unicodedata.combining(one)).split())
 
 

@@ -8,6 +8,7 @@ that a person may have meant. Words are read in English; a date in another langu
 
 import calendar
 import datetime
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -119,21 +120,15 @@ class Said:
 
     def has_day_of_year(self, month: int, day: int) -> bool:
         """Whether it says this day, of whatever year."""
-        return any((one.month, one.day) == (month, day) for one in self.days)
+        return (month, day) in self._parts[2]
 
     def has_month(self, year: int, month: int) -> bool:
         """Whether it says this month, or a day of it."""
-        return (year, month) in self.months or any(
-            (day.year, day.month) == (year, month) for day in self.days
-        )
+        return (year, month) in self.months or (year, month) in self._parts[1]
 
     def has_year(self, year: int) -> bool:
         """Whether it says this year, or something within it."""
-        return (
-            year in self.years
-            or any(year == one for one, _ in self.months)
-            or any(year == day.year for day in self.days)
-        )
+        return year in self.years or year in self._parts[0]
 
     def update(self, other: "Said") -> None:
         """Add what another text says."""
@@ -142,6 +137,16 @@ class Said:
         self.years.update(other.years)
         self.any_month.update(other.any_month)
         self.times.update(other.times)
+        self.__dict__.pop("_parts", None)
+
+    @functools.cached_property
+    def _parts(self) -> tuple[set[int], set[tuple[int, int]], set[tuple[int, int]]]:
+        """Years, months, and days of a year; asked for only when all of a text has been added."""
+        return (
+            {day.year for day in self.days} | {year for year, _ in self.months},
+            {(day.year, day.month) for day in self.days},
+            {(day.month, day.day) for day in self.days},
+        )
 
 
 @dataclass(frozen=True)

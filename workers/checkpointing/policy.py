@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeGuard
 
+from memory.texts import parse_python
 from workers.checkpointing.policy_tables import (
     CLOCK,
     CONSTRUCTORS,
@@ -98,7 +99,7 @@ def check_query(code: str) -> list[Finding]:
 def _check(path: str, source: str, kind: str) -> list[Finding]:
     text = source.replace("\r\n", "\n")
     try:
-        tree = ast.parse(text, path)
+        tree = parse_python(text, path)
         found = list(_Policy(kind, tree).check())
         found += _check_text(text, kind)
     except SyntaxError as error:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from memory.project import WriteConstraint
+from memory.texts import parse_python
 
 # Repairs may make each other possible: a fence hides an indentation.
 MAX_ROUNDS = 8
@@ -74,7 +75,7 @@ def repair_constraint(edit: WriteConstraint) -> tuple[WriteConstraint, list[tupl
 def syntax_error(source: str) -> tuple[str, int | None] | None:
     """Return what keeps a source from being Python, and the line; None if it is."""
     try:
-        compile(source, "module", "exec", dont_inherit=True)
+        compile(parse_python(source), "module", "exec", dont_inherit=True)
     except SyntaxError as error:
         return f"{type(error).__name__}: {error.msg}", error.lineno
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
@@ -84,25 +85,53 @@ def syntax_error(source: str) -> tuple[str, int | None] | None:
 
 def _parse(source: str) -> ast.Module | None:
     try:
-        return ast.parse(source)
+        return parse_python(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
         return None
 
 
 # Of the text, while it does not parse
 
-_LITERAL = re.compile(
-    r"#[^\n]*"
-    r"|(?P<long>'''|\"\"\")(?:\\.|(?!(?P=long)).)*(?P=long)"
-    r"|'(?:\\.|[^'\\\n])*'"
-    r'|"(?:\\.|[^"\\\n])*"',
-    re.DOTALL,
-)
+_OPENING = re.compile(r"#|'''|\"\"\"|'|\"")
+_UNTIL = {
+    "#": re.compile(r"[^\n]*+"),
+    "'''": re.compile(r"(?:\\.|(?!''').)*+", re.DOTALL),
+    '"""': re.compile(r'(?:\\.|(?!""").)*+', re.DOTALL),
+    "'": re.compile(r"(?:\\.|[^'\\\n])*+", re.DOTALL),
+    '"': re.compile(r'(?:\\.|[^"\\\n])*+', re.DOTALL),
+}
 
 
 def _masked(source: str) -> str:
     """Return the source with every string and comment blanked out, each character in its place."""
-    return _LITERAL.sub(lambda match: re.sub(r"[^\n]", "_", match.group()), source)
+    parts = []
+    done = 0
+    for start, end in _literals(source):
+        parts += [source[done:start], re.sub(r"[^\n]", "_", source[start:end])]
+        done = end
+    return "".join([*parts, source[done:]])
+
+
+def _literals(source: str) -> Iterator[tuple[int, int]]:
+    """Yield where each string and each comment begins and ends, those left open aside.
+
+    Where one was left open, no other with its quotes ends either: nothing is read twice.
+    """
+    open_until = dict.fromkeys(_UNTIL, 0)
+    place = 0
+    while (opening := _OPENING.search(source, place)) is not None:
+        start, place = opening.start(), opening.start() + 1
+        for mark in dict.fromkeys((opening[0], opening[0][0])):
+            if start < open_until[mark]:
+                continue
+            within = _UNTIL[mark].match(source, start + len(mark))
+            assert within is not None  # it fits nothing too
+            end = within.end() if mark == "#" else within.end() + len(mark)
+            if mark == "#" or source.startswith(mark, within.end()):
+                yield start, end
+                place = end
+                break
+            open_until[mark] = within.end()
 
 
 _FENCE = re.compile(r"^[ \t]*(?:```+|~~~+)[ \t]*([\w+-]*)[^\n]*$", re.MULTILINE)
@@ -243,7 +272,7 @@ def _dedented(source: str) -> str:
 
 
 _CALENDAR = re.compile(r"\b(?:date|datetime|time|timedelta)\s*\(([^()]*)\)")
-_ZEROS = re.compile(r"(?<![\w.])0+(?=[0-9])(?![0-9_]*[.eExXjJ])")
+_ZEROS = re.compile(r"(?<![\w.])(?:0(?=[0-9]))++(?![0-9_]*+[.eExXjJ])")
 
 
 def _leading_zeros(source: str) -> str:
@@ -256,7 +285,7 @@ def _leading_zeros(source: str) -> str:
     return "".join(c for place, c in enumerate(source) if place not in drop)
 
 
-_OCTAL = re.compile(r"(?<![\w.])0[oO]0*([0-9]+)\b")
+_OCTAL = re.compile(r"(?<![\w.])0[oO](?:0(?=[0-9]))*+([0-9]++)\b")
 
 
 def _impossible_octals(source: str) -> str:
@@ -283,7 +312,7 @@ _BEGINNING = re.compile(
     r"(?:from\s+[\w.]+\s+import\b|import\s+[\w.]+|class\s+\w+|def\s+\w+|@\w|#|\"\"\"|'''"
     r"|\w+\s*(?::[^=\n]+)?=(?!=))"
 )
-_PROSE = re.compile(r"[A-Z*_>-].*\s.*\w")
+_PROSE = re.compile(r"[A-Z*_>-]\S*+\s.*\w")
 
 
 def _prose_around(source: str) -> str:

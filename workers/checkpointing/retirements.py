@@ -8,14 +8,14 @@ any such text name nothing.
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from memory.project.literals import same
 from memory.project.names import snake
 from memory.project.values import Record, RecordId, Struct, Value
 from workers.checkpointing.findings import Finding
-from workers.checkpointing.grounding import Source, words_of
+from workers.checkpointing.grounding import Source, any_starts_with, words_of
 
 # In one proposal.
 MAX_RETIRED = 20
@@ -24,6 +24,8 @@ MIN_LETTERS = 3
 MIN_SIGNS = 2
 # So long a stem may also begin a longer word: "medic" of "medication" that of "medicine".
 LONG_STEM = 5
+# No word that people write is longer; of what is, the beginning will do.
+LONGEST = 64
 
 
 @dataclass(frozen=True)
@@ -90,12 +92,12 @@ def _texts(value: Value) -> Iterator[str]:
 
 def names_one_of(text: str, texts: Sequence[str]) -> bool:
     """Tell whether a text has a telling word of one of the texts, as far as its stem goes."""
-    words = list(_telling(texts))
-    said = {_stem(word) for word in _telling([text])}
+    said = {_stem(word[:LONGEST]) for word in _telling([text])}
+    in_order = sorted(said)
     plain = " ".join(words_of(text))
     return any(
-        word in plain if _is_sign(word[0]) else any(_akin(_stem(word), stem) for stem in said)
-        for word in words
+        word in plain if _is_sign(word[0]) else _is_akin(_stem(word[:LONGEST]), said, in_order)
+        for word in dict.fromkeys(_telling(texts))
     )
 
 
@@ -116,9 +118,13 @@ def _is_sign(character: str) -> bool:
     return unicodedata.category(character) == "Lo"
 
 
-def _akin(one: str, other: str) -> bool:
-    short, long = sorted((one, other), key=len)
-    return short == long or (len(short) >= LONG_STEM and long.startswith(short))
+def _is_akin(stem: str, said: Set[str], in_order: Sequence[str]) -> bool:
+    """Tell whether a stem is said, or a long one begins another: "medic" in "medicat"."""
+    return (
+        stem in said
+        or any(stem[:length] in said for length in range(LONG_STEM, len(stem)))
+        or (len(stem) >= LONG_STEM and any_starts_with(in_order, stem))
+    )
 
 
 _PLURAL = re.compile(r"(?<=...)(?:(?<=i)es|(?<=s|x|z|h)es|(?<=[^s])s)$")

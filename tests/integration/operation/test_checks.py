@@ -4,11 +4,13 @@ import datetime
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 import redis
 import time_machine
@@ -17,6 +19,7 @@ from django.core.checks import run_checks
 from django.db import connection
 from django.db.backends.base import base
 from django.utils import timezone
+from psycopg import sql
 from pytest_django.fixtures import Settings
 
 from memory.hints import redis_client
@@ -90,6 +93,7 @@ def test_a_safe_production_is_accepted(settings: Settings) -> None:
         ({"DATABASE_POOLER": "session"}, "uac.E019"),
         ({"DATABASE_POOL": -1}, "uac.E019"),
         ({"DEBUG": True}, "uac.E010"),
+        ({"SECRET_KEY": ""}, "uac.E011"),
         ({"SECRET_KEY": "short"}, "uac.E011"),
         ({"SECRET_KEY": "x" * 60}, "uac.E011"),
         ({"ALLOWED_HOSTS": []}, "uac.E012"),
@@ -322,3 +326,28 @@ def test_the_server_does_not_start_with_power_over_the_triggers(as_role: Any, ro
 
     with pytest.raises(SystemExit, match=r"uac\.E021"):
         checks.refuse_unsafe_start("web")
+
+
+@pytest.mark.parametrize("role", ["owner_url", "superuser_url"])
+def test_nor_as_a_member_of_a_role_with_that_power(as_role: Any, role: str) -> None:
+    powerful = urlsplit(getattr(SERVICES.postgres, role)).username or ""
+    member = f"member_{uuid.uuid4().hex}"
+    with psycopg.connect(SERVICES.postgres.superuser_url, autocommit=True) as superuser:
+        for statement in (
+            "CREATE ROLE {member} LOGIN PASSWORD 'secret'",
+            "GRANT uac_runtime TO {member}",
+            "GRANT {powerful} TO {member}",
+        ):
+            superuser.execute(_named(statement, member=member, powerful=powerful))
+        try:
+            as_role(f"postgres://{member}:secret@127.0.0.1")
+
+            with pytest.raises(SystemExit, match=r"uac\.E021"):
+                checks.refuse_unsafe_start("web")
+        finally:
+            connection.close()
+            superuser.execute(_named("DROP ROLE {member}", member=member))
+
+
+def _named(statement: str, **roles: str) -> sql.Composed:
+    return sql.SQL(statement).format(**{key: sql.Identifier(one) for key, one in roles.items()})

@@ -216,7 +216,21 @@ USER_CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({}, {"user_id": "required"}),
     *(
         ({"user_id": user_id}, {"user_id": USER_RULE})
-        for user_id in ["", " ", "a b", "a/b", "ada\n", "ä", "а", "a" * 129, LONG, "a%00", "{a}"]
+        for user_id in [
+            "",
+            " ",
+            "a b",
+            "a/b",
+            "ada\n",
+            "ä",
+            ".",
+            "..",
+            "а",
+            "a" * 129,
+            LONG,
+            "a%00",
+            "{a}",
+        ]
     ),
     *(({"user_id": value}, {"user_id": "Send a string"}) for value in NO_STRINGS),
     ({"user_id": "bob", "name": "Bob"}, {"name": "Unknown field"}),

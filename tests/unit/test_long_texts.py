@@ -1,0 +1,133 @@
+"""No text that somebody writes takes more than linear time: other users' work waits meanwhile.
+
+The interpreter does one thing at a time. What takes a second of one text takes it from everybody
+whom the process serves.
+"""
+
+import datetime
+import itertools
+import time
+from collections.abc import Callable
+
+import pytest
+
+from memory import texts
+from memory.answers import key_of
+from memory.models import MemoryUser
+from memory.project.values import RecordId
+from memory.search.words import terms
+from sandbox_image.uac import protocol
+from workers.checkpointing.grounding import Claim, Source, ungrounded
+from workers.checkpointing.repairs import repair
+from workers.checkpointing.retirements import names_one_of
+
+SHORT, LONG = 4_000, 16_000
+# Linear time grows by 4 from the one to the other, quadratic time by 16.
+MAX_GROWTH = 9
+NEGLIGIBLE_SECONDS = 0.02  # a quadratic step for each pair of characters would take seconds
+
+NOON = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
+MARKS = "\u0301\u0327"  # two that stand in the other order once normalised
+
+
+def seconds(do: Callable[[], object]) -> float:
+    began = time.thread_time()
+    do()
+    return time.thread_time() - began
+
+
+def assert_linear(do: Callable[[str], object], text_of: Callable[[int], str]) -> None:
+    short, long = text_of(SHORT), text_of(LONG)
+    quickest = min(seconds(lambda: do(long)) for _ in range(3))
+    if quickest > NEGLIGIBLE_SECONDS:
+        growth = quickest / min(seconds(lambda: do(short)) for _ in range(3))
+        assert growth < MAX_GROWTH
+
+
+def ground(text: str, value: str = "Rome") -> object:
+    """Look in an entry with that text for what a record says."""
+    claim = Claim(RecordId("travel", "trips", "rome"), [1], {"to": value})
+    return list(ungrounded([claim], {1: Source(1, text, NOON)}, "UTC"))
+
+
+DAYS = [NOON.date() + datetime.timedelta(days=n) for n in range(LONG)]
+LETTERS = ("Wqzk", "aeiou", "bcdfg", "aeiou", "xyz")
+WORDS = ["".join(letters) for letters in itertools.product(*LETTERS)]
+
+TEXTS: dict[str, Callable[[int], str]] = {
+    "marks in a row": lambda n: "a" + MARKS * (n // 2),
+    "marks that are two": lambda n: "a" + "\u0344\u0327" * (n // 2),
+    "spaces": lambda n: "A" + " " * n,
+    "halves": lambda n: "1/" * (n // 2),
+    "quotes left open": lambda n: '"' + '\\"' * (n // 2),
+    "long quotes left open": lambda n: "'''" + "\\'''" * (n // 4),
+    "zeros": lambda n: "0o" + "0" * n + "x",
+    "zeros of a date": lambda n: "date(" + "0" * n + ".)",
+    "words": lambda n: " ".join(itertools.islice(itertools.cycle(WORDS), n // 6)),
+    "days": lambda n: " ".join(map(str, DAYS[: n // 11])),
+    "brackets": lambda n: "date(" * (n // 5),
+}
+USES: dict[str, Callable[[str], object]] = {
+    "search": terms,
+    "repair": repair,
+    "entry that grounds": ground,
+    "value that is grounded": lambda text: ground("I go to Rome.", text),
+    "both": lambda text: ground(text, text + "y"),
+    "retirement": lambda text: names_one_of(text, [text[::-1]]),
+    "query's key": lambda text: key_of(MemoryUser(time_zone="UTC"), text, NOON),
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("use", USES)
+def test_it_is_read_in_linear_time(use: str, text: str) -> None:
+    assert_linear(USES[use], TEXTS[text])
+
+
+def test_what_is_not_linear_is_found() -> None:
+    with pytest.raises(AssertionError):
+        assert_linear(lambda text: [list(text) for _ in text[::20]], TEXTS["words"])
+
+
+class TestMarks:
+    def test_no_language_loses_any(self) -> None:
+        for text in ("Ångström", "Việt Nam", "हिन्दी", "שָׁלוֹם", "Z" + "\u0301" * 30):
+            assert texts.with_few_marks(text) == text
+
+    def test_more_than_thirty_in_a_row_go(self) -> None:
+        assert texts.with_few_marks("Z" + "\u0301" * 31 + "y") == "Z" + "\u0301" * 30 + "y"
+
+    def test_a_name_of_them_is_no_python(self) -> None:
+        with pytest.raises(SyntaxError, match="more than 30 combining marks in a row") as raised:
+            texts.parse_python("a = 1\nb" + "\u0301" * 31 + " = 2\n")
+        assert raised.value.lineno == 2
+
+    def test_it_is_refused_before_it_is_normalised(self) -> None:
+        def parse(text: str) -> None:
+            with pytest.raises(SyntaxError):
+                texts.parse_expression(text)
+
+        assert_linear(parse, TEXTS["marks in a row"])
+
+
+class TestFrames:
+    """What a sandbox sends is counted before it is read."""
+
+    @pytest.mark.parametrize(
+        ("body", "values"),
+        [
+            (rb'["a,b", "c\",[", "\\", 1]', 5),
+            (rb'{"a\\\"": [1, 2], "b": ","}', 5),
+            (rb'["\\\\", "[[[", {}]', 5),
+        ],
+    )
+    def test_what_stands_in_texts_is_no_value(self, body: bytes, values: int) -> None:
+        marks = values - 1  # each but the first follows a mark, and there is one for the outermost
+        assert protocol.has_more_values(body, marks - 1)
+        assert not protocol.has_more_values(body, marks)
+
+    def test_no_frame_is_counted_in_more_than_linear_time(self) -> None:
+        def frame(length: int) -> str:
+            return '"' + '\\"' * length + "," * length
+
+        assert_linear(lambda text: protocol.has_more_values(text.encode(), 10), frame)
