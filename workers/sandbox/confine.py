@@ -1,19 +1,25 @@
-"""Starts the runner of a sandbox as a confined process; `process.py` starts this as a script.
+"""Starts runners of sandboxes as confined processes; `process.py` starts this as a script.
 
     confine.py FOLDER_OF_SANDBOX_IMAGE TIME_ZONES HOST_PID
 
-Two processes come of it. The runner has, where the kernel allows, namespaces of its own: it sees
-no network, no other process, and of the file system nothing but the standard library and the time
-zones, read-only. It never runs as root. The watcher, this process, runs no user code and waits
-for the first of three ends: the host closes our standard input, the host dies, the runner dies.
-Then it kills what is left.
+It imports once what every runner needs, and forks for each sandbox that the host asks for on
+standard input, a socket: the request is a byte with the descriptors of the sandbox's three
+standard streams, the answer the process id of its watcher with a descriptor of that process.
+
+Two processes come of each fork. The runner has, where the kernel allows, namespaces of its own: it
+sees no network, no other process, and of the file system nothing but the standard library and the
+time zones, read-only. It never runs as root. The watcher, the forked process, runs no user code
+and waits for the first of three ends: the host closes the runner's standard input, the host dies,
+the runner dies. Then it kills what is left.
 """
 
 import ctypes
+import gc
 import os
 import resource
 import select
 import signal
+import socket
 import sys
 import sysconfig
 import traceback
@@ -43,6 +49,10 @@ CAPABILITY_VERSION_3 = 0x20080522
 
 NOBODY = 65534
 
+# How an answer to the host begins.
+STARTED = b"+"
+FAILED = b"-"
+
 # Every system has it, no library lives in it, and the runner has no use for it.
 ROOT = Path("/proc")
 
@@ -50,18 +60,73 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> NoReturn:
-    """Confine, start and watch the runner."""
+    """Fork a sandbox for every request of the host, until it leaves."""
     package_folder, zones, host_pid = sys.argv[1:]
     host = os.pidfd_open(os.getppid())
     if os.getppid() != int(host_pid):
         raise SystemExit("the host has gone")
 
     sys.path.insert(0, package_folder)
-    from sandbox_image import processes, runner
+    from sandbox_image import runner
 
     sys.path.remove(package_folder)
     runner.prepare()
     zoneinfo.reset_tzpath([zones])
+    gc.collect()
+    gc.freeze()  # what is shared with the forks stays shared
+
+    requests = socket.socket(fileno=os.dup(0))
+    poller = select.poll()
+    poller.register(requests, select.POLLIN)
+    poller.register(host, select.POLLIN)
+    watchers: dict[int, int] = {}  # descriptor of the process → its id
+    while True:
+        ready = {descriptor for descriptor, _ in poller.poll()}
+        for descriptor in ready & watchers.keys():
+            poller.unregister(descriptor)
+            os.waitpid(watchers.pop(descriptor), 0)
+            os.close(descriptor)
+        if host in ready:
+            raise SystemExit(0)
+        if requests.fileno() in ready:
+            request, streams, _, _ = socket.recv_fds(requests, 1, 3)
+            if not request:
+                raise SystemExit(0)
+            try:
+                pid = os.fork()
+            except OSError as error:
+                requests.send(FAILED + os.strerror(error.errno or 0).encode())
+            else:
+                if pid == 0:
+                    requests.close()
+                    for descriptor in watchers:
+                        os.close(descriptor)
+                    start(host, zones, streams)
+                watcher = os.pidfd_open(pid)
+                watchers[watcher] = pid
+                poller.register(watcher, select.POLLIN)
+                socket.send_fds(requests, [STARTED + str(pid).encode()], [watcher])
+            for descriptor in streams:
+                os.close(descriptor)
+
+
+def start(host: int, zones: str, streams: list[int]) -> NoReturn:
+    """Confine, start and watch a runner, in a process that was forked for it."""
+    try:
+        os.setsid()
+        for number, descriptor in enumerate(streams):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        watch(host, zones)
+    except BaseException:
+        os.write(2, traceback.format_exc().encode())
+        os._exit(1)
+
+
+def watch(host: int, zones: str) -> NoReturn:
+    """Confine, start and watch a runner on the standard streams."""
+    from sandbox_image import processes, runner
+
     isolated = enter_namespaces()
     requests, answers = runner.take_descriptors()
     processes.prctl(processes.PR_SET_CHILD_SUBREAPER, 1)
@@ -76,13 +141,13 @@ def main() -> NoReturn:
             # After the privileges: dropping them would clear it.
             processes.prctl(processes.PR_SET_PDEATHSIG, signal.SIGKILL)
             processes.prctl(processes.PR_SET_NO_NEW_PRIVS, 1)
-        except Exception:
+            for kind in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
+                resource.setrlimit(kind, (0, 0))
+            runner.serve(requests, answers)
+        except BaseException:
             os.write(2, traceback.format_exc().encode())
-            raise SystemExit(1) from None
-        for kind in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
-            resource.setrlimit(kind, (0, 0))
-        runner.serve(requests, answers)
-        raise SystemExit(0)
+            os._exit(1)
+        os._exit(0)
     os.close(answers)
     runner.silence()
     poller = select.poll()
@@ -93,7 +158,7 @@ def main() -> NoReturn:
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     processes.kill_descendants()
-    raise SystemExit(0)
+    os._exit(0)
 
 
 def enter_namespaces() -> bool:

@@ -11,22 +11,28 @@ import hashlib
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 import zoneinfo
-from contextlib import AbstractContextManager, closing
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, closing, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 import sandbox_image
+from workers.sandbox import confine
 from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.image import sources_digest
 from workers.sandbox.interface import DEFAULT_SHAPE, Sandbox, SandboxError, Shape
 
 PACKAGE = Path(sandbox_image.__file__).parent
 CLOSE_SECONDS = 5.0
+# A machine that is this slow would not serve a sandbox either.
+START_SECONDS = 60.0
 READ_BYTES = 1024 * 1024
 
 
@@ -76,43 +82,116 @@ def reap() -> int:
     return 0
 
 
+class Starter:
+    """The process from which the sandboxes of one hash seed are forked (`confine.py`).
+
+    What every sandbox imports is imported once, in it. It ends with this process.
+    """
+
+    def __init__(self, hash_seed: int) -> None:
+        """Start it; it is asked for the first sandbox while it still imports."""
+        _precompile()
+        self._socket, theirs = socket.socketpair()
+        try:
+            # No preexec_fn, which is not safe beside threads, and no death signal from here, which
+            # would come when the thread ends that happened to open the sandbox: confine.py does
+            # both jobs from within.
+            self._process = subprocess.Popen(  # noqa: S603  # nosec B603 # our own runner
+                [
+                    sys.executable,
+                    *("-s", "-S", "-P", "-B"),  # -I would also ignore the seed
+                    str(Path(__file__).with_name("confine.py")),
+                    str(PACKAGE.parent),
+                    str(_time_zones()),
+                    str(os.getpid()),
+                ],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                cwd="/",
+                env={"PYTHONHASHSEED": str(hash_seed)},
+                start_new_session=True,
+            )
+        except BaseException:
+            self._socket.close()
+            raise
+        finally:
+            theirs.close()
+        self._socket.settimeout(START_SECONDS)
+        self._asking = threading.Lock()
+
+    def fork(self, streams: Sequence[int]) -> tuple[int, int]:
+        """Return process id and descriptor of the watcher of a new sandbox on these three streams.
+
+        Raises OSError if there is none.
+        """
+        answer = b""
+        with self._asking, suppress(ConnectionError):
+            socket.send_fds(self._socket, [b"?"], streams)
+            answer, descriptors, _, _ = socket.recv_fds(self._socket, 200, 1)
+        if not answer:
+            said = self._last_words()
+            why = "the process that forks it has ended"
+            raise ConnectionResetError(f"{why}; it said: {said}" if said else why)
+        if answer[:1] != confine.STARTED:
+            raise OSError(answer[1:].decode(errors="replace"))
+        return int(answer[1:]), descriptors[0]
+
+    def close(self) -> None:
+        """End it; the sandboxes that were forked from it stay."""
+        self._socket.close()
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+        self._process.kill()
+        self._process.wait()
+
+    def _last_words(self) -> str:
+        self._process.kill()
+        assert self._process.stderr is not None
+        return (self._process.stderr.read() or b"").decode(errors="replace").strip()[-1000:]
+
+
+_starters: dict[int, Starter] = {}  # by hash seed
+_starting = threading.Lock()
+# A forked process has no right to its parent's.
+os.register_at_fork(after_in_child=_starters.clear)
+
+
+def _fork(hash_seed: int, streams: Sequence[int]) -> tuple[int, int]:
+    """Fork a sandbox, from a new starter where the one that there was has ended. Raises OSError."""
+    with _starting:
+        known = hash_seed in _starters
+        starter = _starters.get(hash_seed) or _starters.setdefault(hash_seed, Starter(hash_seed))
+    try:
+        return starter.fork(streams)
+    except (ConnectionError, TimeoutError):
+        with _starting:
+            if _starters.get(hash_seed) is starter:
+                del _starters[hash_seed]
+        starter.close()
+        if not known:
+            raise
+        return _fork(hash_seed, streams)
+
+
 class ProcessChannel:
     """A confined runner and the pipes to it. Nothing is left when this process dies, even by -9."""
 
     def __init__(self, hash_seed: int) -> None:
-        _precompile()
-        # No preexec_fn, which is not safe beside threads, and no death signal from here, which
-        # would come when the thread ends that happened to open the sandbox: confine.py does both
-        # jobs from within.
-        self._process = subprocess.Popen(  # noqa: S603  # nosec B603 # our own runner
-            [
-                sys.executable,
-                *("-s", "-S", "-P", "-B"),  # -I would also ignore the seed
-                str(Path(__file__).with_name("confine.py")),
-                str(PACKAGE.parent),
-                str(_time_zones()),
-                str(os.getpid()),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            cwd="/",
-            env={"PYTHONHASHSEED": str(hash_seed)},
-            start_new_session=True,
-        )
-        pipes = self._process.stdin, self._process.stdout, self._process.stderr
-        assert all(pipes)
-        self._requests, self._answers, self._errors = cast("tuple[IO[bytes], ...]", pipes)
-        for pipe in (self._requests, self._answers, self._errors):
-            os.set_blocking(pipe.fileno(), False)
+        requests, self._requests = _pipe_to()
+        self._answers, answers = _pipe_from()
+        self._errors, errors = _pipe_from()
+        try:
+            self.pid, self._watcher = _fork(hash_seed, (requests, answers, errors))
+        except BaseException:
+            for pipe in (self._requests, self._answers, self._errors):
+                pipe.close()
+            raise
+        finally:
+            for descriptor in (requests, answers, errors):
+                os.close(descriptor)
         self._closed = False
         self.last_words = ""  # once closed: what a runner that did not start wrote about it
-
-    @property
-    def pid(self) -> int:
-        """The process that watches the runner, and leads its session."""
-        return self._process.pid
 
     def send(self, data: bytes, deadline: float) -> None:
         """Write all of it; EOFError if the runner is gone, TimeoutError past the deadline."""
@@ -139,7 +218,7 @@ class ProcessChannel:
 
     def has_ended(self) -> bool:
         """Whether the runner has left."""
-        return self._closed or self._process.poll() is not None
+        return self._closed or _poll(self._watcher, select.POLLIN, 0)
 
     def close(self) -> None:
         """Destroy the sandbox; may be called again."""
@@ -148,12 +227,11 @@ class ProcessChannel:
         self._closed = True
         self._requests.close()  # at which the watcher kills the runner
         self._answers.close()
-        try:
-            self._process.wait(CLOSE_SECONDS)
-        except subprocess.TimeoutExpired:
+        if not _poll(self._watcher, select.POLLIN, CLOSE_SECONDS):
             # The runner dies with its watcher, and all its processes with the runner.
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+            os.killpg(self.pid, signal.SIGKILL)
+            _poll(self._watcher, select.POLLIN, CLOSE_SECONDS)
+        os.close(self._watcher)
         self.last_words = (self._errors.read() or b"").decode(errors="replace").strip()[-1000:]
         self._errors.close()
 
@@ -167,11 +245,30 @@ def _precompile() -> None:
     compileall.compile_dir(PACKAGE, quiet=2)
 
 
+def _pipe_to() -> tuple[int, IO[bytes]]:
+    """Return the end of a pipe for the sandbox to read, and ours to write, which blocks nobody."""
+    theirs, ours = os.pipe()
+    os.set_blocking(ours, False)
+    return theirs, os.fdopen(ours, "wb", buffering=0)
+
+
+def _pipe_from() -> tuple[IO[bytes], int]:
+    """Return our end of a pipe to read, which blocks nobody, and the sandbox's to write."""
+    ours, theirs = os.pipe()
+    os.set_blocking(ours, False)
+    return os.fdopen(ours, "rb", buffering=0), theirs
+
+
 def _wait(descriptor: int, event: int, deadline: float) -> None:
+    if not _poll(descriptor, event, max(0.0, deadline - time.monotonic())):
+        raise TimeoutError
+
+
+def _poll(descriptor: int, event: int, seconds: float) -> bool:
+    """Whether the event has come within so long; a process that has ended can be read."""
     poller = select.poll()
     poller.register(descriptor, event)
-    if not poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
-        raise TimeoutError
+    return bool(poller.poll(seconds * 1000))
 
 
 def _time_zones() -> Path:

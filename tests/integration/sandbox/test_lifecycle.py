@@ -32,12 +32,20 @@ from workers.sandbox.runner import open_sandbox
 ROOT = Path(workers.__file__).parent.parent
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _started() -> None:
+    """The process from which sandboxes are forked stays, whoever has started it."""
+    with process.open_sandbox():
+        pass
+
+
 @contextmanager
 def watched() -> Iterator[tuple[Sandbox, Process, Process]]:
     """A sandbox with the watcher and the runner; the third process is the child that waits."""
-    before = mine()
     with process.open_sandbox() as sandbox:
-        watcher = next(one for one in mine() if one not in before)
+        assert isinstance(sandbox, ChannelSandbox)
+        assert isinstance(sandbox._channel, ProcessChannel)
+        watcher = Process.of(sandbox._channel.pid)
         assert eventually(lambda: len(watcher.descendants()) == 2)
         (runner,) = (one for one in watcher.descendants() if one.descendants())
         yield sandbox, watcher, runner
@@ -220,7 +228,21 @@ def test_the_runner_speaks_on_its_standard_streams_as_in_its_image() -> None:
     assert (refusal["id"], refusal["outcome"]) == (10, "protocol_error")
 
 
+def test_where_none_is_left_to_fork_from_another_one_is_started() -> None:
+    with process.open_sandbox() as sandbox:
+        starter = process._starters[0]
+        forks = Process.of(starter._process.pid)
+        forks.send(signal.SIGKILL)
+        assert eventually(lambda: gone([forks]))
+        # What was forked before stays.
+        assert sandbox.evaluate("1 + 1", now=NOW, time_zone="UTC").value == 2
+        with process.open_sandbox() as another:
+            assert another.evaluate("1 + 2", now=NOW, time_zone="UTC").value == 3
+    assert process._starters[0] is not starter
+
+
 def test_a_runner_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_starters", {})
     monkeypatch.setattr(process, "PACKAGE", Path("/nonexistent/sandbox_image"))
     with pytest.raises(SandboxError, match="No module named 'sandbox_image'") as raised:
         process.open_sandbox().__enter__()
@@ -231,10 +253,11 @@ def test_a_runner_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) 
 def test_a_runner_that_ends_without_a_word_leaves_a_clean_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(process, "_starters", {})
     monkeypatch.setattr(sys, "executable", "/bin/true")
     with pytest.raises(SandboxError) as raised:
         process.open_sandbox().__enter__()
-    assert raised.value.message.startswith("the sandbox ended")
+    assert "has ended" in raised.value.message
     assert "it said" not in raised.value.message
     assert raised.value.infrastructure
 
@@ -249,6 +272,7 @@ def test_a_machine_that_starts_no_process_is_no_fault_of_the_user(
         raise refusal
 
     before = me().descriptors()
+    monkeypatch.setattr(process, "_starters", {})
     monkeypatch.setattr(subprocess, "Popen", refuse)
     with pytest.raises(SandboxError, match="did not start: no more processes") as raised:
         process.open_sandbox().__enter__()
@@ -312,9 +336,9 @@ def test_a_killed_worker_leaves_no_process(forked: bool, first: str) -> None:
             nonlocal processes
             before = processes
             processes = [one for one in Process.of(worker.pid).descendants() if one.pid != sibling]
-            return len(processes) == 8 and processes == before
+            return len(processes) == 9 and processes == before
 
-        # Three watchers, three runners, a child that evaluates and one that waits.
+        # Who forks them, three watchers, three runners, a child that evaluates, one that waits.
         assert eventually(are_settled)
 
         worker.send_signal(signal.SIGKILL)
