@@ -1,0 +1,367 @@
+"""What one tenant notices of another that does its worst: B's requests alone, and beside A's.
+
+    make bench NAME=neighbours
+
+Of a whole server with containers, two workspaces. B asks a query, tells a typed entry and waits
+until it is in the project, reads its manifest; one after the other, again and again. First it is
+alone; then A, from a process of its own, does one thing after the other that takes what B needs:
+endless queries, entries by the ten thousand, answers of a megabyte, differences between large
+versions, long polls, requests that never end, texts that are slow to read, code past every limit,
+backtests. Each pair's times stand beside B's alone, which are measured again before each.
+
+A process that plays A takes part of the machine itself, and is in all of these figures.
+"""
+
+import argparse
+import functools
+import http.client
+import json
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+
+from benchmarks.concurrency import CONSTRAINT, CONSTRAINT_TESTS
+from benchmarks.harness import Client, p95, parser, report, until
+from uac_site.embedded.system import System, running_system
+
+A, B = "neighbour-a", "neighbour-b"
+PERSON = "person-{}"
+PEOPLE = 8  # of A
+RECORDS = 10_000  # of the large person of A
+LARGE = "large"
+CALLERS = 8  # that A sends with, at a time
+SLOW_CONNECTIONS = 300
+# An answer that takes longer than this has not come.
+UNANSWERED_SECONDS = 60.0
+ENDLESS = "sum(1 for _ in iter(int, 1))"
+MEGABYTE = "'x' * 1_000_000"
+PURCHASE = {"what": "tea", "cents": 100, "bought_on": "2025-03-01"}
+
+
+def purchase(key: str, cents: int = 100) -> dict[str, Any]:
+    """Return a typed entry."""
+    data = {**PURCHASE, "cents": cents}
+    return {"kind": "record", "domain": "money", "type": "Purchase", "key": key, "data": data}
+
+
+# -- What A does: a call of each of these does it once, and is repeated by several callers ---------
+
+
+def endless_queries(client: Client, number: int) -> None:
+    """Ask for what never ends, and do not wait for it."""
+    body = {"code": f"{ENDLESS} + {number}"}
+    client.post(f"users/{PERSON.format(number % PEOPLE)}/query/?wait=0", body)
+    time.sleep(0.2)
+
+
+def bursts(client: Client, number: int) -> None:
+    """Tell of 10,000 things at once."""
+    entries = [purchase(f"burst-{number}-{index}") for index in range(1000)]
+    for _ in range(10):
+        client.post(f"users/{PERSON.format(number % PEOPLE)}/entries/", {"entries": entries})
+
+
+def megabyte_answers(client: Client, number: int) -> None:
+    """Have an answer of a megabyte made and read it."""
+    client.post(
+        f"users/{PERSON.format(number % PEOPLE)}/query/", {"code": f"{MEGABYTE} + '{number}'"}
+    )
+
+
+def large_differences(client: Client, number: int) -> None:
+    """Ask what changed between no records and ten thousand."""
+    status, _ = client.get(f"users/{LARGE}/diff/?since=v1")
+    if status == 429:
+        time.sleep(1.0)
+
+
+def long_polls(client: Client, number: int) -> None:
+    """Wait for events that do not come, with more callers than there are places."""
+    _, answer = client.get("alerts/?after=0&wait=20")
+    if not answer.get("waited"):
+        time.sleep(1.0)
+
+
+def slow_texts(client: Client, number: int) -> None:
+    """Search for marks upon marks, and tell of them."""
+    marks = "a" + "\u0300\u0316" * 50_000
+    client.post(f"users/{PERSON.format(number % PEOPLE)}/search/", {"query": marks[:8000]})
+    message = {"kind": "message", "role": "user", "content": marks + "1/" * 15_000}
+    client.post(f"users/{PERSON.format(number % PEOPLE)}/entries/", message)
+
+
+def past_limits(client: Client, number: int) -> None:
+    """Have code take memory without end, nest without end, and print without end."""
+    code = (
+        "[bytes(10**7) for _ in range(10**6)]",
+        "[['\\\\\"' * 200_000 + str(one)] for one in range(3)]",
+        "'\\\\\",[' * 300_000",
+    )[number % 3]
+    client.post(
+        f"users/{PERSON.format(number % PEOPLE)}/query/?wait=5", {"code": f"{code}  # {number}"}
+    )
+
+
+def backtests(client: Client, number: int) -> None:
+    """Have a constraint followed through a large person's past."""
+    status, _ = client.post(
+        f"users/{LARGE}/backtests/", {"constraint": "constraints/overpaid.py", "days": 365}
+    )
+    time.sleep(1.0 if status < 300 else 5.0)
+
+
+def slow_bodies(base_url: str, ended: Callable[[], bool]) -> None:
+    """Open connections whose requests never end, and open those anew that are closed."""
+    address = urlsplit(base_url)
+    head = (
+        b"POST /admin/login/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n"
+        b"Cookie: csrftoken=" + b"a" * 32 + b"\r\n"
+        b"Content-Type: application/x-www-form-urlencoded\r\n\r\nusername="
+    )
+    connections: list[socket.socket] = []
+    while not ended():
+        for one in list(connections):
+            try:
+                one.send(b"a")
+            except OSError:
+                one.close()
+                connections.remove(one)
+        while len(connections) < SLOW_CONNECTIONS:
+            try:
+                one = socket.create_connection((address.hostname, address.port or 80), timeout=5)
+                one.sendall(head)
+                one.setblocking(False)
+            except OSError:
+                break
+            connections.append(one)
+        time.sleep(1.0)
+    for one in connections:
+        one.close()
+
+
+ATTACKS: Mapping[str, Callable[[Client, int], None]] = {
+    "endless_queries": endless_queries,
+    "bursts": bursts,
+    "megabyte_answers": megabyte_answers,
+    "large_differences": large_differences,
+    "long_polls": long_polls,
+    "slow_texts": slow_texts,
+    "past_limits": past_limits,
+    "backtests": backtests,
+}
+SLOW_BODIES = "slow_bodies"
+# How many callers of A there are, where it is another number.
+MANY = {
+    "long_polls": 24,
+    "backtests": 1,
+    "endless_queries": 2,
+    "bursts": 1,
+    "large_differences": 4,
+    "slow_texts": 2,
+}
+
+
+def play(name: str, base_url: str, key: str) -> None:
+    """Do one of them again and again, until this process is ended."""
+    if name == SLOW_BODIES:
+        slow_bodies(base_url, lambda: False)
+    client = Client(base_url, key)
+
+    def call(caller: int, callers: int) -> None:
+        number = caller
+        while True:
+            with suppress(OSError, http.client.HTTPException, ValueError):
+                ATTACKS[name](client, number)
+            number += callers
+
+    callers = MANY.get(name, CALLERS)
+    for caller in range(1, callers):
+        threading.Thread(target=call, args=(caller, callers), daemon=True).start()
+    call(0, callers)
+
+
+# -- B -------------------------------------------------------------------------------------------
+
+
+def ask(client: Client, rounds: int, since: int) -> tuple[dict[str, list[float]], int]:
+    """Do B's requests in turn; return the milliseconds of each kind, and how many were in vain."""
+    times: dict[str, list[float]] = {"query": [], "record": [], "manifest": []}
+    unanswered = 0
+    user = PERSON.format(0)
+
+    def timed(
+        kind: str, do: Callable[[], tuple[int, Any]], good: Callable[[int, Any], bool]
+    ) -> None:
+        nonlocal unanswered
+        began = time.perf_counter()
+        try:
+            status, answer = do()
+            fine = good(status, answer)
+        except (OSError, http.client.HTTPException):
+            fine = False
+        taken = time.perf_counter() - began
+        times[kind].append(1000 * taken)
+        unanswered += not fine or taken > UNANSWERED_SECONDS
+
+    for number in range(since, since + rounds):
+        code = {"code": f"sum(p.cents for p in purchases) + {number}"}
+        timed(
+            "query",
+            functools.partial(client.post, f"users/{user}/query/?wait=30", code),
+            lambda status, answer: status == 200 and answer["outcome"] == "ok",
+        )
+        entry = purchase(f"b-{number}")
+        timed(
+            "record",
+            functools.partial(client.post, f"users/{user}/entries/?wait=30", entry),
+            lambda status, answer: (
+                status == 202 and answer["entries"][0]["state"] == "checkpointed"
+            ),
+        )
+        timed(
+            "manifest",
+            lambda: client.get(f"users/{user}/manifest/"),
+            lambda status, _: status == 200,
+        )
+    return times, unanswered
+
+
+def prepare(system: System, records: int) -> tuple[str, str]:
+    """Make both workspaces with their people; return their keys."""
+    keys = [json.loads(system.manage("create_workspace", name))["api_key"] for name in (A, B)]
+    clients = [Client(system.base_url, key) for key in keys]
+    for client, people in zip(clients, (PEOPLE, 1), strict=True):
+        for number in range(people):
+            user = PERSON.format(number)
+            assert client.post("users/", {"user_id": user})[0] == 201
+            first = client.post(f"users/{user}/entries/?wait=30", purchase("first"))
+            assert first[0] == 202, first
+    a = clients[0]
+    assert a.post("users/", {"user_id": LARGE})[0] == 201
+    a.post(f"users/{LARGE}/entries/?wait=30", purchase("first"))
+    body = {"source": CONSTRAINT, "tests": CONSTRAINT_TESTS}
+    proposed = a.request("PUT", f"users/{LARGE}/constraints/overpaid/?wait=30", body)
+    assert proposed[0] in (200, 201, 202), proposed
+    for begin in range(0, records, 1000):
+        entries = [purchase(f"large-{index}", index) for index in range(begin, begin + 1000)]
+        assert a.post(f"users/{LARGE}/entries/", {"entries": entries})[0] == 202
+
+    settle(system)
+    return keys[0], keys[1]
+
+
+def settle(system: System) -> None:
+    """Wait until every typed entry is in its project."""
+    lanes = "SELECT count(*) FROM memory_lane WHERE name = 'records' AND due_at IS NOT NULL"
+    with psycopg.connect(system.environment["DATABASE_URL"], autocommit=True) as database:
+        until(lambda: database.execute(lanes).fetchone() == (0,), 600)
+
+
+def calm_down(system: System, client: Client, since: int) -> None:
+    """Drop what A has asked for and told, and wait until nothing of it goes on any more."""
+    statement = (
+        "from memory.models import Backtest, Lane, Run; from memory import runs;"
+        "runs.close(Run.objects.all(), 'the measurement is over');"
+        "Backtest.objects.filter(state__in=['waiting', 'running']).update(state='cancelled');"
+        "Lane.objects.filter(user__workspace__name='neighbour-a').update(due_at=None)"
+    )
+    system.manage("shell", "-c", statement)
+    settle(system)
+    ask(client, 5, since)
+
+
+def main() -> None:
+    """Measure B alone and beside each of A's doings, and report."""
+    line = parser(
+        __doc__,
+        rounds=(150, 3),  # of B, alone and beside each
+        warm_up=(3.0, 0.5),  # seconds that A has before B is looked at
+        records=(RECORDS, 1000),
+    )
+    names = [*ATTACKS, SLOW_BODIES]
+    line.add_argument("--attacks", nargs="+", choices=names, default=names)
+    line.add_argument("--play", nargs=3, metavar=("ATTACK", "URL", "KEY"), help=argparse.SUPPRESS)
+    asked = line.parse_args()
+    if asked.play:
+        play(*asked.play)
+        return
+    rows: list[dict[str, Any]] = []
+    ratios: dict[str, float] = {}
+    unanswered = 0
+    environment = {"UAC_SANDBOX_RUNNER": "docker"}
+    with (
+        tempfile.TemporaryDirectory(prefix="uac-") as folder,
+        running_system(Path(folder) / "data", environment=environment) as system,
+    ):
+        key_a, key_b = prepare(system, asked.records)
+        client = Client(system.base_url, key_b)
+        ask(client, 3, 0)
+        since = 1000
+        for name in asked.attacks:
+            alone, lost = ask(client, asked.rounds, since)
+            since += asked.rounds
+            unanswered += lost
+            command = [sys.executable, "-m", "benchmarks.neighbours", "--play", name]
+            attacker = subprocess.Popen([*command, system.base_url, key_a])
+            try:
+                time.sleep(asked.warm_up)
+                beside, lost_beside = ask(client, asked.rounds, since)
+            finally:
+                attacker.kill()
+                attacker.wait()
+            since += asked.rounds
+            unanswered += lost_beside
+            for kind, times in beside.items():
+                ratio = p95(times) / p95(alone[kind])
+                ratios[f"{name}_{kind}"] = round(ratio, 2)
+                rows.append(_line(name, kind, alone[kind], times, ratio, lost_beside))
+                print(*rows[-1].values(), flush=True)
+            calm_down(system, client, since)
+            since += 5
+        system.check()
+    report(
+        "neighbours",
+        settings={"rounds": asked.rounds, "records": asked.records},
+        rows=rows,
+        figures={
+            "worst_p95_ratio": max(ratios.values()),
+            "unanswered": unanswered,
+            **{f"{name}_ratio": ratio for name, ratio in ratios.items()},
+        },
+        path=asked.json,
+    )
+
+
+def _line(
+    name: str,
+    kind: str,
+    alone: Sequence[float],
+    beside: Sequence[float],
+    ratio: float,
+    unanswered: int,
+) -> dict[str, Any]:
+    return {
+        "A": name,
+        "B": kind,
+        "p50_alone_ms": round(statistics.median(alone), 1),
+        "p50_ms": round(statistics.median(beside), 1),
+        "p95_alone_ms": round(p95(alone), 1),
+        "p95_ms": round(p95(beside), 1),
+        "p95_ratio": round(ratio, 2),
+        "unanswered": unanswered,
+    }
+
+
+if __name__ == "__main__":
+    main()
