@@ -104,11 +104,11 @@ def hint(
     *arguments: str | int,
     workspace_pk: int | None = None,
     user_pk: int | None = None,
+    kind: str = "",
 ) -> None:
     """Tell the workers of work to do, once the current transaction has committed: see send_hint."""
-    transaction.on_commit(
-        lambda: send_hint(task, arguments, workspace_pk=workspace_pk, user_pk=user_pk), robust=True
-    )
+    whose = {"workspace_pk": workspace_pk, "user_pk": user_pk}
+    transaction.on_commit(lambda: send_hint(task, arguments, **whose, kind=kind), robust=True)
 
 
 def send_hint(
@@ -117,16 +117,19 @@ def send_hint(
     *,
     workspace_pk: int | None = None,
     user_pk: int | None = None,
+    kind: str = "",
 ) -> None:
     """Tell the workers now: the user's own sandbox host, if a user is named, else any that does it.
 
-    Of a workspace so many wait in front; others come behind, for any host. A broker that does not
+    Of a workspace so many wait in front; others come behind, for any host. `kind` tells apart what
+    takes long from what does not, where a task does both. A broker that does not
     answer costs time and loses nothing. After a failure no hint is sent for a moment, so that not
     every request pays that time.
     """
     if _is_silent():
         return
-    options: dict[str, Any] = {"headers": tracing.carried()}
+    whose = {"workspace": workspace_pk, "user": user_pk, "kind": kind}
+    options: dict[str, Any] = {"headers": {**tracing.carried(), **whose}}
     try:
         queue = None if user_pk is None else route(user_pk)
         if workspace_pk is not None:

@@ -75,7 +75,7 @@ def queue(
     if kind == RunKind.ASK:
         hint(ANSWER_TASK, str(run.pk), workspace_pk=user.workspace_id)
     else:
-        hint(TASK, str(run.pk), workspace_pk=user.workspace_id, user_pk=user.pk)
+        hint(TASK, str(run.pk), workspace_pk=user.workspace_id, user_pk=user.pk, kind=kind)
     return run
 
 
@@ -203,7 +203,8 @@ def retry(run: Run) -> None:
             "Only a run that the server has given up (abandoned) is tried again; ask anew instead."
         )
     task = ANSWER_TASK if run.kind == RunKind.ASK else TASK
-    hint(task, str(run.pk), workspace_pk=run.user.workspace_id, user_pk=run.user_id)
+    whose = {"workspace_pk": run.user.workspace_id, "user_pk": run.user_id}
+    hint(task, str(run.pk), **whose, kind=run.kind)
 
 
 def finish(run: Run, result: Result) -> None:

@@ -14,10 +14,16 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
 
 
 class TracedTask(Task):  # type: ignore[type-arg] # at run time it takes none
-    """A task goes on with the trace of who has sent the hint."""
+    """A task goes on with the trace of who has sent the hint, when it is its workspace's turn."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it."""
+        """Run it, unless the hint has to wait."""
+        from workers import turns
+
+        with turns.of(self, args) as is_its_turn:
+            return self._traced(*args, **kwargs) if is_its_turn else None
+
+    def _traced(self, *args: Any, **kwargs: Any) -> Any:
         parent = {"traceparent": self.request.get("traceparent") or ""}
         with tracing.span(self.name, kind=SpanKind.CONSUMER, parent=parent):
             return self.run(*args, **kwargs)

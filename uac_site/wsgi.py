@@ -1,12 +1,14 @@
 """The WSGI entry point. Refuses to start where the system checks find an error."""
 
 import os
+import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.core.wsgi import get_wsgi_application
+from django.urls import reverse
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import InputStream, StartResponse, WSGIEnvironment
@@ -14,20 +16,45 @@ if TYPE_CHECKING:
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
 
 _django = get_wsgi_application()
+_ADMIN = reverse("admin:index")
 
 from memory import alarms, tracing  # noqa: E402 - needs the apps to be loaded
 from uac_site.checks import refuse_unsafe_start  # noqa: E402
 from uac_site.telemetry import registry  # noqa: E402
 from workers.serving import serve_metrics  # noqa: E402
+from workers.sharing import share_fairly  # noqa: E402
 
 refuse_unsafe_start("web")
 tracing.start("web")
 serve_metrics(registry())
 alarms.watch()
+share_fairly()
+
+
+# Whoever sends what a page of the staff asks for may do so slowly, without a password, and keeps a
+# thread meanwhile: so few do at a time that the API has threads left.
+ADMIN_BODIES = 4
+_admin_bodies = threading.BoundedSemaphore(ADMIN_BODIES)
 
 
 def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-    """Answer a request. A body that comes in chunks, whose length nobody knows, is given one.
+    """Answer a request; one with a body for the staff's pages only if there is a place for it."""
+    if environ["REQUEST_METHOD"] != "POST" or not environ["PATH_INFO"].startswith(_ADMIN):
+        return _answer(environ, start_response)
+    if not _admin_bodies.acquire(blocking=False):
+        start_response(
+            "503 Service Unavailable",
+            [("Content-Type", "text/plain; charset=utf-8"), ("Retry-After", "10")],
+        )
+        return [b"Too many forms are being sent at the moment. Send yours again in ten seconds.\n"]
+    try:
+        return _answer(environ, start_response)
+    finally:
+        _admin_bodies.release()
+
+
+def _answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+    """Have Django answer. A body that comes in chunks, whose length nobody knows, is given one.
 
     Django takes a body without a length for none, and would ignore what the client sent. It is
     given the length that is allowed, and read by whoever needs it: not before the caller is known.

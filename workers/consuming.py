@@ -14,6 +14,7 @@ from kombu.asynchronous import Hub
 
 from memory import hints
 from memory.hosts import SHARED_QUEUE
+from workers import turns
 from workers.hosting import Host
 
 # So long after a task's end its thread is looked at again, until it counts as free.
@@ -46,6 +47,7 @@ class Consuming(bootsteps.StartStopStep):
         """Be there: the worker is connected."""
         if isinstance(self._consumer.pool, TaskPool):
             Consuming.hub = self._consumer.hub
+            turns.open_turns(self._consumer.pool.num_processes)
         if self._host is not None:
             threads = self._consumer.pool.num_processes
             self._host.open(threads, lambda: len(state.reserved_requests) < threads)

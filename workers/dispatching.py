@@ -387,7 +387,8 @@ def _hint(
         if pk in waiting:
             value = getattr(waiting[pk], argument)
             told = value if isinstance(value, int) else str(value)
-            send_hint(task, [told], workspace_pk=of_workspace)
+            kind = str(getattr(waiting[pk], "kind", ""))
+            send_hint(task, [told], workspace_pk=of_workspace, kind=kind)
     return len(waiting)
 
 

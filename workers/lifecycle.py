@@ -16,6 +16,7 @@ from workers import metrics
 from workers.sandbox import runner
 from workers.sandbox.image import default_image
 from workers.serving import serve_metrics
+from workers.sharing import share_fairly
 
 logger = structlog.get_logger(__name__)
 
@@ -38,6 +39,7 @@ def begin(sender: Any, **kwargs: Any) -> None:
     else:
         serve_metrics()
     if isinstance(sender.pool, TaskPool):
+        share_fairly()
         worker_shutting_down.connect(end_soon)
     alarms.watch()
 

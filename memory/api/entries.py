@@ -1,6 +1,7 @@
 """`/v1/users/{user_id}/entries/`: append to the log, and read it."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import django_filters
@@ -268,7 +269,8 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         entries = written.result
         records = {entry.seq for entry in entries if entry.kind == EntryKind.RECORD}
         if limit and records:
-            waiting.until(lambda: log.all_decided(user, records), limit)
+            decided = partial(log.all_decided, user, records)
+            waiting.until(decided, limit, workspace_pk=user.workspace_id)
         # What has just been appended has become nothing yet.
         if limit or written.headers or any(draft.idempotency_key for draft in drafts):
             _look_up(user, entries)

@@ -13,6 +13,7 @@ from memory import history
 from memory.api import idempotency
 from memory.api.authentication import principal_of
 from memory.api.checkpoints import CheckpointDetailSerializer
+from memory.api.computing import computing
 from memory.api.errors import Conflict
 from memory.api.moments import AsOfSerializer, known_as_of
 from memory.api.serializers import StrictSerializer
@@ -67,16 +68,17 @@ class Difference(UserScopedView):
         since = known_as_of(user, asked["since"], "since")
         until = known_as_of(user, asked["until"], "until") if "until" in asked else None
         until = until or history.now(user)
-        found = history.difference(since.checkpoint, until.checkpoint)
-        answer = {
-            "since": since.to_json(),
-            "until": until.to_json(),
-            "added": found.added,
-            "changed": found.changed,
-            "retired": found.retired,
-            "files": found.files,
-        }
-        return Response(DifferenceSerializer(answer).data)
+        with computing(user.workspace_id):
+            found = history.difference(since.checkpoint, until.checkpoint)
+            answer = {
+                "since": since.to_json(),
+                "until": until.to_json(),
+                "added": found.added,
+                "changed": found.changed,
+                "retired": found.retired,
+                "files": found.files,
+            }
+            return Response(DifferenceSerializer(answer).data)
 
 
 class RestoreSerializer(StrictSerializer):

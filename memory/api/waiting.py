@@ -1,13 +1,14 @@
 """Requests that wait for a worker: how long, and how many at a time.
 
 A waiting request holds a thread of the web process. Their number is capped, so that a backlog of
-work cannot take the server's threads away from appends; past the cap a request is answered `202` at
-once, with the address of its result.
+work cannot take the server's threads away from appends, and a workspace leaves places to others;
+past that a request is answered `202` at once, with the address of its result.
 """
 
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -36,7 +37,43 @@ _CHANGED = Statement(lambda: Run.objects.filter(pk=Parameter("pk")).order_by(), 
 LOOK_SECONDS = 2.0
 # As JSON writes a number.
 _SECONDS = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?")
-_slots = threading.BoundedSemaphore(settings.UAC_WAITING_REQUESTS)
+
+
+class Places:
+    """So many requests wait at a time; any thread may call it.
+
+    A workspace takes a place while it has fewer than `factor` times as many as are free. Alone it
+    gets two thirds of them with a factor of 2, half of them with 1, and there are some left for the
+    next one, and for the one after that (Choudhury and Hahne, "Dynamic queue length thresholds",
+    1998).
+    """
+
+    def __init__(self, number: int, factor: int = 2) -> None:
+        """Have so many places, all of them free."""
+        self._free = number
+        self._factor = factor
+        self._taken = Counter[int]()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def take(self, workspace_pk: int) -> Iterator[bool]:
+        """Yield whether there was a place, which is free again afterwards."""
+        with self._lock:
+            admitted = self._taken[workspace_pk] < self._factor * self._free
+            if admitted:
+                self._free -= 1
+                self._taken[workspace_pk] += 1
+        try:
+            yield admitted
+        finally:
+            with self._lock:
+                self._free += admitted
+                self._taken[workspace_pk] -= admitted
+                if not self._taken[workspace_pk]:
+                    del self._taken[workspace_pk]
+
+
+_places = Places(settings.UAC_WAITING_REQUESTS)
 
 
 def seconds(request: Request, default: float) -> float:
@@ -67,7 +104,7 @@ def for_events(
     page = alert_events.read(workspace, after, alerts)
     if page.events or limit <= 0:
         return page, True
-    with _slot() as admitted, hints.events_signalled(workspace.pk) as wait:
+    with _places.take(workspace.pk) as admitted, hints.events_signalled(workspace.pk) as wait:
         while admitted:
             # Once more now that signals are heard, and at intervals, since they may be lost.
             page = alert_events.read(workspace, page.next, alerts)
@@ -81,7 +118,7 @@ def for_events(
 def for_run(run: Run, limit: float) -> Run:
     """Wait until the run is done, for `limit` seconds at most, and return it as it is then."""
     if limit > 0 and run.status != RunStatus.DONE:  # that of an earlier request may be over
-        with _slot() as admitted:
+        with _places.take(run.user.workspace_id) as admitted:
             if admitted:
                 hints.wait_done(run.pk, limit)
         now = _CHANGED.first(pk=run.pk)
@@ -92,21 +129,11 @@ def for_run(run: Run, limit: float) -> Run:
     return run
 
 
-def until(settled: Callable[[], bool], limit: float) -> None:
+def until(settled: Callable[[], bool], limit: float, *, workspace_pk: int) -> None:
     """Ask `settled` again and again, at growing intervals, for `limit` seconds at most."""
     deadline = time.monotonic() + limit
     interval = 0.02
-    with _slot() as admitted:
+    with _places.take(workspace_pk) as admitted:
         while admitted and (left := deadline - time.monotonic()) > 0 and not settled():
             time.sleep(min(interval, left))
             interval = min(interval * 1.5, 0.25)
-
-
-@contextmanager
-def _slot() -> Iterator[bool]:
-    admitted = _slots.acquire(blocking=False)
-    try:
-        yield admitted
-    finally:
-        if admitted:
-            _slots.release()

@@ -559,7 +559,7 @@ def _await(version: WorkspaceConstraintVersion, limit: float) -> None:
         return version.state != VersionState.CHECKING
 
     if limit and not is_judged():
-        waiting.until(is_judged, limit)
+        waiting.until(is_judged, limit, workspace_pk=version.constraint.workspace_id)
 
 
 def _number(request: Request, name: str, default: int) -> int:

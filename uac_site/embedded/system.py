@@ -145,7 +145,8 @@ def running_system(
         if mcp:
             commands["mcp"] = _mcp(mcp_port)
         # Sandboxes compute: more of them at a time than processors would only starve the web.
-        threads = max(1, (os.cpu_count() or 1) // max(1, sandbox_workers))
+        # One more than there are processors for: some threads do no long work (workers/turns.py).
+        threads = 1 + max(1, (os.cpu_count() or 1) // max(1, sandbox_workers))
         for number in range(1, sandbox_workers + 1):
             name = f"sandbox-{number}"
             commands[name] = _worker(name, "sandbox", "threads", threads)

@@ -220,10 +220,10 @@ def test_one_waiting_request_too_many_is_answered_at_once(
     api: APIClient, user: MemoryUser, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.UAC_MAX_WAIT_SECONDS = 3600.0
-    monkeypatch.setattr(waiting, "_slots", threading.BoundedSemaphore(1))
+    monkeypatch.setattr(waiting, "_places", waiting.Places(1))
     began = time.monotonic()
 
-    with waiting._slot():
+    with waiting._places.take(user.workspace_id):
         answer = feed(api, "after=now&wait=3600")
 
     assert answer == {"results": [], "next": 0, "waited": False}

@@ -1,6 +1,7 @@
 """`/v1/users/{user_id}/query/`: the value exactly as computed."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -222,14 +223,17 @@ def test_past_the_cap_requests_do_not_wait(
 ) -> None:
     waited: list[float] = []
     monkeypatch.setattr(hints, "wait_done", lambda run, seconds: waited.append(seconds))
-    for _ in range(settings.UAC_WAITING_REQUESTS):
-        assert waiting._slots.acquire(blocking=False)
-    try:
-        assert api.post(f"{URL}?wait=30", {"code": "1"}).status_code == 202
+    with ExitStack() as others:
+        while others.enter_context(waiting._places.take(-1)):
+            pass  # one workspace alone leaves some
+        api.post(f"{URL}?wait=2", {"code": "1 + 1"})
+        assert waited == [2]
+        for workspace_pk in range(-settings.UAC_WAITING_REQUESTS, -1):
+            others.enter_context(waiting._places.take(workspace_pk))
+
+        waited.clear()
+        assert api.post(f"{URL}?wait=30", {"code": "2"}).status_code == 202
         assert waited == []
-    finally:
-        for _ in range(settings.UAC_WAITING_REQUESTS):
-            waiting._slots.release()
 
     api.post(f"{URL}?wait=3", {"code": "1"})
     assert waited == [3]

@@ -1,7 +1,7 @@
 """A worker takes no more hints than it has free threads, and the next one as soon as one is."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,10 +9,14 @@ import pytest
 from celery.contrib.testing.worker import start_worker
 from kombu.asynchronous import Hub, get_event_loop
 
-from memory.hints import redis_client
+from memory.hints import redis_client, send_hint
 from tests.waiting import eventually, scaled
 from uac_site.celery import app
+from workers import turns
 from workers.consuming import AGAIN_SECONDS, Consuming
+
+# A worker that starts asks the database whether all is as it should be.
+pytestmark = pytest.mark.django_db
 
 QUEUE = "consuming"
 HINTS = 4
@@ -21,24 +25,29 @@ _go = threading.Event()
 _done = threading.Semaphore(0)
 
 
+_begun: list[str] = []
+
+
 @app.task(name="tests.consuming")
-def task() -> None:
+def task(whose: str = "") -> None:
+    _begun.append(whose)
     _go.wait(scaled(60))
     _done.release()
 
 
 @contextmanager
-def worker() -> Iterator[None]:
-    """A worker with one thread."""
+def worker(threads: int = 1, queue: str = QUEUE) -> Iterator[None]:
+    """A worker with so many threads."""
     _go.clear()
+    _begun.clear()
     while _done.acquire(blocking=False):
         pass  # what an earlier test's tasks have released
-    redis_client().delete(QUEUE)
+    redis_client().delete(queue)
     with start_worker(
         app,
         pool="threads",
-        concurrency=1,
-        queues=[QUEUE],
+        concurrency=threads,
+        queues=[queue],
         perform_ping_check=False,
         shutdown_timeout=scaled(60),
     ):
@@ -103,3 +112,31 @@ def test_the_next_hint_is_taken_as_soon_as_a_thread_is_free(
             hub = get_event_loop()
             assert hub is not None
             hub.call_soon(lambda: None)  # lest nothing stops the worker
+
+
+def test_a_workspace_leaves_a_thread_to_others_and_what_is_held_is_done_later() -> None:
+    with worker(threads=3, queue=app.conf.task_default_queue):
+        # Given a workspace with more work than there are threads
+        for number in range(HINTS):
+            send_hint("tests.consuming", [f"much {number}"], workspace_pk=1)
+        assert eventually(lambda: len(_begun) == 2)
+        assert eventually(lambda: len(hints_held()) == HINTS - 2)
+
+        # When another one has some
+        send_hint("tests.consuming", ["little"], workspace_pk=2)
+
+        # Then that is begun although nothing has ended
+        assert eventually(lambda: "little" in _begun)
+        assert len(_begun) == 3
+
+        # And what was held is done when threads are free
+        _go.set()
+        for number in range(HINTS + 1):
+            assert _done.acquire(timeout=scaled(30)), f"{number} of {HINTS + 1} hints were done"
+        assert sorted(_begun) == ["little", *(f"much {number}" for number in range(HINTS))]
+
+
+def hints_held() -> Sequence[turns.Hint]:
+    """Those that the worker of this process holds."""
+    assert turns._turns is not None
+    return list(turns._turns._held)

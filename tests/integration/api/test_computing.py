@@ -1,0 +1,43 @@
+"""Answers that a web process computes itself: a few at a time, and of no workspace all of them."""
+
+import pytest
+from rest_framework.test import APIClient
+
+from memory.api import computing
+from memory.api.waiting import Places
+from memory.models import MemoryUser
+from tests.factories import make_checkpoint
+
+pytestmark = pytest.mark.django_db
+
+DIFF = "/v1/users/ada/diff/?since=v1"
+
+
+def test_one_too_many_is_to_come_back_and_another_workspace_is_answered(
+    api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_checkpoint(user)
+    monkeypatch.setattr(computing, "_places", Places(2))
+    with computing.computing(-1):
+        assert api.get(DIFF).status_code == 200
+    with computing.computing(user.workspace_id), computing.computing(-1):
+        refused = api.get(DIFF)
+
+    assert refused.status_code == 429
+    assert refused["Retry-After"] == "1"
+    assert refused.json()["limit"] == "max_computing"
+    assert api.get(DIFF).status_code == 200
+
+
+def test_a_workspace_leaves_places_to_others() -> None:
+    places = Places(12)
+    of_one = [places.take(1) for _ in range(12)]
+    of_two = [places.take(2) for _ in range(12)]
+    assert sum(place.__enter__() for place in of_one) == 8
+    assert sum(place.__enter__() for place in of_two) == 3
+
+    for place in (*of_one, *of_two):
+        place.__exit__(None, None, None)
+
+    with places.take(3) as admitted:
+        assert admitted

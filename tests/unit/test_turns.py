@@ -1,0 +1,185 @@
+"""Whose hint a worker acts on: no workspace keeps the others waiting, and none is forgotten."""
+
+import itertools
+
+import pytest
+
+from workers import turns
+from workers.turns import Hint, Turns, Work
+
+LONG = 5.0
+SHORT = 0.01
+THREADS = 4
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def worker(clock: Clock) -> Turns:
+    return Turns(THREADS, clock)
+
+
+_numbers = itertools.count()
+
+
+def hint(workspace: int | None, kind: str = "query") -> Hint:
+    return Hint("execute", (next(_numbers),), workspace, kind=kind)
+
+
+def take(worker: Turns, clock: Clock, workspace: int, seconds: float, kind: str = "query") -> None:
+    """Do a piece of work that takes so long."""
+    work = worker.begin(hint(workspace, kind))
+    assert work is not None
+    clock.now += seconds
+    worker.end(work)
+
+
+def begun(worker: Turns, workspace: int | None, kind: str = "query") -> list[Work]:
+    """Begin as much as is let in of many pieces of work."""
+    works = [worker.begin(hint(workspace, kind)) for _ in range(3 * THREADS)]
+    return [work for work in works if work is not None]
+
+
+def test_no_workspace_has_all_threads_however_little_its_work_takes(
+    worker: Turns, clock: Clock
+) -> None:
+    take(worker, clock, 1, SHORT)
+
+    assert len(begun(worker, 1)) == THREADS - 1
+    assert worker.begin(hint(2)) is not None
+
+
+def test_one_whose_work_took_long_has_half_of_the_threads_beside_others(
+    worker: Turns, clock: Clock
+) -> None:
+    take(worker, clock, 1, LONG)
+    take(worker, clock, 2, SHORT)
+
+    assert len(begun(worker, 1)) == THREADS // 2
+    assert len(begun(worker, 2)) >= THREADS // 2
+
+
+def test_alone_it_has_all_but_those_that_do_no_long_work(worker: Turns, clock: Clock) -> None:
+    take(worker, clock, 2, SHORT)
+    clock.now += turns.ALONE_SECONDS + 1
+    take(worker, clock, 1, LONG)
+
+    assert len(begun(worker, 1)) == THREADS - 1
+
+
+def test_one_thread_is_left_for_what_is_short_however_many_workspaces_take_long(
+    worker: Turns, clock: Clock
+) -> None:
+    for workspace in range(1, 6):
+        take(worker, clock, workspace, LONG)
+
+    assert sum(len(begun(worker, workspace)) for workspace in range(1, 6)) == THREADS - 1
+    assert worker.begin(hint(7)) is not None
+
+
+def test_what_takes_longer_than_ever_counts_as_long_while_it_goes_on(
+    worker: Turns, clock: Clock
+) -> None:
+    take(worker, clock, 2, LONG)
+    works = begun(worker, 1)
+    assert len(works) == THREADS - 1
+    clock.now += turns.LONG_SECONDS + 0.01
+
+    assert worker.begin(hint(2)) is None
+
+
+def test_other_work_of_the_same_workspace_is_not_kept_by_what_takes_long(
+    worker: Turns, clock: Clock
+) -> None:
+    take(worker, clock, 1, LONG, "proposal")
+    take(worker, clock, 2, SHORT)
+    assert len(begun(worker, 1, "proposal")) == THREADS // 2
+
+    assert worker.begin(hint(1, "query")) is not None
+
+
+def test_that_something_took_long_is_forgiven(worker: Turns, clock: Clock) -> None:
+    take(worker, clock, 1, LONG)
+    clock.now += 10 * turns.HALF_LIFE_SECONDS
+    take(worker, clock, 2, SHORT)
+
+    assert len(begun(worker, 1)) == THREADS - 1
+
+
+def test_short_work_in_between_does_not_hide_that_other_took_long(
+    worker: Turns, clock: Clock
+) -> None:
+    take(worker, clock, 1, LONG)
+    for _ in range(50):
+        take(worker, clock, 1, SHORT)
+    take(worker, clock, 2, SHORT)
+
+    assert len(begun(worker, 1)) == THREADS // 2
+
+
+def test_what_is_held_is_sent_when_work_ends_the_cheapest_workspace_first(
+    worker: Turns, clock: Clock
+) -> None:
+    for workspace, seconds in ((1, 4 * LONG), (2, LONG), (3, LONG / 2)):
+        take(worker, clock, workspace, seconds)
+    works = begun(worker, 1)
+    third = [worker.begin(hint(2)), worker.begin(hint(3)), worker.begin(hint(3))]
+    assert [work is not None for work in third] == [True, False, False]
+
+    # Given a thread that has become free, of the workspace that has cost the most
+    again = worker.end(works[0])
+
+    assert again is not None
+    assert again.workspace == 3
+
+
+def test_a_hint_that_is_held_already_is_held_once(worker: Turns, clock: Clock) -> None:
+    take(worker, clock, 1, LONG)
+    take(worker, clock, 2, SHORT)
+    first, second = (worker.begin(hint(1)) for _ in range(2))
+    assert first is not None
+    assert second is not None
+    same = hint(1)
+    for user in (None, 3, 4):  # whoever sent it
+        again = Hint(same.task, same.arguments, 1, user, kind="query")
+        assert worker.begin(again) is None
+
+    assert worker.end(first) == same
+    assert worker.end(second) is None
+
+
+def test_no_more_is_held_than_there_is_room_for(
+    worker: Turns, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "MOST_HELD", 2)
+    take(worker, clock, 1, LONG)
+    take(worker, clock, 2, SHORT)
+    works = begun(worker, 1)
+
+    sent = [worker.end(work) for work in works]
+
+    assert all(sent)
+    assert worker.begin(hint(2)) is not None
+    ends = [worker.begin(one) for one in sent if one]
+    assert [worker.end(work) for work in ends if work] == [None, None]
+
+
+def test_what_is_nobodys_never_waits(worker: Turns) -> None:
+    assert len(begun(worker, None)) == 3 * THREADS
+
+
+def test_a_worker_with_one_thread_does_what_comes(clock: Clock) -> None:
+    worker = Turns(1, clock)
+    take(worker, clock, 1, LONG)
+    assert worker.begin(hint(1)) is not None
