@@ -48,3 +48,8 @@ def earlier(checkpoint: Checkpoint, key: str) -> Run | None:
     if run is not None:
         run.checkpoint = checkpoint
     return run
+
+
+def forget(user: MemoryUser) -> None:
+    """Have every question about the user answered anew, whatever was answered before."""
+    Run.objects.filter(user=user).exclude(answer_key="").update(answer_key="")

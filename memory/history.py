@@ -16,13 +16,14 @@ from django.db.models import Exists, Min, OuterRef, Q, QuerySet
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from memory import checkpoints, lanes, redaction, runs
+from memory import answers, checkpoints, lanes, redaction, runs
 from memory.checkpoints import Redacted
 from memory.models import Checkpoint, EntryOutcome, LogEntry, MemoryUser, RecordLocation
 from memory.models.checkpoints import Origin
 from memory.models.log import EntryKind, Outcome
 from memory.project import Outline, RecordId
 from memory.project.parse import parse_state
+from memory.project.paths import holds_records, is_code
 from memory.project.typed import encode
 
 # Of the entries that a version did not hold yet, so many are named.
@@ -251,11 +252,7 @@ def difference(before: Checkpoint | None, after: Checkpoint | None) -> Differenc
     were = {record: value for record, (_, value) in _records(before, differing).items()}
     are = {record: value for record, (_, value) in _records(after, differing).items()}
     causes, of_classes = _causes(before, after)
-    found = Difference(
-        files=sorted(
-            path for path in differing if not _holds_records(path) and path != "manifest.py"
-        )
-    )
+    found = Difference(files=sorted(path for path in differing if is_code(path)))
     for record in sorted(were.keys() | are.keys()):
         was, now = were.get(record), are.get(record)
         if _say_the_same(was, now):
@@ -277,13 +274,6 @@ def _differing(before: Checkpoint | None, after: Checkpoint | None) -> set[str]:
     return {path for path in old.keys() | new.keys() if old.get(path) != new.get(path)}
 
 
-def _holds_records(path: str) -> bool:
-    return path.startswith("domains/") and path.rpartition("/")[2] not in (
-        "schema.py",
-        "__init__.py",
-    )
-
-
 def _records(
     checkpoint: Checkpoint | None, paths: Iterable[str]
 ) -> dict[RecordId, tuple[str, Any]]:
@@ -291,7 +281,7 @@ def _records(
     if checkpoint is None:
         return {}
     outline = Outline.from_json(checkpoint.outline)
-    wanted = [path for path in paths if _holds_records(path) and path in checkpoint.tree]
+    wanted = [path for path in paths if holds_records(path) and path in checkpoint.tree]
     found = {}
     for path, source in checkpoints.read_files(checkpoint, wanted).items():
         domain = outline.domains[path.split("/")[1]]
@@ -371,6 +361,7 @@ def restore(
         )
         _move_records(head, target, checkpoint, reopen=reopen)
         _undo_outcomes(target, restored)
+        answers.forget(locked)
         locked.head = checkpoint
         locked.save(update_fields=["head"])
         if checkpoints.wants_constraints_run(checkpoint) or checkpoints.wants_constraints_run(head):

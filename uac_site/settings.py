@@ -382,6 +382,8 @@ DEFAULT_FROM_EMAIL = SERVER_EMAIL = env.str("UAC_MAIL_FROM", default="uac@localh
 
 # -- HTTP --------------------------------------------------------------------------------------
 DATA_UPLOAD_MAX_MEMORY_SIZE = env.int("UAC_MAX_REQUEST_BYTES", default=8 * 1024 * 1024)
+# No form takes files: those that are sent are read past, not stored.
+FILE_UPLOAD_HANDLERS: list[str] = []
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["memory.api.authentication.ApiKeyAuthentication"],

@@ -41,11 +41,14 @@ def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> 
     """Answer a request; one with a body for the staff's pages only if there is a place for it."""
     if environ["REQUEST_METHOD"] != "POST" or not environ["PATH_INFO"].startswith(_ADMIN):
         return _answer(environ, start_response)
+    text = {"Content-Type": "text/plain; charset=utf-8"}
+    length = environ.get("CONTENT_LENGTH") or "0"
+    if not length.isdecimal() or int(length) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+        start_response("413 Content Too Large", list(text.items()))
+        most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        return [f"A form for these pages has at most {most:,} bytes.\n".encode()]
     if not _admin_bodies.acquire(blocking=False):
-        start_response(
-            "503 Service Unavailable",
-            [("Content-Type", "text/plain; charset=utf-8"), ("Retry-After", "10")],
-        )
+        start_response("503 Service Unavailable", [*text.items(), ("Retry-After", "10")])
         return [b"Too many forms are being sent at the moment. Send yours again in ten seconds.\n"]
     try:
         return _answer(environ, start_response)

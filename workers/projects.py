@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from memory import checkpoints, workspace_constraints
 from memory.models import Checkpoint, Workspace, WorkspaceConstraint
+from memory.project.paths import is_code
 from workers.sandbox import runner
 from workers.sandbox.interface import Allowance, Limits, Sandbox, SandboxError, Shape
 
@@ -29,9 +30,15 @@ def loaded(
     """Have a sandbox of the user's whose next request runs on this version; raises SandboxError.
 
     With it are these constraints of the workspace, and no others; by default those that it has.
-    Only what it does not hold yet is sent, with that request.
+    Only what it does not hold yet is sent, with that request. One in which code was executed that
+    is not part of this is not used: what a version answers depends on nothing but its files.
     """
-    with runner.lease(checkpoint.user_id, allowance) as lease:
+
+    def suits(resident: Mapping[str, str]) -> bool:
+        wanted = {**checkpoint.tree, **_hashes(resident, constraints)}
+        return all(wanted.get(path) == hash_ for path, hash_ in resident.items() if is_code(path))
+
+    with runner.lease(checkpoint.user_id, allowance, suits=suits) as lease:
         tree = {**checkpoint.tree, **_hashes(lease.tree, constraints)}
         same = {path for path, hash_ in tree.items() if lease.tree.get(path) == hash_}
         removed = sorted(lease.tree.keys() - tree.keys())

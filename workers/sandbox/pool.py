@@ -13,7 +13,7 @@ import math
 import threading
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -152,6 +152,7 @@ class Pool:
         shape: Shape | None = None,
         single_use: bool = False,
         fresh: bool = False,
+        suits: Callable[[Mapping[str, str]], bool] = bool,
     ) -> Iterator[Lease]:
         """The user's own sandbox for as long as the context: the one kept, or a virgin.
 
@@ -162,7 +163,9 @@ class Pool:
         """
         kind = Kind(0, shape or self.shape)
         with metrics.CLAIM_SECONDS.time():
-            kept = None if fresh and not single_use else self._resident(user, kind, single_use)
+            kept = None
+            if single_use or not fresh:
+                kept = self._resident(user, kind, single_use, suits)
             lease = kept or self._give(user, self._claim(kind))
         try:
             yield lease
@@ -246,7 +249,13 @@ class Pool:
             )
             return enough and not self._doomed
 
-    def _resident(self, user: Hashable, kind: Kind, single_use: bool) -> Lease | None:
+    def _resident(
+        self,
+        user: Hashable,
+        kind: Kind,
+        single_use: bool,
+        suits: Callable[[Mapping[str, str]], bool],
+    ) -> Lease | None:
         digest = self._runner.image_digest()
         with self._changed:
             lease = self._leases.pop(user, None)
@@ -260,6 +269,9 @@ class Pool:
             return None
         if reason := _unusable(lease, digest) or ("" if lease.reusable else "ended"):
             self._destroy(lease, reason)
+            return None
+        if not suits(lease.tree):
+            self._destroy(lease, "other code")
             return None
         with self._changed:
             self.counts.resident += 1

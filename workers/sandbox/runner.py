@@ -3,6 +3,7 @@
 import functools
 import os
 import threading
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from importlib import import_module
@@ -39,15 +40,25 @@ def open_sandbox(
 
 
 def lease(
-    user_pk: int, allowance: Allowance, *, fresh: bool = False
+    user_pk: int,
+    allowance: Allowance,
+    *,
+    fresh: bool = False,
+    suits: Callable[[Mapping[str, str]], bool] = bool,
 ) -> AbstractContextManager[Lease]:
     """The sandbox of a user: the one that was kept for it, or (always, if `fresh`) a new one.
+
+    One that was kept is used if what is loaded in it, path → hash, `suits`.
 
     See Pool.lease. Raises ImproperlyConfigured for an unknown runner, SandboxError when it does
     not start.
     """
     return _pool().lease(
-        user_pk, shape=allowance.shape, single_use=allowance.single_use, fresh=fresh
+        user_pk,
+        shape=allowance.shape,
+        single_use=allowance.single_use,
+        fresh=fresh,
+        suits=suits,
     )
 
 

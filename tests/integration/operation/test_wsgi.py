@@ -1,9 +1,13 @@
 """What comes before Django: who sends a form to the staff's pages slowly keeps few threads."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+from pytest_django.fixtures import Settings
 
 
 def test_forms_for_the_staff_leave_threads_to_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,3 +39,32 @@ def test_forms_for_the_staff_leave_threads_to_the_api(monkeypatch: pytest.Monkey
     assert answer("POST", "/admin/login/") == "200 OK"
     assert answer("POST", "/admin/memory/alert/") == "200 OK"
     assert answered.count("/admin/login/") == wsgi.ADMIN_BODIES
+
+
+def test_a_form_that_is_too_large_is_not_read(settings: Settings) -> None:
+    from uac_site import wsgi
+
+    statuses: list[str] = []
+    for length in (str(settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1), "1e9", "-1"):
+        environ = {
+            "REQUEST_METHOD": "POST",
+            "PATH_INFO": "/admin/login/",
+            "CONTENT_LENGTH": length,  # and no stream to read from
+        }
+        told = wsgi.application(environ, lambda status, *rest: statuses.append(status))  # type: ignore[arg-type]
+        assert b"at most" in b"".join(told)
+    assert statuses == ["413 Content Too Large"] * 3
+
+
+@pytest.mark.django_db
+def test_a_file_that_is_sent_is_not_stored(
+    client: Client, tmp_path: Path, settings: Settings
+) -> None:
+    settings.FILE_UPLOAD_TEMP_DIR = str(tmp_path / "there is none")
+    content = SimpleUploadedFile("large", b"x" * 3 * settings.FILE_UPLOAD_MAX_MEMORY_SIZE)
+
+    answer = client.post("/admin/login/", {"username": "x", "password": "y", "file": content})
+
+    assert answer.status_code == 200
+    assert answer.wsgi_request.POST["username"] == "x"
+    assert not answer.wsgi_request.FILES

@@ -18,6 +18,7 @@ from memory.models import (
     LogEntry,
     MemoryUser,
     RecordLocation,
+    Run,
 )
 from memory.models.log import Outcome
 from tests.factories import redacted
@@ -430,6 +431,21 @@ def test_a_key_that_was_undone_is_used_up_unless_its_entry_is_reopened(
     assert (oslo.added_version, oslo.retired_version) == (2, 3)
     again = say("Oslo")
     assert EntryOutcome.objects.get(user=user, seq=again).outcome == Outcome.REJECTED
+
+
+def test_after_a_restore_nothing_that_was_answered_before_is_given_again(
+    api: APIClient, say: Callable[..., int], work: Work
+) -> None:
+    say("Rome")
+    say("Oslo")
+    assert ask(api, work, "len(trips)", as_of="v1") == 1
+    # Given an answer that code of a later version had a hand in
+    assert Run.objects.exclude(answer_key="").update(output={"value": 42, "type": "int"}) == 1
+    assert ask(api, work, "len(trips)", as_of="v1") == 42
+
+    assert api.post(f"{USER}checkpoints/1/restore/", {}).status_code == 201
+
+    assert ask(api, work, "len(trips)", as_of="v1") == 1
 
 
 def test_alerts_follow_a_restored_version(

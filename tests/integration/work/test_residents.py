@@ -164,10 +164,10 @@ def run_constraints(user: MemoryUser) -> None:
     assert run.outcome == "ok", run.error
 
 
-def test_of_a_changed_set_of_workspace_constraints_only_what_differs_is_sent(
+def test_of_workspace_constraints_only_what_is_not_there_yet_is_sent(
     user: MemoryUser, checkpoint: Append, pool: Pool, loads: Loads
 ) -> None:
-    constraint = live(user.workspace)
+    live(user.workspace)
     loads.clear()
     checkpoint(rental())
     run_constraints(user)
@@ -176,17 +176,44 @@ def test_of_a_changed_set_of_workspace_constraints_only_what_differs_is_sent(
     run_constraints(user)
     assert [paths for paths, _ in loads[1:]] == [[PATH]]
 
-    loads.clear()
+
+def test_a_sandbox_that_has_executed_other_code_is_not_used(
+    user: MemoryUser, checkpoint: Append, pool: Pool, loads: Loads
+) -> None:
+    """Whatever code does to the process that holds the project, it is gone with the code."""
+    constraint = live(user.workspace)
+    checkpoint(rental())
+    user.refresh_from_db()
+    older = user.head
+    run_constraints(user)
+    assert "other code" not in pool.counts.destroyed
+
+    # A workspace's constraint is changed, and taken away
     version = service.propose(constraint, source=SOURCE + "# more\n", tests=TESTS, by="x")
     tasks.judge_workspace_constraint(str(version.pk))
-    loads.clear()
-    tasks.backtest(str(version.backtests.get().pk))  # on what the user has already
+    tasks.backtest(str(version.backtests.get().pk))
     service.approve(version, by="x")
     run_constraints(user)
+    assert pool.counts.destroyed["other code"] == 1
     service.change(constraint, by="x", enabled=False)
     run_constraints(user)
-    run_constraints(user)
-    assert loads == [([PATH], []), ([], [PATH])]
+    assert pool.counts.destroyed["other code"] == 2
+
+    # The user's own project gets a class, and a question is about the version before it
+    checkpoint({"domain": "notes", "type": "Note", "data": {"text": "x"}})
+    run = runs.queue(
+        user, RunKind.QUERY, RunTrigger.API, checkpoint=older, input={"code": "len(rentals)"}
+    )
+    tasks.execute_run(str(run.pk))
+    run.refresh_from_db()
+    assert value(run) == 1
+    assert pool.counts.destroyed["other code"] == 3
+
+    # But data may come and go
+    assert value(ask(user, "len(notes)")) == 1
+    checkpoint({"domain": "notes", "type": "Note", "data": {"text": "y"}})
+    assert value(ask(user, "len(notes)")) == 2
+    assert pool.counts.destroyed["other code"] == 3
 
 
 def test_what_another_image_has_compiled_is_compiled_anew_once_for_all_users(
