@@ -9,6 +9,7 @@ backtests, which are given up in the end.
 import datetime
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from django.conf import settings
@@ -64,7 +65,7 @@ class Kind:
     mortal: Callable[[], QuerySet[Any]] | None = None
     again: Callable[[QuerySet[Any]], int] | None = None
 
-    @property
+    @cached_property
     def model(self) -> type[LeasedWork]:
         """The rows that it is."""
         model: type[LeasedWork] = self.work().model

@@ -117,9 +117,8 @@ class Turns:
             spent = {
                 one: self._spent.get(one.workspace or 0, _Cost()).left(now) for one in self._held
             }
-            for held in sorted(
-                self._held, key=spent.__getitem__
-            ):  # which keeps the order of equals
+            # Of two that have cost the same, the one held for longer comes first.
+            for held in sorted(self._held, key=spent.__getitem__):
                 if self._has_turn(held, now):
                     del self._held[held]
                     return held

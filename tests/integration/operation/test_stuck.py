@@ -1,10 +1,12 @@
 """Work of every kind that does not come to an end: how it stands, and having it tried again."""
 
 import datetime
+from dataclasses import replace
 
 import pytest
 from django.apps import apps
 from django.contrib.auth.models import User
+from django.db.models import QuerySet
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
@@ -57,6 +59,19 @@ def test_every_kind_of_leased_work_is_told_of() -> None:
     assert kinds == leased - {Alarm}  # which tells of the others
     mortal = {kind.model for kind in KINDS.values() if kind.mortal}
     assert mortal == {model for model in kinds if issubclass(model, MortalWork)}
+
+
+def test_whether_rows_are_work_is_told_without_selecting_them_anew() -> None:
+    selected = []
+
+    def work() -> QuerySet[Run]:
+        selected.append(True)
+        return Run.objects.all()
+
+    kind = replace(KINDS["runs"], work=work)
+
+    assert (kind.model, kind.model) == (Run, Run)
+    assert len(selected) == 1
 
 
 def test_work_waits_from_when_a_worker_could_begin(user: MemoryUser) -> None:
