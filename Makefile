@@ -86,7 +86,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 
 types: $(STAMP)
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 
 # What cannot be looked up here is said aloud, and with REQUIRE_AUDIT counts as a failure.
 security: $(STAMP)

@@ -55,6 +55,10 @@ EXTENDED = {
         "tests/integration/sandbox/test_doctor.py::test_limits_that_the_runtime_ignores",
         "tests/integration/sandbox/test_runtimes.py",
     ),
+    "the same with another provider": (
+        "tests/integration/authoring/test_misbehaviour.py::test_memorizing_comes_to_nothing[anthropic",
+        "tests/integration/authoring/test_misbehaviour.py::test_provider_fails[anthropic",
+    ),
     "recorded data, long histories, many examples": (
         "tests/integration/admin/test_access.py::test_every_migration_writes_the_roles",
         "tests/integration/admin/test_access.py::test_no_screen_asks_for_each_row",

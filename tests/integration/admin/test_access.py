@@ -1,5 +1,6 @@
 """Who of the staff may do what, and that nobody sees rows of a workspace that is not theirs."""
 
+import copy
 import uuid
 from importlib import import_module
 from pathlib import Path
@@ -44,8 +45,8 @@ from memory.models.workspaces import Scope
 from memory.workspaces import create_key
 from tests.integration.admin.conftest import (
     MODELS,
+    Populate,
     Rows,
-    _populate,
     add_url,
     delete_url,
     list_url,
@@ -63,17 +64,31 @@ NOBODYS = {Alarm, Heartbeat, SandboxHost, StaffAccess}
 EVERYTHING = [f"view_{model._meta.model_name}" for model in MODELS]
 
 
+@pytest.fixture(scope="module")
+def made(populate_once: Populate) -> tuple[Rows, Rows]:
+    """Rows of a person of our workspace, and of one of another, the same for all tests here."""
+    return populate_once(OURS, "ada"), populate_once(
+        THEIRS, f"bob-{THEIRS}", f"Company of {THEIRS}"
+    )
+
+
 @pytest.fixture
-def ours(workspace: Workspace) -> Rows:
+def ours(made: tuple[Rows, Rows]) -> Rows:
     """Rows of a person of the workspace that our member of the staff sees."""
-    return _populate(workspace, OURS, "ada")
+    return copy.deepcopy(made[0])
 
 
 @pytest.fixture
-def theirs(db: None) -> Rows:
+def workspace(ours: Rows) -> Workspace:
+    """The workspace that our member of the staff sees."""
+    found: Workspace = ours[Workspace]
+    return found
+
+
+@pytest.fixture
+def theirs(made: tuple[Rows, Rows]) -> Rows:
     """Rows of a person of another workspace."""
-    other = Workspace.objects.create(name=f"Company of {THEIRS}")
-    rows = _populate(other, THEIRS, f"bob-{THEIRS}")
+    rows = copy.deepcopy(made[1])
     rows[SandboxHost].delete()  # nobody's: whoever may see hosts sees all of them
     return rows
 
@@ -339,9 +354,10 @@ def test_the_front_page_says_nothing_of_another_workspace(
 def test_no_screen_asks_for_each_row_of_those_whom_it_filters_for(
     client_of_ours: Client,
     workspace: Workspace,
+    populate: Populate,
     django_assert_max_num_queries: DjangoAssertNumQueries,
 ) -> None:
-    some = [_populate(workspace, OURS, f"user-{number}") for number in range(15)]
+    some = [populate(OURS, f"user-{number}") for number in range(15)]
 
     for model in MODELS:
         with django_assert_max_num_queries(18, info=f"the list of {model.__name__}"):
@@ -378,9 +394,8 @@ def test_who_was_of_the_staff_before_sees_all_as_before(db: None, workspace: Wor
     with connection.schema_editor() as editor:
         migration.keep_what_staff_see(apps, editor)
 
-    assert list(StaffAccess.objects.values_list("user__username", "all_workspaces")) == [
-        ("staff", True)
-    ]
+    given = StaffAccess.objects.filter(user__in=people.values())
+    assert list(given.values_list("user__username", "all_workspaces")) == [("staff", True)]
     assert access.sees_all(people["staff"])
     assert not access.sees_all(people["nobody"])
 
@@ -487,10 +502,10 @@ def test_an_operator_makes_a_key_that_manages_nothing(staff: Any, workspace: Wor
     assert 'value="manage"' not in text_of(client.get(add_url(ApiKey)))
     refused = client.post(add_url(ApiKey), fields)
     assert "Select a valid choice" in shown(refused)
-    assert not ApiKey.objects.exists()
+    assert not ApiKey.objects.filter(name="key").exists()
 
     client.post(add_url(ApiKey), {**fields, "scopes": ["read", "write"]})
-    made = ApiKey.objects.get()
+    made = ApiKey.objects.get(name="key")
     client.post(page_url(made), {"name": "key", "scopes": ["read", "manage"]})
     made.refresh_from_db()
     assert made.scopes == ["read", "write"]
@@ -502,7 +517,7 @@ def test_who_may_give_it_does(staff: Any, workspace: Workspace) -> None:
 
     assert 'value="manage"' in text_of(client.get(add_url(ApiKey)))
     client.post(add_url(ApiKey), fields)
-    made = ApiKey.objects.get()
+    made = ApiKey.objects.get(name="key")
     client.post(page_url(made), {**fields, "name": "renamed"})
 
     made.refresh_from_db()

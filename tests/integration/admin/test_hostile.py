@@ -1,5 +1,6 @@
 """What people wrote is shown to the last character, and cannot act on who looks at it."""
 
+import copy
 import html
 
 import pytest
@@ -32,6 +33,7 @@ from memory.models import (
 from tests.integration.admin.conftest import (
     MODELS,
     Populate,
+    Rows,
     list_url,
     name_of,
     page_url,
@@ -44,15 +46,27 @@ pytestmark = pytest.mark.django_db
 HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)>\u202egnp.exe\u200b\U000e0041'
 
 
+@pytest.fixture(scope="module")
+def made(populate_once: Populate) -> Rows:
+    """Rows of one person, the same for all tests here."""
+    return populate_once(HOSTILE)
+
+
+@pytest.fixture
+def rows(made: Rows) -> Rows:
+    """Those, to be changed at will."""
+    return copy.deepcopy(made)
+
+
 @pytest.mark.parametrize(
     ("model", "where"),
     [(model, "list") for model in MODELS] + [(model, "page") for model in MODELS],
     ids=str,
 )
 def test_what_people_wrote_is_inert(
-    admin_client: Client, populate: Populate, model: type[Model], where: str
+    admin_client: Client, rows: Rows, model: type[Model], where: str
 ) -> None:
-    row = populate(HOSTILE)[model]
+    row = rows[model]
 
     page = text_of(admin_client.get(list_url(model) if where == "list" else page_url(row)))
 
@@ -89,9 +103,9 @@ def test_what_people_wrote_is_inert(
     ids=name_of,
 )
 def test_what_people_wrote_is_shown_to_the_last_character(
-    admin_client: Client, populate: Populate, model: type[Model]
+    admin_client: Client, rows: Rows, model: type[Model]
 ) -> None:
-    row = populate(HOSTILE)[model]
+    row = rows[model]
 
     page = html.unescape(text_of(admin_client.get(page_url(row))))
 
@@ -99,10 +113,8 @@ def test_what_people_wrote_is_shown_to_the_last_character(
     assert "\\u202egnp.exe\\u200b\\U000e0041" in page
 
 
-def test_metadata_that_steers_is_edited_as_escapes(
-    admin_client: Client, populate: Populate
-) -> None:
-    user = populate(HOSTILE)[MemoryUser]
+def test_metadata_that_steers_is_edited_as_escapes(admin_client: Client, rows: Rows) -> None:
+    user = rows[MemoryUser]
 
     form = admin_client.get(page_url(user)).context["adminform"].form
     metadata = form["metadata"].value()

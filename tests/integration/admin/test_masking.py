@@ -1,5 +1,6 @@
 """Who may not see what people said sees that it is there, and none of it."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -48,10 +49,16 @@ CANARY = "Wolframite"
 EVERYTHING = [f"view_{model._meta.model_name}" for model in MODELS]
 
 
+@pytest.fixture(scope="module")
+def made(populate_once: Populate) -> Rows:
+    """Rows of one person, the same for all tests here."""
+    return populate_once(CANARY)
+
+
 @pytest.fixture
-def planted(populate: Populate) -> Rows:
+def planted(made: Rows) -> Rows:
     """Rows in which the canary stands wherever people's content may stand, and nowhere else."""
-    rows = populate(CANARY)
+    rows = copy.deepcopy(made)
     # What the product's own people and the server itself write is shown to everybody.
     ApiKey.objects.update(name="key")
     Alarm.objects.update(detail="silent", last_error="")

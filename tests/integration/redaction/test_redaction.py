@@ -384,7 +384,7 @@ def test_until_the_project_is_without_it_nothing_is_told_of_it(
         lambda: api.get(f"{USER}state/"),
         lambda: api.get(f"{USER}state/health/medications/"),
         lambda: api.get(f"{USER}manifest/"),
-        lambda: api.post(f"{USER}query/", code),
+        lambda: api.post(f"{USER}query/?wait=0", code),
         lambda: api.post(f"{USER}context/", {"query": MARKER}),
         lambda: api.get(f"{USER}checkpoints/2/"),
         lambda: api.get(f"{USER}checkpoints/2/files/domains/health/state.py"),

@@ -1,6 +1,7 @@
 """What is foreseen wakes the user on its day, from beat alone; nobody is woken otherwise."""
 
 import datetime
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -19,6 +20,7 @@ from memory.project.outline import Domain
 from memory.users import change_user, create_user, next_daily_run
 from memory.workspaces import create_key
 from tests.factories import make_checkpoint
+from tests.waiting import scaled
 from workers import dispatching, forecasting, tasks
 from workers.sandbox.interface import ConstraintForecast, SandboxError, UserError
 
@@ -31,6 +33,7 @@ START = datetime.datetime(2027, 3, 1, 9, tzinfo=datetime.UTC)
 
 SCHEMA = """\
 import datetime
+import math
 from dataclasses import dataclass
 from uac import Record
 
@@ -40,6 +43,7 @@ class Lease(Record):
 """
 STATE = """\
 import datetime
+import math
 from domains.{domain}.schema import Lease
 leases: list[Lease] = [
     Lease(key="flat", ends_on=datetime.date.fromisoformat("{ends_on}"), sources=(1,)),
@@ -47,6 +51,7 @@ leases: list[Lease] = [
 """
 IMPORTS = """\
 import datetime
+import math
 from collections.abc import Iterator
 from uac import Alert, critical, info, warning
 from domains.{domain}.state import leases
@@ -714,8 +719,7 @@ def check(today: datetime.date) -> Iterator[Alert]:
         )
         tomorrow = datetime.datetime(2027, 3, 2, 5, tzinfo=datetime.UTC)
         # To look ahead it has half of that, in which the other one has to come to its end.
-        user.workspace.wall_seconds = 5
-        user.workspace.cpu_seconds = 5
+        user.workspace.wall_seconds = user.workspace.cpu_seconds = math.ceil(scaled(1.5))
         user.workspace.save()
         with time_machine.travel(START, tick=False):
             MemoryUser.objects.filter(pk=user.pk).update(constraints_due_at=tomorrow)
