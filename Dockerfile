@@ -16,7 +16,7 @@ WORKDIR /opt/uac
 RUN python3 -m venv /opt/pip && python3 -m venv --without-pip /opt/venv
 COPY requirements-server.lock ./
 RUN /opt/pip/bin/pip --python /opt/venv/bin/python --disable-pip-version-check install \
-        --no-cache-dir --require-hashes --only-binary :all: --requirement requirements-server.lock
+        --no-cache-dir --no-deps --require-hashes --only-binary :all: --requirement requirements-server.lock
 COPY . ./
 # The root file system is read-only when this runs: what can be written ahead is written now.
 RUN rm requirements-server.lock \

