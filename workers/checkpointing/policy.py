@@ -19,6 +19,7 @@ from workers.checkpointing.policy_tables import (
     CLOCK,
     CONSTRUCTORS,
     DECORATORS,
+    EXECUTION,
     FORBIDDEN_CALLS,
     FORBIDDEN_NAMES,
     INNER_MODULES,
@@ -143,6 +144,7 @@ class _Policy:
         self.kind = kind
         self.tree = tree
         self.origins: dict[str, str] = dict(QUERY_NAMES) if kind == "query" else {}
+        self.bound = set(_bound(tree.body))
         self.type_checking = {id(node.test) for node in tree.body if self.is_type_checking(node)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
@@ -302,6 +304,8 @@ class _Policy:
     def check_attribute(self, name: str) -> Iterator[tuple[str, str]]:
         if name.startswith("_") and name not in NAMED_TUPLE_METHODS:
             yield "attribute", f".{name} is internal: use public fields and methods"
+        elif name in EXECUTION:
+            yield "attribute", f".{name} reads how code is executed: use values"
         elif name in CLOCK:
             fix = "take the parameter today or now" if self.kind != "query" else "use today or now"
             yield "clock", f".{name} reads the clock: {fix} instead"
@@ -336,6 +340,8 @@ class _Policy:
             if name not in DECORATORS:
                 message = f"the decorator {ast.unparse(decorator)}: only"
                 yield "decorator", f"{message} {', '.join(sorted(DECORATORS))} are allowed"
+            elif (root := _root(called)) in self.bound:
+                yield "decorator", f"the decorator {root} is defined in this file: rename yours"
         if isinstance(node, ast.ClassDef) and node.keywords:
             yield "statement", f"class {node.name} has keywords: a class here has only bases"
 
@@ -414,6 +420,10 @@ class _Policy:
         match node:
             case ast.Constant() | ast.Name() | ast.Lambda():
                 return  # a lambda's body does not run
+            case ast.Call(func=function) if _root(function) in self.bound:
+                name = _root(function)
+                message = f"{name}(…) runs on import, and {name} is defined in this file"
+                yield node, f"{message}: rename yours, or call it within a function"
             case ast.Call(func=function):
                 origin = self.origin(function) or ""
                 known = origin in CONSTRUCTORS or _SCHEMA.fullmatch(origin.rpartition(".")[0])
@@ -509,6 +519,28 @@ def _parameters(node: ast.FunctionDef) -> list[ast.arg]:
     arguments = node.args
     found = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     return [*found, *filter(None, [arguments.vararg, arguments.kwarg])]
+
+
+def _bound(statements: list[ast.stmt]) -> Iterator[str]:
+    """Yield the names that a module, or a class in it, gives a value of its own on import."""
+    for statement in statements:
+        match statement:
+            case ast.FunctionDef(name=name):
+                yield name
+            case ast.ClassDef(name=name, body=body):
+                yield name
+                yield from _bound(body)
+            case ast.Assign(targets=targets):
+                yield from (target.id for target in targets if isinstance(target, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
+                yield name
+
+
+def _root(node: ast.expr) -> str:
+    """Return the name with which a dotted or subscripted expression begins, or ''."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _is_one_value(arguments: list[ast.expr]) -> bool:

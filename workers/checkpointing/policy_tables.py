@@ -1,7 +1,15 @@
 """The names that the static policy allows and forbids; `policy.py` holds the rules."""
 
 import importlib
-from types import MappingProxyType
+from types import (
+    AsyncGeneratorType,
+    CodeType,
+    CoroutineType,
+    FrameType,
+    GeneratorType,
+    MappingProxyType,
+    TracebackType,
+)
 
 
 def _names(text: str) -> frozenset[str]:
@@ -70,6 +78,20 @@ CLOCK = _names(
 )
 # Modules that an allowed module carries within it.
 INNER_MODULES = _names("sys builtins importlib subprocess")
+# From a generator, an exception or a function they lead to frames, and from there to all modules.
+EXECUTION = frozenset(
+    name
+    for kind in (
+        AsyncGeneratorType,
+        CodeType,
+        CoroutineType,
+        FrameType,
+        GeneratorType,
+        TracebackType,
+    )
+    for name in dir(kind)
+    if name.startswith(("ag_", "co_", "cr_", "f_", "gi_", "tb_"))
+)
 NAMED_TUPLE_METHODS = _names("_asdict _fields _replace")
 DECORATORS = _names(
     "dataclass unique property cached_property staticmethod classmethod cache lru_cache"

@@ -279,6 +279,16 @@ IN_A_CHECK = [
     ("f'{trips.__class__}'", "attribute"),
     ("check.__globals__", "attribute"),
     ("trips[0]._secret", "attribute"),
+    # From what is executed there is a way to the frames that execute it.
+    ("(trip for trip in trips).gi_frame.f_builtins", "attribute"),
+    ("step = (x for x in trips)\nstep.gi_frame", "attribute"),
+    (
+        "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    e.with_traceback(None).tb_frame",
+        "attribute",
+    ),
+    ("frame.f_back.f_globals", "attribute"),
+    ("code.co_consts", "attribute"),
+    ("match step:\n    case object(gi_frame=frame):\n        pass", "attribute"),
     ("match trips:\n    case list(__class__=kind):\n        pass", "attribute"),
     ("'{0.__class__}'.format(trips)", "attribute"),
     ("'{0[0].__class__}'.format(trips)", "attribute"),
@@ -317,6 +327,11 @@ IN_A_CHECK = [
     ("if MYPY: pass", "directive"),
     ("import typing\nif not typing.TYPE_CHECKING: pass", "directive"),
 ]
+
+
+@pytest.mark.parametrize("field", ["co_pay", "f_score", "tb_test", "gi_tract"])
+def test_fields_that_only_begin_like_that_are_in_order(field: str) -> None:
+    assert check_policy(CONSTRAINT, constraint(f"total = trips[0].{field}")) == []
 
 
 @pytest.mark.parametrize(("statement", "code"), IN_A_CHECK)
@@ -377,6 +392,13 @@ def test_finds_in_a_check(statement: str, code: str) -> None:
         (CONSTRAINT, CHECK + "try:\n    pass\nfinally:\n    pass"),
         (TEST, "def test_x() -> None: ...\ntest_x()"),
         (TEST, "def test_x() -> None: ...\nX = test_x()"),
+        # A constructor that the file itself has defined is none.
+        (CONSTRAINT, CHECK + "dict = lambda *a: check(*a)\nX = dict(1)"),
+        (CONSTRAINT, CHECK + "def dict(x: int) -> int:\n    return x\nX = dict(1)"),
+        (CONSTRAINT, CHECK + "class Ref: pass\nX = Ref()"),
+        (SCHEMA, "class A:\n    tuple = lambda: print(1)\n    x: int = tuple()"),
+        (STATE, "from domains.travel.schema import Trip\nTrip = print\nx = Trip(1)"),
+        (STATE, "import datetime\ndatetime = print\nx = datetime.date(1)"),
         ("domains/travel/__init__.py", "from domains.travel.state import trips"),
         ("domains/__init__.py", "X = 1"),
         ("tests/__init__.py", "def f() -> None: ..."),
@@ -406,6 +428,12 @@ def test_finds_what_runs_on_import(path: str, statement: str) -> None:
         (TEST, "import builtins\ndef test_x() -> None: ...", "import"),
         (TEST, "def test_x() -> None:\n    eval('1')", "name"),
         (CONSTRAINT, CHECK + "@print\ndef f() -> None: ...", "decorator"),
+        (
+            CONSTRAINT,
+            CHECK + "def cache(f: int) -> int: ...\n@cache\ndef f() -> None: ...",
+            "decorator",
+        ),
+        (SCHEMA, "class dataclass:\n    pass\n@dataclass\nclass A:\n    pass", "decorator"),
         (CONSTRAINT, "# coding: utf-7\n" + CHECK, "directive"),
         (CONSTRAINT, "#!x\n# vim: set fileencoding=latin-1 :\n" + CHECK, "directive"),
     ],
@@ -550,6 +578,7 @@ def test_accepts_queries(code: str) -> None:
         ("date.today()", "clock"),
         ("open('/etc/passwd').read()", "name"),
         ("trips[0].__dict__", "attribute"),
+        ("(t for t in trips).gi_frame", "attribute"),
         ("statistics.random", "import"),
         ("re.enum.sys", "import"),
         ("[math]", "import"),
