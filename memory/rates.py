@@ -107,6 +107,18 @@ def take(workspace: Workspace, name: str, cost: int = 1) -> Standing:
         return Standing(name, rate, max(0, left + held.tokens))
 
 
+def left_of(name: str, rate: int, key: str, *, take: bool) -> int:
+    """Return what is left of a rate that belongs to no workspace, of which one may be taken.
+
+    `key` tells whose it is; Redis is told nothing else of him.
+    """
+    held = _held.get(("", name))  # which all share where Redis does not answer
+    if held is None or held.rate != rate:
+        held = _held["", name] = _Held(rate)
+    _, left, _ = _ask(f"rate:{name}:{key}:{rate}", held, int(take))
+    return left
+
+
 def _ask(key: str, held: _Held, need: int) -> tuple[int, int, float]:
     global _silent_until
     if time.monotonic() >= _silent_until:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from memory import copies, lanes, log, runs
@@ -97,7 +98,9 @@ def _redact(
     told = LogEntry.objects.filter(user=user, seq__in=seqs, redacted_at=None)
     freed = sum(len(log.payload(entry)) for entry in told.iterator(chunk_size=100))
     MemoryUser.objects.filter(pk=user.pk).update(log_bytes=F("log_bytes") - freed)
-    told.update(**dict.fromkeys((*log.PAYLOAD_FIELDS, "salt")), redacted_at=now)
+    told.update(
+        **dict.fromkeys((*log.PAYLOAD_FIELDS, "salt")), redacted_at=Greatest(now, F("recorded_at"))
+    )
     draft = log.Draft(
         kind=EntryKind.REDACTION,
         data={"entries": list(seqs), "asked": list(asked), "by": by, "reason": reason},

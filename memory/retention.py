@@ -12,6 +12,7 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef
+from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from memory import log, retention_settings
@@ -84,7 +85,8 @@ def _empty(user_pk: int, keys: list[UUID]) -> int:
         freed = sum(len(log.payload(entry)) for entry in old.iterator(chunk_size=100))
         MemoryUser.objects.filter(pk=user_pk).update(log_bytes=F("log_bytes") - freed)
         return old.update(
-            **dict.fromkeys((*log.PAYLOAD_FIELDS, "salt")), redacted_at=timezone.now()
+            **dict.fromkeys((*log.PAYLOAD_FIELDS, "salt")),
+            redacted_at=Greatest(timezone.now(), F("recorded_at")),
         )
 
 

@@ -23,6 +23,7 @@ from .evaluation import Evaluation, Instant
 from .forecasting import Horizon
 from .loader import BadRequestError, Project, selected
 from .processes import SCRATCH
+from .supervision import of_one_side
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Plan:
     @property
     def first(self) -> list[dict[str, Any]]:
         """What the first child does, or as much of it as it can."""
-        works = self.works if self.together else self.works[:1]
+        works = of_one_side(self.works) if self.together else self.works[:1]
         if self.files is None:
             return works
         return [{"op": "load", "item": LOAD, **self.files.request, "more": len(works) > 1}, *works]

@@ -1,5 +1,6 @@
 """Running user code in a forked child: limited, watched from outside, and gone afterwards."""
 
+import itertools
 import os
 import select
 import signal
@@ -25,6 +26,7 @@ from .child import (
     too_many,
     write,
 )
+from .loader import WORKSPACE
 from .processes import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_DUMPABLE,
@@ -153,7 +155,7 @@ class Supervisor:
                 report.results += [{**over, "item": work["item"]} for work in pending]
                 break
             self._end_done()
-            batch = pending if together else pending[:1]
+            batch = of_one_side(pending) if together else pending[:1]
             child = self._begin(batch, limits)
             results, stdout = _Pipe(child.results), _Pipe(child.stdout)
             try:
@@ -360,6 +362,18 @@ class Supervisor:
 
 def _frame(works: Sequence[dict[str, Any]], limits: Limits, *, rehearsal: bool) -> bytes:
     return protocol.encode_frame({"works": works, "limits": asdict(limits), "rehearsal": rehearsal})
+
+
+def of_one_side(works: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first works that may share a process.
+
+    A workspace's constraints share none with functions of the project, which may have got past the
+    policy and could change what the constraints say.
+    """
+    is_workspace = works[:1] and works[0]["item"].startswith(WORKSPACE)
+    return list(
+        itertools.takewhile(lambda work: work["item"].startswith(WORKSPACE) == is_workspace, works)
+    )
 
 
 class _Pipe:

@@ -47,6 +47,13 @@ class StaffSite(admin.AdminSite):
 
         return super().index(request, {"home": home.context(request), **(extra_context or {})})
 
+    def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        """Let staff in, and have who fails too often wait."""
+        from uac_site.login import LoginForm  # models are there only once the apps are
+
+        self.login_form = LoginForm
+        return super().login(request, extra_context)
+
     def autocomplete_view(self, request: HttpRequest) -> HttpResponse:
         """No field of ours asks it, and it would name rows by what they say."""
         raise PermissionDenied

@@ -69,6 +69,13 @@ def check_environment(
 
 
 def _always() -> Iterator[CheckMessage]:
+    if not _secret_key():
+        yield Error(
+            "SECRET_KEY is not set: it signs sessions and keys the hashes of API keys.",
+            hint="Set SECRET_KEY, or SECRET_KEY_FILE to the path of a file that holds it: at least"
+            " 50 random characters.",
+            id="uac.E011",
+        )
     if settings.UAC_ENVIRONMENT not in ENVIRONMENTS:
         yield Error(
             f"UAC_ENVIRONMENT is {settings.UAC_ENVIRONMENT!r}.",
@@ -144,10 +151,9 @@ def _production() -> Iterator[CheckMessage]:
             id="uac.E010",
         )
     secret = _secret_key()
-    if len(secret) < 50 or len(set(secret)) < 10:
+    if secret and (len(secret) < 50 or len(set(secret)) < 10):
         yield Error(
-            f"SECRET_KEY is {'too weak' if secret else 'not set'}: it signs sessions and keys the"
-            " hashes of API keys.",
+            "SECRET_KEY is too weak: it signs sessions and keys the hashes of API keys.",
             hint="Use at least 50 random characters.",
             id="uac.E011",
         )

@@ -392,7 +392,7 @@ REST_FRAMEWORK = {
         "memory.api.authentication.ReachesUsers",
     ],
     "DEFAULT_THROTTLE_CLASSES": ["memory.api.rates.Rates"],
-    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_RENDERER_CLASSES": ["memory.api.renderers.PiecewiseJSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["memory.api.parsers.StrictJSONParser"],
     "DEFAULT_FILTER_BACKENDS": ["memory.api.filters.StrictFilterBackend"],
     "DEFAULT_PAGINATION_CLASS": "memory.api.pagination.Pagination",

@@ -8,8 +8,8 @@ others.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from memory.api.places import Places
 from memory.api.rates import TooMuch
-from memory.api.waiting import Places
 
 RETRY_SECONDS = 1.0
 

@@ -5,7 +5,8 @@ from functools import partial
 from typing import Any
 
 import django_filters
-from django.db.models import QuerySet
+from django.db.models import Func, IntegerField, QuerySet, TextField
+from django.db.models.functions import Cast, Coalesce
 from django.http import Http404
 from django.urls import reverse
 from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, extend_schema
@@ -19,6 +20,7 @@ from memory.api.authentication import principal_of
 from memory.api.errors import Conflict, Unprocessable
 from memory.api.filters import WholeNumberFilter
 from memory.api.operations import accepted
+from memory.api.pagination import BoundedPagination
 from memory.api.serializers import (
     MAX_NAMED,
     ObjectField,
@@ -212,19 +214,29 @@ class EntryFilter(django_filters.FilterSet):
         fields: list[str] = []
 
 
+def _octets(column: str) -> Any:
+    """Return how many bytes a column of the log has."""
+    text = Cast(column, TextField())
+    return Coalesce(Func(text, function="octet_length", output_field=IntegerField()), 0)
+
+
 class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
     """Append entries, or read the log in its order."""
 
     serializer_class = EntrySerializer
     parameters = {"POST": ["wait"]}
     filterset_class = EntryFilter
+    pagination_class = BoundedPagination
+    row_bytes = sum((_octets(column) for column in ("data", "metadata")), start=_octets("content"))
     ordering = ["seq"]
 
     def get_queryset(self) -> QuerySet[LogEntry]:
         """Return the user's entries."""
         if getattr(self, "swagger_fake_view", False):
             return LogEntry.objects.none()
-        return LogEntry.objects.filter(user=self.memory_user())
+        user = self.memory_user()
+        self.all_bytes = user.log_bytes
+        return LogEntry.objects.filter(user=user)
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Return a page of the log with what became of each entry."""

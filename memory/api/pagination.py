@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from rest_framework.views import APIView
 
 
+# Of what people said, on a page: all of it is held in memory, several times.
+PAGE_BYTES = 8 * 1024 * 1024
 _DIGITS = re.compile(r"[0-9]{1,9}")
 
 
@@ -63,6 +66,33 @@ class Pagination(CursorPagination):
     ) -> tuple[str, ...]:
         """Return the order that the view declares."""
         return tuple(view.ordering)  # type: ignore[attr-defined]
+
+
+class BoundedPagination(Pagination):
+    """Pages that end where their rows have together more than PAGE_BYTES; a row each has.
+
+    The view has `row_bytes`, how large a row is as an expression, and `all_bytes`, how large all
+    its rows are together at most.
+    """
+
+    _most = Pagination.max_page_size
+
+    def get_page_size(self, request: Request) -> int:
+        """Return how many rows were asked for, or fit."""
+        return min(super().get_page_size(request), self._most)
+
+    def paginate_queryset(
+        self, queryset: Any, request: Request, view: APIView | None = None
+    ) -> list[Any] | None:
+        """Return a page: of large rows, only the sizes are read of those that do not fit."""
+        if view.all_bytes > PAGE_BYTES:  # type: ignore[union-attr]
+            narrow = queryset.annotate(row_bytes=view.row_bytes).only(*view.ordering)  # type: ignore[union-attr]
+            rows = super().paginate_queryset(narrow, request, view) or []
+            is_backwards = self.cursor is not None and self.cursor.reverse
+            sizes = [row.row_bytes for row in (reversed(rows) if is_backwards else rows)]
+            so_far = itertools.accumulate(sizes)
+            self._most = max(1, sum(1 for _ in itertools.takewhile(PAGE_BYTES.__ge__, so_far)))
+        return super().paginate_queryset(queryset, request, view)
 
 
 def bad_cursor() -> ValidationError:

@@ -1,7 +1,6 @@
 """URLs of the API, version 1."""
 
 from django.urls import path, re_path
-from drf_spectacular.views import SpectacularJSONAPIView
 
 from memory.api import (
     alerts,
@@ -10,6 +9,7 @@ from memory.api import (
     checkpoints,
     constraints,
     context,
+    document,
     entries,
     erasures,
     export,
@@ -33,7 +33,7 @@ CONSTRAINT = "constraints/<str:name>/"
 BACKTEST = "backtests/<uuid:backtest_id>/"
 
 urlpatterns = [
-    path("openapi.json", SpectacularJSONAPIView.as_view(), name="openapi"),
+    path("openapi.json", document.Document.as_view(), name="openapi"),
     path("users/", users.Users.as_view(), name="users"),
     path(USER, users.User.as_view(), name="user"),
     path(f"{USER}entries/", entries.Entries.as_view(), name="entries"),

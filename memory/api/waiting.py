@@ -6,11 +6,8 @@ past that a request is answered `202` at once, with the address of its result.
 """
 
 import re
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from django.conf import settings
 from django.db.models import QuerySet
@@ -19,6 +16,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
 from memory import alert_events, hints
+from memory.api.places import Places
 from memory.models import Alert, Run, Workspace
 from memory.models.runs import RunStatus
 from memory.statements import Parameter, Statement
@@ -37,40 +35,6 @@ _CHANGED = Statement(lambda: Run.objects.filter(pk=Parameter("pk")).order_by(), 
 LOOK_SECONDS = 2.0
 # As JSON writes a number.
 _SECONDS = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?")
-
-
-class Places:
-    """So many requests wait at a time; any thread may call it.
-
-    A workspace takes a place while it has fewer than `factor` times as many as are free. Alone it
-    gets two thirds of them with a factor of 2, half of them with 1, and there are some left for the
-    next one, and for the one after that (Choudhury and Hahne, "Dynamic queue length thresholds",
-    1998).
-    """
-
-    def __init__(self, number: int, factor: int = 2) -> None:
-        """Have so many places, all of them free."""
-        self._free = number
-        self._factor = factor
-        self._taken = Counter[int]()
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def take(self, workspace_pk: int) -> Iterator[bool]:
-        """Yield whether there was a place, which is free again afterwards."""
-        with self._lock:
-            admitted = self._taken[workspace_pk] < self._factor * self._free
-            if admitted:
-                self._free -= 1
-                self._taken[workspace_pk] += 1
-        try:
-            yield admitted
-        finally:
-            with self._lock:
-                self._free += admitted
-                self._taken[workspace_pk] -= admitted
-                if not self._taken[workspace_pk]:
-                    del self._taken[workspace_pk]
 
 
 _places = Places(settings.UAC_WAITING_REQUESTS)

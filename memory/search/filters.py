@@ -30,10 +30,14 @@ MAX_TEXT = 1000
 
 _GROUPS = {"AND": " AND ", "OR": " OR "}
 # What `json` keeps and `jsonb` cannot hold, such as half a character, is as if it were not there.
-_HELD = (
+_PARSED = (
     '(CASE WHEN pg_input_is_valid("memory_logentry"."metadata"::text, \'jsonb\')'
     ' THEN "memory_logentry"."metadata"::jsonb END)'
 )
+# Parsed once for each entry, however many conditions ask (OFFSET keeps the planner from writing the
+# expression into each of them).
+_HELD = '"parsed"."metadata"'
+_ONCE = f'(SELECT %s FROM (SELECT {_PARSED} AS "metadata" OFFSET 0) AS "parsed")'  # noqa: S608
 _TEXT_OPERATORS = ("eq", "ne", "in", "contains")
 _ORDERED_OPERATORS = ("eq", "ne", *COMPARISONS, "in")
 
@@ -78,9 +82,10 @@ def condition(filters: Any, time_zone: str, columns: Mapping[str, Column] = COLU
     """
     compiler = _Compiler(zoneinfo.ZoneInfo(time_zone), columns)
     compiled = compiler.object(filters, "filters", 1)
+    text = _ONCE.replace("%s", compiled.text) if _HELD in compiled.text else compiled.text
     # Made of constants alone; whatever the caller sent is a parameter.
     # Its text is made of our own words, and what was asked for is among the parameters.
-    return RawSQL(compiled.text, compiled.parameters, BooleanField())  # noqa: S611  # nosec B611
+    return RawSQL(text, compiled.parameters, BooleanField())  # noqa: S611  # nosec B611
 
 
 class _Compiler:

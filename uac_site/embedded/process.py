@@ -13,8 +13,8 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -73,6 +73,26 @@ def free_port(preferred: int = 0) -> int:
             port: int = probe.getsockname()[1]
             return port
     raise RuntimeError(f"no free port of 127.0.0.1 between {preferred} and {preferred + 99}")
+
+
+@contextmanager
+def held_port(preferred: int = 0) -> Iterator[int]:
+    """Have a free port of 127.0.0.1 (`free_port`) that nobody else is given within the block.
+
+    The web server takes a port that others have as long as they let it, and each of two servers
+    would get a share of the requests. So the port is bound here, where nobody listens, in the way
+    that lets the web server have it, and whoever looks for a free one finds it taken.
+    """
+    while True:
+        port = free_port(preferred)
+        with socket.socket() as holder:
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            try:
+                holder.bind(("127.0.0.1", port))
+            except OSError:  # somebody was quicker
+                continue
+            yield port
+            return
 
 
 @dataclass

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
-from uac_site.embedded.process import ManagedProcess, ProcessFailed, die_with_parent, free_port
+from uac_site.embedded.process import ManagedProcess, ProcessFailed, die_with_parent, held_port
 from uac_site.embedded.sandboxes import prepare_sandboxes
 from uac_site.embedded.services import Services, running_services
 
@@ -117,7 +117,7 @@ def running_system(
         stack.enter_context(_signals_as_exit())
         report("PostgreSQL and Redis")
         services = stack.enter_context(running_services(data_folder))
-        port = free_port(web_port)
+        port = stack.enter_context(held_port(web_port))
         system = System(
             services=services,
             environment={
@@ -141,7 +141,7 @@ def running_system(
         commands: dict[str, list[str]] = {}
         if web:
             commands["web"] = _web(port)
-        mcp_port = free_port(port + 1) if mcp else 0
+        mcp_port = stack.enter_context(held_port(port + 1)) if mcp else 0
         if mcp:
             commands["mcp"] = _mcp(mcp_port)
         # Sandboxes compute: more of them at a time than processors would only starve the web.

@@ -54,6 +54,7 @@ ANSWER_OVERHEAD_BYTES = 512 * 1024
 
 # What ends user code from outside. A sandbox in which that happened is not used any further.
 STOPPED = frozenset({"timeout", "out_of_memory", "killed", "protocol_error"})
+OWN_CONSTRAINTS = "constraints/"
 # In an answer: some hundred megabytes of memory at the most.
 MAX_VALUES = 4_000_000
 
@@ -240,7 +241,8 @@ class ChannelSandbox:
         with self._checking():
             results = tuple(_constraint_result(item) for item in _take_objects(answer, "result"))
             self._note(result.error for result in results)
-            if paths is not None and [result.path for result in results] != list(paths):
+            told = [result.path for result in results]
+            if told != list(paths) if paths is not None else not _are_constraints(told, bindings):
                 raise ProtocolError("results of other constraints than asked for")
             return ConstraintRun(results=results, usage=_usage(answer))
 
@@ -521,6 +523,13 @@ def _error(value: Any) -> UserError | None:
         path=None if value.get("path") is None else _take(value, "path", str),
         line=None if value.get("line") is None else _integer(value, "line"),
         traceback=_take(value, "traceback", str),
+    )
+
+
+def _are_constraints(paths: Sequence[str], bindings: Bindings | None) -> bool:
+    """Tell whether these can be all constraints of a project, each once, and those bound to it."""
+    return len(set(paths)) == len(paths) and all(
+        path.startswith(OWN_CONSTRAINTS) or path in (bindings or ()) for path in paths
     )
 
 

@@ -13,6 +13,7 @@ from rest_framework.test import APIClient
 
 from memory import alert_events, alerts, hints
 from memory.api import waiting
+from memory.api.places import Places
 from memory.models import Alert, MemoryUser, Workspace
 from memory.models.alerts import Severity
 from memory.users import create_user
@@ -220,7 +221,7 @@ def test_one_waiting_request_too_many_is_answered_at_once(
     api: APIClient, user: MemoryUser, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.UAC_MAX_WAIT_SECONDS = 3600.0
-    monkeypatch.setattr(waiting, "_places", waiting.Places(1))
+    monkeypatch.setattr(waiting, "_places", Places(1))
     began = time.monotonic()
 
     with waiting._places.take(user.workspace_id):

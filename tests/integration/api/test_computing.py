@@ -3,8 +3,8 @@
 import pytest
 from rest_framework.test import APIClient
 
-from memory.api import computing
-from memory.api.waiting import Places
+from memory.api import computing, parsers
+from memory.api.places import Places
 from memory.models import MemoryUser
 from tests.factories import make_checkpoint
 
@@ -41,3 +41,20 @@ def test_a_workspace_leaves_places_to_others() -> None:
 
     with places.take(3) as admitted:
         assert admitted
+
+
+def test_who_sends_large_bodies_slowly_leaves_threads_to_others(
+    api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = {"kind": "message", "role": "user", "content": "x" * parsers.BUFFERED_BYTES}
+    monkeypatch.setattr(parsers, "_readers", Places(2, factor=1))
+    with parsers._readers.take(user.workspace_id):
+        refused = api.post("/v1/users/ada/entries/", large)
+        small = api.post("/v1/users/ada/entries/", {**large, "content": "x"})
+    with parsers._readers.take(-1):  # somebody else's leaves a place
+        monkeypatch.setattr(parsers, "_readers", Places(3, factor=1))
+        taken = api.post("/v1/users/ada/entries/", large)
+
+    assert (refused.status_code, refused.json()["limit"]) == (429, "max_bodies")
+    assert refused["Retry-After"] == "1"
+    assert small.status_code == taken.status_code == 202

@@ -5,7 +5,11 @@ from collections.abc import Callable
 import pytest
 from rest_framework.test import APIClient
 
+from memory import log
+from memory.api import pagination
+from memory.log import Draft
 from memory.models import LogEntry, MemoryUser
+from memory.models.log import EntryKind
 
 pytestmark = pytest.mark.django_db
 
@@ -75,3 +79,24 @@ def test_the_log_is_read_page_by_page(api: APIClient, user: MemoryUser) -> None:
         url = page["next"]
 
     assert seqs == [2, 3, 4, 5, 6, 7]
+
+
+def test_a_page_of_large_entries_ends_early(
+    api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = [400, 400, 400, 5000, 10, 10]
+    drafts = [Draft(kind=EntryKind.MESSAGE, content="x" * size) for size in sizes]
+    log.append(user, drafts, source="test")
+    monkeypatch.setattr(pagination, "PAGE_BYTES", 1000)
+
+    pages, address = [], "/v1/users/ada/entries/?page_size=3"
+    while address:
+        page = api.get(address).json()
+        pages.append([entry["seq"] for entry in page["results"]])
+        address = page["next"]
+    before = api.get(page["previous"]).json()
+
+    # Of large ones as many as fit, and one at least
+    assert pages == [[1, 2], [3], [4], [5, 6]]
+    # Backwards, too
+    assert [entry["seq"] for entry in before["results"]] == [4]

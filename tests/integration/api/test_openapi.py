@@ -10,10 +10,12 @@ from django.conf import settings
 from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.validation import validate_schema
+from rest_framework.renderers import JSONRenderer
 from rest_framework.test import APIClient
 
 from memory.api import urls
 from memory.api.openapi import operations
+from memory.api.renderers import PIECE, PiecewiseJSONRenderer
 
 
 def generated() -> dict[str, Any]:
@@ -147,3 +149,32 @@ def test_the_document_is_served_without_a_key() -> None:
 
     assert response.status_code == 200
     assert json.loads(response.content)["openapi"].startswith("3.")
+
+
+def test_it_is_made_once_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = APIClient()
+    first = client.get("/v1/openapi.json")
+
+    def again(self: object, **kwargs: object) -> None:
+        raise AssertionError("made again")
+
+    monkeypatch.setattr(SchemaGenerator, "get_schema", again)
+
+    assert client.get("/v1/openapi.json").content == first.content
+    assert first.json()["openapi"].startswith("3.")
+
+
+def test_long_lists_are_written_as_the_framework_writes_them() -> None:
+    rows = [{"text": "\u2028 <é> \U0001f600", "number": number} for number in range(2 * PIECE + 1)]
+    datas: list[Any] = [
+        {"next": None, "results": rows, "of": {"rows": rows}},
+        {"results": []},
+        rows,
+        "text",
+    ]
+    for data in datas:
+        assert PiecewiseJSONRenderer().render(data) == JSONRenderer().render(data)
+        indented = "application/json; indent=2"
+        assert PiecewiseJSONRenderer().render(data, indented) == JSONRenderer().render(
+            data, indented
+        )

@@ -338,3 +338,19 @@ def test_a_busy_port_is_stepped_around() -> None:
 
         assert taken < port < taken + 100
     assert free_port(taken) == taken
+
+
+def test_a_port_that_is_held_is_no_other_servers() -> None:
+    from uac_site.embedded.process import free_port, held_port
+
+    with held_port() as port, held_port(port) as other:
+        assert other != port
+        assert free_port(port) not in (port, other)
+        with socket.socket() as web:  # as granian does
+            web.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            web.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            web.bind(("127.0.0.1", port))
+            web.listen()
+            for _ in range(20):  # of the two that have the port, the one that listens
+                socket.create_connection(("127.0.0.1", port)).close()
+    assert free_port(port) == port

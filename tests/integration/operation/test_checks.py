@@ -351,3 +351,13 @@ def test_nor_as_a_member_of_a_role_with_that_power(as_role: Any, role: str) -> N
 
 def _named(statement: str, **roles: str) -> sql.Composed:
     return sql.SQL(statement).format(**{key: sql.Identifier(one) for key, one in roles.items()})
+
+
+def test_a_missing_secret_key_is_named_on_a_development_machine_too(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    development = {"UAC_ENVIRONMENT": "development", "DEVELOPMENT": True}
+    assert found(settings, **development, SECRET_KEY="short") == []
+
+    monkeypatch.setattr(checks, "_secret_key", lambda: "")
+    assert found(settings, **development) == ["uac.E011"]

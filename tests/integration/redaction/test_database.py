@@ -1,8 +1,10 @@
 """What the database permits of a redaction, and refuses to everybody else."""
 
+import datetime
 from collections.abc import Callable
 
 import pytest
+import time_machine
 from django.db import DatabaseError, connection, transaction
 
 from memory import log, redaction
@@ -33,6 +35,7 @@ FORBIDDEN = {
     "a verdict": """
         UPDATE memory_checkpoint SET verdict = '{"accepted": true, "alerts": [], "checks": []}'
     """,
+    "no version": "DELETE FROM memory_checkpoint",
     "an outline": "UPDATE memory_checkpoint SET outline = '{\"domains\": []}'",
 }
 
@@ -106,3 +109,26 @@ def test_verify_finds_a_newest_version_with_a_file_that_was_redacted(
     Blob.objects.filter(user=user, hash=head.tree["domains/travel/state.py"]).update(content=None)
 
     assert list(map(str, problems(user))) == ["the newest version has a file that was redacted"]
+
+
+def test_no_entry_is_redacted_before_it_was_recorded(user: MemoryUser) -> None:
+    log.append(user, [Draft(kind=EntryKind.MESSAGE, content="hello")], source="test")
+    empty = ", ".join(f"{name} = NULL" for name in (*log.PAYLOAD_FIELDS, "salt"))
+
+    with (
+        pytest.raises(DatabaseError, match="append-only"),
+        transaction.atomic(),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(f"UPDATE memory_logentry SET redacted_at = '1970-01-01', {empty}")
+
+
+def test_a_redaction_is_taken_although_the_clock_was_set_back(user: MemoryUser) -> None:
+    (entry,) = log.append(user, [Draft(kind=EntryKind.MESSAGE, content="hello")], source="test")
+
+    with time_machine.travel(entry.recorded_at - datetime.timedelta(hours=1)):
+        redaction.redact(user, [1], by="test", reason="")
+
+    entry.refresh_from_db()
+    assert entry.content is None
+    assert entry.redacted_at == entry.recorded_at

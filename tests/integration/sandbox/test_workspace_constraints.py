@@ -224,3 +224,15 @@ def test_what_one_does_to_a_record_itself_the_next_one_does_not_see(sandbox: San
     found = run(sandbox, {**BINDINGS, other: BINDINGS[PATH]})
 
     assert [alert.message for alert in found[other].alerts] == ["Rome by train"]
+
+
+def test_they_share_no_process_with_the_projects_own(sandbox: Sandbox) -> None:
+    tells = "import os\nfrom uac import Alert, info\n\ndef check() -> list[Alert]:\n"
+    tells += '    return [info(str(os.getpid()), key="pid")]\n'
+    own = {"constraints/one.py": tells, "constraints/two.py": tells}
+    load(sandbox, source=tells, project={**PROJECT, **own})
+
+    found = run(sandbox, {PATH: {}})
+
+    processes = {path: found[path].alerts[0].message for path in (*own, PATH)}
+    assert processes[PATH] not in [processes[path] for path in own]

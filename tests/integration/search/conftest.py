@@ -93,7 +93,7 @@ def redact(entry: LogEntry) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            UPDATE memory_logentry SET redacted_at = now(), content = NULL, data = NULL,
+            UPDATE memory_logentry SET redacted_at = clock_timestamp(), content = NULL, data = NULL,
                 metadata = NULL, session_id = NULL, role = NULL, speaker = NULL, agent_id = NULL,
                 source = NULL, idempotency_key = NULL, salt = NULL
             WHERE id = %s

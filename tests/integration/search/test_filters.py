@@ -155,3 +155,10 @@ def test_a_rare_match_is_found_among_many(user: MemoryUser, say: Say, search: Fi
     found = search("puppy", where=condition({"speaker": "Zoe"}, "UTC"))
 
     assert [hit.entry.speaker for hit in found.hits] == ["Zoe"]
+
+
+def test_the_metadata_is_parsed_once_whatever_is_asked_of_it() -> None:
+    many = {f"metadata.key{number}": {"contains": "x"} for number in range(100)}
+
+    assert condition({"OR": [many]}, "UTC").sql.count("pg_input_is_valid") == 1
+    assert "pg_input_is_valid" not in condition({"speaker": "Ada"}, "UTC").sql

@@ -465,3 +465,30 @@ def test_a_wrong_instant_is_the_callers_error(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         sandbox(Script(HELLO)).evaluate("1", now=now, time_zone=time_zone)
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ["domains/health/state.py"],
+        ["workspace/constraints/not_bound.py"],
+        ["constraints/one.py", "constraints/one.py"],
+        ["constraints/one.py", "../constraints/two.py"],
+    ],
+)
+def test_results_of_what_is_no_constraint_are_believed_by_nobody(paths: list[str]) -> None:
+    one: dict[str, Any] = {
+        "alerts": [],
+        "error": None,
+        "seconds": 0.1,
+        "left_out": 0,
+        "takes_now": False,
+    }
+    answer = {**ANSWER, "result": [{**one, "path": path} for path in paths]}
+    sandbox = ChannelSandbox(
+        Script(HELLO, answer), runner_name="test", image_digest="", hash_seed=0
+    )
+
+    with pytest.raises(SandboxError, match="other constraints"):
+        sandbox.run_constraints(now=NOW, time_zone="UTC")
+    assert not sandbox.alive

@@ -1,0 +1,35 @@
+"""`/v1/openapi.json`: the document of the API, which each process makes once.
+
+Everybody may have it, without a key, and to make it takes half a second of computing.
+"""
+
+import functools
+import threading
+from typing import Any
+
+from django.http import HttpResponse
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.renderers import OpenApiJsonRenderer
+from drf_spectacular.utils import extend_schema
+from drf_spectacular.views import SpectacularJSONAPIView
+from rest_framework.request import Request
+
+_lock = threading.Lock()
+
+
+class Document(SpectacularJSONAPIView):
+    """The OpenAPI document, as JSON."""
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Return the document."""
+        with _lock:  # so that nobody makes it again meanwhile
+            document = _made()
+        return HttpResponse(document, content_type=OpenApiJsonRenderer.media_type)
+
+
+@functools.cache
+def _made() -> bytes:
+    document = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    rendered: bytes = OpenApiJsonRenderer().render(document, renderer_context={})
+    return rendered

@@ -1,0 +1,71 @@
+"""Logging in to the staff's pages: passwords are not tried without end."""
+
+import uuid
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from pytest_django.fixtures import Settings
+
+from uac_site import login
+
+pytestmark = pytest.mark.django_db
+
+
+def attempt(name: str, password: str, **headers: str) -> tuple[int, bytes]:
+    answer = Client().post(
+        "/admin/login/",
+        {"username": name, "password": password},
+        **headers,  # type: ignore[arg-type]
+    )
+    return answer.status_code, answer.content
+
+
+@pytest.fixture
+def name() -> str:
+    """Somebody of the staff, whose name nobody else has used."""
+    found = f"staff-{uuid.uuid4()}"
+    User.objects.create_superuser(found, password="the right one")
+    return found
+
+
+def test_who_fails_too_often_waits_and_others_do_not(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login, "OF_ADDRESS", 3)
+    here, there = str(uuid.uuid4()), str(uuid.uuid4())
+    # Who succeeds does not count
+    for _ in range(5):
+        assert attempt(name, "the right one", REMOTE_ADDR=here)[0] == 302
+    for _ in range(3):
+        assert b"Too many" not in attempt(name, "wrong", REMOTE_ADDR=here)[1]
+
+    status, page = attempt(name, "the right one", REMOTE_ADDR=here)
+
+    assert status == 200
+    assert b"Too many attempts to log in have failed" in page
+    assert attempt(name, "the right one", REMOTE_ADDR=there)[0] == 302
+
+
+def test_a_name_is_not_tried_from_many_addresses(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login, "OF_NAME", 3)
+    for _ in range(3):
+        attempt(name, "wrong", REMOTE_ADDR=str(uuid.uuid4()))
+
+    assert b"Too many" in attempt(name, "the right one", REMOTE_ADDR=str(uuid.uuid4()))[1]
+
+
+def test_behind_a_proxy_the_address_is_what_the_proxy_says(
+    name: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login, "OF_ADDRESS", 1)
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    proxy, client, other = (str(uuid.uuid4()) for _ in range(3))
+    # What the client says itself stands before what the proxy adds
+    attempt(name, "wrong", REMOTE_ADDR=proxy, HTTP_X_FORWARDED_FOR=f"{other}, {client}")
+
+    told = {"REMOTE_ADDR": proxy}
+    assert b"Too many" in attempt(name, "x", **told, HTTP_X_FORWARDED_FOR=f"x, {client}")[1]
+    assert attempt(name, "the right one", **told, HTTP_X_FORWARDED_FOR=other)[0] == 302

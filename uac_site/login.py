@@ -1,0 +1,55 @@
+"""Logging in to the staff's pages: who fails too often has to wait, even with the right password.
+
+Counted over all processes, by address and by name. Whoever fails as somebody else keeps him out
+for a second at a time, if he goes on.
+"""
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib.admin.forms import AdminAuthenticationForm
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+from django.utils.crypto import salted_hmac
+
+from memory import rates
+
+# So many failures a minute.
+OF_ADDRESS = 20
+OF_NAME = 60
+
+
+class LoginForm(AdminAuthenticationForm):
+    """Django's form, which takes no more attempts from who fails too often."""
+
+    def clean(self) -> dict[str, Any]:
+        """Return what was entered; raises ValidationError for a wrong password, or after many."""
+        counted = {
+            ("login_address", OF_ADDRESS): _address(self.request),
+            ("login_name", OF_NAME): str(self.cleaned_data.get("username", "")),
+        }
+        keys = {
+            limit: salted_hmac("uac_site.login", text).hexdigest()
+            for limit, text in counted.items()
+        }
+        if any(rates.left_of(*limit, key, take=False) < 1 for limit, key in keys.items()):
+            raise ValidationError(
+                "Too many attempts to log in have failed. Wait a minute, then try again.",
+                code="too_many",
+            )
+        try:
+            cleaned: dict[str, Any] = super().clean()
+        except ValidationError:
+            for limit, key in keys.items():
+                rates.left_of(*limit, key, take=True)
+            raise
+        return cleaned
+
+
+def _address(request: HttpRequest | None) -> str:
+    """Return where a request comes from: behind a proxy, what the proxy says of it."""
+    if request is None:
+        return ""
+    told = request.META.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip()
+    behind_proxy = getattr(settings, "SECURE_PROXY_SSL_HEADER", None) is not None
+    return str(told if behind_proxy and told else request.META.get("REMOTE_ADDR", ""))
