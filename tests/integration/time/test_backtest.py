@@ -500,7 +500,7 @@ def test_a_user_who_is_erased_meanwhile_leaves_nothing(
     def erase(checkpoint: Any, *arguments: Any) -> Any:
         if not erased:
             erased.append(checkpoint.user_id)
-            MemoryUser.objects.filter(pk=checkpoint.user_id).update(head=None)
+            MemoryUser.objects.filter(pk=checkpoint.user_id).update(head=None, erased_at=START)
             for model in (EntryOutcome, Checkpoint, Blob, Bytecode, BacktestUser):
                 model.objects.filter(user=checkpoint.user_id).delete()
         return loaded(checkpoint, *arguments)
