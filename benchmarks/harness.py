@@ -101,10 +101,10 @@ class _Quick(argparse.Action):
 
 
 @contextmanager
-def docker_sandboxes() -> Iterator[Services]:
-    """Have the server's settings here, with services of their own and Docker for the sandboxes."""
+def embedded_server(runner: str = "docker") -> Iterator[Services]:
+    """Configure the server in this process, with services of its own and this sandbox runner."""
     with running_services() as services:
-        os.environ.update(services.environment, UAC_SANDBOX_RUNNER="docker")
+        os.environ.update(services.environment, UAC_SANDBOX_RUNNER=runner)
         os.environ["DJANGO_SETTINGS_MODULE"] = "uac_site.settings"
         django.setup()
         yield services

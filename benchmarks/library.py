@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.harness import (
     NOON,
-    docker_sandboxes,
+    embedded_server,
     end_without_data,
     parser,
     report,
@@ -587,7 +587,7 @@ def main() -> None:
     from memory import constraint_library
 
     totals = {name: Found() for name in constraint_library.names()}
-    with docker_sandboxes():
+    with embedded_server():
         from workers.sandbox.build import ensure_image
         from workers.sandbox.runner import close_pool
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import query
-from benchmarks.harness import docker_sandboxes, p95, parser, report, until
+from benchmarks.harness import embedded_server, p95, parser, report, until
 from benchmarks.llm_sandbox_peer import SCRIPT
 from sandbox_image.uac import protocol
 from uac_site.embedded.system import running_system
@@ -84,7 +84,7 @@ def main() -> None:
         seconds=(4.0, 0.3),  # of each measurement of throughput
         queries=(60, 3),
     ).parse_args()
-    with docker_sandboxes():
+    with embedded_server():
         times, figures = measure(asked.rounds, asked.arrivals, asked.seconds)
     figures |= whole_path(asked.queries)
     rows = [

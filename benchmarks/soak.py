@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import docker as engine
 
-from benchmarks.harness import docker_sandboxes, p95, parser, report, until
+from benchmarks.harness import embedded_server, p95, parser, report, until
 from benchmarks.sandbox import NOW, PROJECT, ZONE
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def _resident_mib(pid: int) -> float:
 def main() -> None:
     """Work, and report."""
     asked = parser(__doc__, seconds=(60.0, 3.0)).parse_args()
-    with docker_sandboxes():
+    with embedded_server():
         rows, figures, problems = soak(asked.seconds)
     report(
         "soak",

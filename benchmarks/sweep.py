@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from benchmarks.harness import docker_sandboxes, migrate, parser, report
+from benchmarks.harness import embedded_server, migrate, parser, report
 from benchmarks.year import START, settle, standing_still
 
 if TYPE_CHECKING:
@@ -384,7 +384,7 @@ def main() -> None:
     asked = parser(__doc__, users=(100_000, 2_000), rounds=(11, 1)).parse_args()
     sizes = (asked.users // 100, asked.users // 10, asked.users)
     logging.disable(logging.INFO)
-    with docker_sandboxes() as services:
+    with embedded_server() as services:
         from memory.models import Workspace
         from memory.users import create_user
         from workers.sandbox import runner
