@@ -38,6 +38,7 @@ from memory.project.schema_edits import (
     define_class,
     existing_class,
     existing_domain,
+    places_of,
     rename_field,
     widen_field,
 )
@@ -216,7 +217,8 @@ def _existing_record(project: Project, record_id: RecordId) -> Record:
         known = ", ".join(holders) or "none"
         raise EditError(
             "unknown_collection",
-            f"{record_id.domain} has no {record_id.collection!r}: it has {known}",
+            f"{record_id.domain} has no {record_id.collection!r}: it has {known}"
+            + places_of(project, record_id.collection),
         )
     record = project.record(record_id)
     if record is None:

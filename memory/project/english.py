@@ -10,3 +10,21 @@ with patch("typeguard.typechecked", lambda function: function):
     import inflect
 
 ENGINE = inflect.engine()
+
+# Singulars that it takes for plurals ("lens" of "len", "regimen" of "regiman"), or makes men of.
+NOUNS = {
+    **{
+        word: f"{word}s"
+        for word in (
+            *("abdomen", "acumen", "amen", "bitumen", "cyclamen", "dolmen", "foramen", "hymen"),
+            *("lumen", "omen", "ramen", "regimen", "semen", "specimen", "stamen"),
+            *("german", "norman", "roman"),
+        )
+    },
+    **{
+        word: f"{word}es"
+        for word in ("alias", "atlas", "bias", "canvas", "christmas", "lens", "pancreas", "tennis")
+    },
+}
+for _singular, _plural in NOUNS.items():
+    ENGINE.defnoun(_singular, _plural)

@@ -180,7 +180,7 @@ def _split_last_word(name: str) -> tuple[str, str]:
 
 def _looks_plural(word: str) -> bool:
     # inflect takes "bus" and "analysis" for plurals of "bu" and "analysi".
-    if word.endswith(("us", "ss", "is")) or not word:
+    if word.endswith(("us", "ss", "is")) or not word or word in _singulars():
         return False
     found = _inflect().singular_noun(word)
     return bool(found) and len(str(found)) > 2 and _inflect().plural_noun(found) == word
@@ -190,3 +190,9 @@ def _inflect() -> Any:
     from memory.project.english import ENGINE  # most runs need no new name
 
     return ENGINE
+
+
+def _singulars() -> Collection[str]:
+    from memory.project.english import NOUNS
+
+    return NOUNS.keys()

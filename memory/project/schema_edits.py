@@ -12,6 +12,9 @@ from memory.project.names import (
     check_enum_member,
     check_field_name,
     check_lower_name,
+    default_collection,
+    singular,
+    snake,
 )
 from memory.project.outline import (
     REQUIRED,
@@ -236,7 +239,7 @@ def existing_class(project: Project, domain_name: str, class_name: str) -> tuple
         raise EditError(
             "unknown_class",
             f"{domain_name} has no class {class_name!r}: it has {known}; define it with "
-            "define_class",
+            f"define_class{places_of(project, class_name)}",
         )
     return domain, domain.classes[class_name]
 
@@ -250,6 +253,21 @@ def existing_domain(project: Project, name: str) -> Domain:
             f"no domain {name!r}: there is {known}; a new one begins with define_class",
         )
     return project.outline.domains[name]
+
+
+def places_of(project: Project, name: str) -> str:
+    """Say where the records are that somebody looks for by this name; empty if that is unclear.
+
+    What is guessed is a class, its singular or plural, or a collection that another domain has.
+    """
+    guessed = {snake(name), singular(snake(name))}
+    found = [
+        f"{holder.class_name} is in {domain.name}.{holder.name}"
+        for domain in project.outline.domains.values()
+        for holder in (*domain.collections.values(), *domain.singletons.values())
+        if guessed & {holder.name, snake(holder.class_name), default_collection(holder.class_name)}
+    ]
+    return f"; {', '.join(found)}" if found else ""
 
 
 def _existing_field(class_: Class, name: str, domain: str) -> Field:

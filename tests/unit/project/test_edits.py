@@ -225,6 +225,11 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str, str]] = {
     # add
     "add to no domain": (add("x", "Trip", "k"), "unknown_domain", "there is identity, travel"),
     "add no class": (add("travel", "X", "k"), "unknown_class", "define_class"),
+    "add a class of another domain": (
+        add("travel", "Passport", "k"),
+        "unknown_class",
+        "define_class; Passport is in identity.own",
+    ),
     "add a part": (add("travel", "Stop", "k", town="x"), "not_a_record", "travel.Stop"),
     "add an enum": (add("travel", "Color", "k"), "unknown_class", "'Color'"),
     "add twice": ({**TRIP, "key": "trip-1"}, "key_exists", "change it with update"),
@@ -284,6 +289,16 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str, str]] = {
         {**UPDATE, "collection": "tripz", "fields": {}},
         "unknown_collection",
         "it has trips",
+    ),
+    "update a collection by its class": (
+        {**UPDATE, "collection": "Trip", "fields": {}},
+        "unknown_collection",
+        "it has trips; Trip is in travel.trips",
+    ),
+    "update a collection of another domain": (
+        {**UPDATE, "collection": "passport", "fields": {}},
+        "unknown_collection",
+        "it has trips; Passport is in identity.own",
     ),
     "update no domain": ({**UPDATE, "domain": "x", "fields": {}}, "unknown_domain", "'x'"),
     "update to null": ({**UPDATE, "fields": {"to": None}}, "type_clash", "Trip.to holds str"),
