@@ -1,8 +1,8 @@
 """Answers to queries that are given again: one version, asked the same, says the same.
 
 Code in a sandbox is told what it needs to know of the time, and nothing else changes between two
-runs of it. So an answer holds for the version, the code and as much of the moment as the code asks
-for: none of it, the day where the user lives, or all.
+runs of it. So an answer holds for the version, the code, the zone where the user lives and as much
+of the moment as the code asks for: none of it, the day there, or all.
 """
 
 import datetime
@@ -17,7 +17,7 @@ from memory.statements import Parameter, Statement
 from memory.texts import with_few_marks
 
 # What answers say beside the value, and how it is found: another number makes all of them anew.
-RULES = 2
+RULES = 3
 # Also in a text or a comment, which costs no more than an evaluation.
 _NOW, _TODAY = re.compile(r"\bnow\b"), re.compile(r"\btoday\b")
 
@@ -33,12 +33,12 @@ _EARLIER = Statement(
 
 def key_of(user: MemoryUser, code: str, instant: datetime.datetime) -> str:
     """Return what answers to that code at that instant have in common, whatever the version."""
-    clock: list[str] = []
+    clock = [user.time_zone]
     names = unicodedata.normalize("NFKC", with_few_marks(code))  # as Python reads them
     if _NOW.search(names):
-        clock = [user.time_zone, instant.isoformat()]
+        clock += [instant.isoformat()]
     elif _TODAY.search(names):
-        clock = [instant.astimezone(ZoneInfo(user.time_zone)).date().isoformat()]
+        clock += [instant.astimezone(ZoneInfo(user.time_zone)).date().isoformat()]
     return sha256(canonical_json([RULES, code, clock]))
 
 

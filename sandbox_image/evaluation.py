@@ -31,7 +31,18 @@ from .loader import Project, collections_of, remember_source, selected
 from .selection import Meanings, Place, Selection
 from .traces import Traces
 from .tracing import can_follow
-from .uac import PartialDate, Record, protocol, records
+from .uac import (
+    PartialDate,
+    Record,
+    add_months,
+    birthday,
+    full_months,
+    hours_between,
+    protocol,
+    reckoning,
+    records,
+    user_zone,
+)
 from .uac.alerts import Alert, TooManyAlertsError, info
 from .uac.testing import call_check
 from .values import AlertLimitError, NotAValueError, encode
@@ -49,6 +60,11 @@ HELPERS = {
     "re": re,
     "itertools": itertools,
     "PartialDate": PartialDate,
+    "add_months": add_months,
+    "birthday": birthday,
+    "full_months": full_months,
+    "hours_between": hours_between,
+    "user_zone": user_zone,
 }
 
 
@@ -150,6 +166,7 @@ class Evaluation:
 
     def evaluate(self, code: str, instant: Instant, limits: Limits) -> dict[str, Any]:
         """The value of an expression, or of the last statement of a block if it is one."""
+        reckoning.live_in(instant.time_zone)
         remember_source(QUERY, code)
         tree = ast.parse(code, QUERY)
         names = self._namespace() | {"__name__": "__query__"}
@@ -239,6 +256,7 @@ class Evaluation:
         AlertLimitError with a few of them if it has too many.
         """
         determinism.start_again()  # another one may have run in this process
+        reckoning.live_in(instant.time_zone)
         with suppress(Exception):  # what is wrong with the state, those tell that name evidence
             self._places()  # as they are before the constraint can add any
         started = time.perf_counter()
@@ -269,6 +287,7 @@ class Evaluation:
         seconds: float,
     ) -> dict[str, Any]:
         """Where the findings of one constraint change within the horizon; see `forecasting.py`."""
+        reckoning.live_in(horizon.time_zone)
         shares = self.shares_processes()
         self.make_ready()
         with suppress(Exception):  # as in `run_constraint`

@@ -33,8 +33,8 @@ CRASHED = 70
 # What a project may import of the standard library, and its own library. What mypy has to know of
 # these is most of its work, and the same for everybody.
 KNOWN = """\
-import collections, collections.abc, dataclasses, datetime, decimal, enum, functools, itertools
-import math, re, statistics, typing, zoneinfo
+import calendar, collections, collections.abc, dataclasses, datetime, decimal, enum, functools
+import itertools, math, re, statistics, typing, zoneinfo
 import builtins, uac, uac.testing
 """
 

@@ -1,7 +1,8 @@
-"""The library that a user's project imports: records, references, partial dates and alerts."""
+"""The library that a user's project imports: records, references, dates and alerts."""
 
 from .alerts import Alert, Severity, critical, info, warning
 from .dates import PartialDate
+from .reckoning import add_months, birthday, full_months, hours_between, user_zone
 from .records import Record, Ref
 
 __all__ = [
@@ -10,7 +11,12 @@ __all__ = [
     "Record",
     "Ref",
     "Severity",
+    "add_months",
+    "birthday",
     "critical",
+    "full_months",
+    "hours_between",
     "info",
+    "user_zone",
     "warning",
 ]

@@ -9,6 +9,7 @@ from types import MappingProxyType, ModuleType
 from typing import NoReturn, get_args
 
 from .alerts import Alert, TooManyAlertsError, room_for
+from .reckoning import live_in
 from .records import Record, resolve_references_with
 
 
@@ -17,22 +18,35 @@ def run_check(
     *,
     today: datetime.date | None = None,
     now: datetime.datetime | None = None,
+    time_zone: str | None = None,
     **state: object,
 ) -> list[Alert]:
     """The alerts of the constraint `module` when the state it imports is `state`, and no other.
 
     `run_check(expiring_passport, today=date(2026, 1, 1), trips=[Trip(…)])`: what the constraint
     imports from the state of a domain is replaced by the name it has there; collections not given
-    are empty and single records not given may not be used. The module is as before afterwards.
+    are empty and single records not given may not be used. What it does not import itself, but is
+    in the state of some domain, is there for its references: `Ref.get()` finds records in it. The
+    module is as before afterwards. `user_zone()` is `time_zone`, or the zone of `now`, or UTC.
     A workspace constraint imports no state: what its check takes besides the time is given by the
     names of its parameters, and is empty where it is not.
-    TypeError for a name that the constraint neither imports nor takes, a missing `today` or `now`,
-    or when the constraint yields something else than alerts.
+    TypeError for a name that the constraint neither imports nor takes and no domain has, a missing
+    `today` or `now`, or when the constraint yields something else than alerts.
     """
     taken = {name: state.get(name, ()) for name in shapes_taken(module)}
     imported = {name: value for name, value in state.items() if name not in taken}
-    with _replaced(module, imported, taken):
+    zone = time_zone or getattr(getattr(now, "tzinfo", None), "key", None) or "UTC"
+    with _replaced(module, imported, taken), _living_in(zone):
         return call_check(module, today=today, now=now, records=taken)
+
+
+@contextmanager
+def _living_in(time_zone: str) -> Iterator[None]:
+    previous = live_in(time_zone)
+    try:
+        yield
+    finally:
+        live_in(previous)
 
 
 def shapes_taken(module: ModuleType) -> list[str]:
@@ -119,11 +133,14 @@ def _replaced(
     module: ModuleType, state: Mapping[str, object], taken: Mapping[str, object]
 ) -> Iterator[None]:
     imported = _imported_state(module)
-    if unknown := sorted(state.keys() - imported.keys()):
+    in_project = {name for _, name, _ in _state_of_project()}
+    if unknown := sorted(state.keys() - imported.keys() - in_project):
         known = sorted({*imported, *shapes_taken(module)})
+        places = [place for name in unknown for place in _places_of(state[name])]
         raise TypeError(
             f"{module.__name__} neither imports nor takes {', '.join(unknown)}, but"
             f" {', '.join(known) or 'nothing'}. Name the state as the constraint does"
+            + "".join(f"; {place}" for place in dict.fromkeys(places))
         )
     for name, value in imported.items():
         if name in state:
@@ -147,14 +164,27 @@ def _replaced(
 
 def _imported_state(module: ModuleType) -> dict[str, object]:
     """What the module's globals hold of any domain's state, by their name in the module."""
-    state_objects = {
-        id(value)
-        for name, other in list(sys.modules.items())
-        if name.startswith("domains.") and name.endswith(".state")
-        for value in vars(other).values()
-        if isinstance(value, (list, Record))
-    }
+    state_objects = {id(value) for _, _, value in _state_of_project()}
     return {name: value for name, value in vars(module).items() if id(value) in state_objects}
+
+
+def _state_of_project() -> Iterator[tuple[ModuleType, str, object]]:
+    """The collections and single records of all domains that are loaded."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("domains.") and name.endswith(".state"):
+            for held, value in list(vars(module).items()):
+                if isinstance(value, (list, Record)):
+                    yield module, held, value
+
+
+def _places_of(given: object) -> Iterator[str]:
+    """Where records of the classes of these are: "Person is in people.people"."""
+    records = given if isinstance(given, (list, tuple)) else [given]
+    classes = {type(record) for record in records if isinstance(record, Record)}
+    for module, name, value in _state_of_project():
+        (held,) = get_args(vars(module).get("__annotations__", {}).get(name)) or (type(value),)
+        if held in classes:
+            yield f"{held.__name__} is in {module.__name__.split('.')[1]}.{name}"
 
 
 class _NotGiven:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeGuard
 
+from memory.project.names import RESERVED_LOWER
 from memory.texts import parse_python
 from workers.checkpointing.policy_tables import (
     CLOCK,
@@ -249,7 +250,8 @@ class _Policy:
         elif self.is_own_module(module):
             for name in names:
                 yield from self.check_attribute(name)
-                if name in LIBRARY:
+                # What a state holds may be called `calendar`: of the others it can be no record.
+                if name in LIBRARY and (name in RESERVED_LOWER or _SCHEMA.fullmatch(module)):
                     yield "import", f"{name} of {module}: write import {name}"
         elif module != {"test": "constraints", "workspace test": "workspace.constraints"}.get(
             self.kind

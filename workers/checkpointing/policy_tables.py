@@ -19,6 +19,7 @@ def _names(text: str) -> frozenset[str]:
 # What may be imported, and of it only what is public. Left out: what evaluates strings, builds
 # code, reads files, or tells the type checker to look away.
 _LEFT_OUT = {
+    "calendar": _names("HTMLCalendar LocaleHTMLCalendar LocaleTextCalendar setfirstweekday"),
     "dataclasses": _names("make_dataclass"),
     "typing": _names("ForwardRef get_type_hints no_type_check no_type_check_decorator"),
     "zoneinfo": _names("TZPATH available_timezones reset_tzpath"),
@@ -36,6 +37,7 @@ LIBRARY = MappingProxyType(
     {
         name: _public(name)
         for name in (
+            "calendar",
             "collections",
             "collections.abc",
             "dataclasses",
@@ -52,7 +54,10 @@ LIBRARY = MappingProxyType(
         )
     }
     | {
-        "uac": _names("Alert PartialDate Record Ref Severity critical info warning"),
+        "uac": _names(
+            "Alert PartialDate Record Ref Severity add_months birthday critical full_months"
+            " hours_between info user_zone warning"
+        ),
         "uac.testing": _names("run_check"),
         # For annotations where a field has the name of a type.
         "builtins": _BUILTIN_TYPES,

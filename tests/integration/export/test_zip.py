@@ -42,7 +42,10 @@ def test_a_zip_has_the_files_of_the_version_and_what_they_need(
     assert lived.head is not None
     assert set(files) == {
         *lived.head.tree,
-        *(f"uac/{name}.py" for name in ("__init__", "alerts", "dates", "records", "testing")),
+        *(
+            f"uac/{name}.py"
+            for name in ("__init__", "alerts", "dates", "reckoning", "records", "testing")
+        ),
         *("uac/py.typed", "uac/test_project.py"),
         *("README.md", ".gitignore", "pyproject.toml"),
     }

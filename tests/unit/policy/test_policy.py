@@ -1,16 +1,21 @@
 """The static policy, line by line: what is in order, and what is found where."""
 
+import re
 import textwrap
+from pathlib import Path
 
 import pytest
 
+from workers.authoring.prompts import STRUCTURE
 from workers.checkpointing.policy import (
     Finding,
     check_policy,
     check_query,
     check_workspace_policy,
 )
+from workers.checkpointing.policy_tables import LIBRARY
 
+DOCS = Path(__file__).parents[3] / "docs"
 SCHEMA = "domains/travel/schema.py"
 STATE = "domains/travel/state.py"
 SHARD = "domains/travel/trips_0002.py"
@@ -157,6 +162,22 @@ ACCEPTED = {
                 yield warning("{} of {0.name}".format(first, second), evidence=[first])
         """,
     ),
+    "a constraint that reckons with dates, and with a record called as a module": (
+        CONSTRAINT,
+        """
+        import calendar
+        import datetime
+        from calendar import monthrange
+        from collections.abc import Iterator
+        from domains.travel.state import calendar as planner
+        from uac import Alert, add_months, birthday, full_months, hours_between, info, user_zone
+
+        def check(now: datetime.datetime) -> Iterator[Alert]:
+            later = add_months(now.astimezone(user_zone()), calendar.monthrange(2026, 2)[1])
+            if planner and hours_between(now, later) > full_months(now, later):
+                yield info(str(birthday(now, 2026, leap_day="1 March")), key="k")
+        """,
+    ),
     "test": (
         TEST,
         """
@@ -211,6 +232,8 @@ IN_A_CHECK = [
     ("import random", "import"),
     ("import time", "import"),
     ("import importlib", "import"),
+    ("from calendar import setfirstweekday", "import"),
+    ("from domains.travel.schema import calendar", "import"),
     ("import builtins", "import"),
     ("import uac.protocol", "import"),
     ("import uac.testing", "import"),
@@ -663,3 +686,15 @@ def test_a_path_that_is_none_of_a_workspace_constraint_is_refused() -> None:
         with pytest.raises(KeyError):
             check_workspace_policy(path, OF_WORKSPACE)
     assert codes(check_policy(WORKSPACE, OF_WORKSPACE)) == ["path"]
+
+
+def test_what_may_be_imported_is_documented() -> None:
+    """As it stands in the document, and in what a model is told."""
+    told = (DOCS / "constraints.md").read_text()
+    listed = re.findall(r"^\| `([\w.]+)` \|", told, re.MULTILINE)
+    assert set(listed) == LIBRARY.keys() - {"builtins"}
+    instructions = " ".join(STRUCTURE.split())
+    for name in LIBRARY.keys() - {"builtins", "collections.abc", "dataclasses", "uac.testing"}:
+        assert re.search(rf"Allowed imports:[^.]*\b{name}\b", instructions), name
+    for name in LIBRARY["uac"]:
+        assert f"`{name}" in told, name

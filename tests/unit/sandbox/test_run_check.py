@@ -85,6 +85,39 @@ def test_references_resolve_among_the_state_given(constraint: ModuleType) -> Non
         run_check(constraint, today=TODAY, trips=[])
 
 
+@dataclass(kw_only=True)
+class Person(Record):
+    name: str
+
+
+@pytest.fixture
+def people(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another domain, of which the constraint imports nothing."""
+    state = ModuleType("domains.people.state")
+    vars(state).update(people=[], __annotations__={"people": list[Person]})
+    monkeypatch.setitem(sys.modules, state.__name__, state)
+
+
+def test_references_resolve_in_what_the_constraint_does_not_import(
+    constraint: ModuleType, people: None
+) -> None:
+    def check(today: datetime.date) -> Iterator[Alert]:
+        yield critical(Ref[Person]("p").get().name, key="k")
+
+    constraint.__dict__["check"] = check
+    (alert,) = run_check(constraint, today=TODAY, people=[Person(key="p", name="Ada")])
+    assert alert.message == "Ada"
+    with pytest.raises(LookupError):
+        run_check(constraint, today=TODAY)
+
+
+def test_a_name_that_no_domain_has_is_told_where_its_records_are(
+    constraint: ModuleType, people: None
+) -> None:
+    with pytest.raises(TypeError, match=r"takes persons, but .*; Person is in people\.people$"):
+        run_check(constraint, today=TODAY, persons=[Person(key="p", name="Ada")])
+
+
 def test_a_name_that_the_constraint_does_not_import_gets_a_hint(constraint: ModuleType) -> None:
     with pytest.raises(TypeError, match=r"neither imports nor takes flights, but home, plans"):
         run_check(constraint, today=TODAY, flights=[])
