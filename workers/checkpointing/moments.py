@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from workers.checkpointing.quantities import spelled
+from workers.checkpointing.quantities import ORDINALS, spelled
 
 MAX_YEARS = 50  # that a text can mean by dates without one
 MAX_COUNT_DIGITS = 5  # of days, weeks or years: what is more lies outside the calendar
@@ -79,6 +79,57 @@ _EDGE = re.compile(
     rf"(?:{_MONTH}(?:\s+{_YEAR})?|(?P<unit>month|year))",
     _FLAGS,
 )
+_ORDINAL = "|".join(word.replace("-", r"[-\s]") for word in sorted(ORDINALS, key=len, reverse=True))
+_ORDINAL_MONTH = re.compile(
+    rf"\b(?P<days>{_ORDINAL})\s+(?:day\s+)?of\s+{_MONTH}(?:,?\s*(?:of\s+)?{_YEAR})?", _FLAGS
+)
+_MONTH_ORDINAL = re.compile(
+    rf"\b{_MONTH}\s+(?:the\s+)?(?P<days>{_ORDINAL})\b(?:,?\s*{_YEAR})?", _FLAGS
+)
+_ON_ORDINAL = re.compile(rf"\bon\s+the\s+(?P<days>{_ORDINAL})\b(?!\s+[a-z])", _FLAGS)
+_DAY_NAME = "|".join(sorted(_WEEKDAYS, key=len, reverse=True))
+# What a month is named by: itself, or how far off it is.
+_OF_A_MONTH = (
+    rf"(?:{_MONTH}(?:,?\s+(?:of\s+)?{_YEAR})?"
+    r"|(?:(?P<which>next|this|last|coming|past|previous|following)\s+|the\s+|each\s+|every\s+)?"
+    r"month\b)"
+)
+_NTH_WEEKDAY = re.compile(
+    rf"\b(?P<nth>first|second|third|fourth|fifth|last|[1-5](?:st|nd|rd|th))\s+(?P<day>{_DAY_NAME})"
+    rf"\s+(?:in|of)\s+{_OF_A_MONTH}",
+    _FLAGS,
+)
+_FROM_WEEKDAY = re.compile(
+    rf"\b{_COUNT}\s+(?P<unit>day|week|fortnight)s?\s+(?:from|after|on)\s+"
+    rf"(?:(?P<which>next|this|coming)\s+)?(?P<day>{_DAY_NAME}|tomorrow)\b",
+    _FLAGS,
+)
+_AT_EDGE = re.compile(
+    rf"\b(?P<edge>first|last)\s+(?:{_COUNT}\s+)?(?P<unit>day|week)s?\s+(?:in|of)\s+{_OF_A_MONTH}",
+    _FLAGS,
+)
+_HOLIDAYS = {
+    "christmas eve": (12, 24),
+    "christmas day": (12, 25),
+    "christmas": (12, 25),
+    "boxing day": (12, 26),
+    "new year's eve": (12, 31),
+    "new year's day": (1, 1),
+    "new year's": (1, 1),
+    "new year": (1, 1),
+    "valentine's day": (2, 14),
+    "halloween": (10, 31),
+}
+_HOLIDAY = re.compile(
+    r"\b(?P<name>"
+    + "|".join(
+        name.replace("'", "['’]?").replace(" ", r"\s+")
+        for name in sorted(_HOLIDAYS, key=len, reverse=True)
+    )
+    + rf")\b(?:,?\s+(?:of\s+)?{_YEAR})?",
+    _FLAGS,
+)
+_BY_PLAIN_NAME = {name.replace("'", ""): day for name, day in _HOLIDAYS.items()}
 _DAYS_AWAY = (
     (re.compile(r"\b(?:today|tonight|now|this (?:morning|afternoon|evening))\b", _FLAGS), 0),
     (re.compile(r"\btomorrow\b", _FLAGS), 1),
@@ -175,6 +226,7 @@ def moments_said(text: str, at: datetime.datetime) -> Said:
         said.months.update(found.months)
     rest = masked(text, [(found.start, found.end) for found in dated])
     _without_year(rest, today, said)
+    _in_words(text, today, said)
     _relative(text, today, said)
     for match in _FOREIGN.finditer(text):
         if match[2].lower() not in _MONTHS:
@@ -300,10 +352,25 @@ def _without_year(text: str, today: datetime.date, said: Said) -> None:
     for match in _MONTH_ALONE.finditer(text):
         month = _MONTHS[match["month"].lower()]
         said.months.update((year, month) for year in years)
-    for match in _OF_MONTH.finditer(text):
+    in_some_month = [int(match[1]) for match in _OF_MONTH.finditer(text)]
+    in_some_month += [_ordinal(match["days"]) for match in _ON_ORDINAL.finditer(text)]
+    for day in in_some_month:
         for distance in (-1, 0, 1):
             month_of = _shifted(today.replace(day=1), distance)
-            said.days.update(_days([month_of.year], month_of.month, int(match[1])))
+            said.days.update(_days([month_of.year], month_of.month, day))
+
+
+def _in_words(text: str, today: datetime.date, said: Said) -> None:
+    """Days that are named by ordinals in words, or by a holiday."""
+    near = [today.year - 1, today.year, today.year + 1, *sorted(said.years)[:MAX_YEARS]]
+    for pattern in (_ORDINAL_MONTH, _MONTH_ORDINAL):
+        for match in pattern.finditer(text):
+            month = _MONTHS[match["month"].lower()]
+            said.days.update(_days(_years(match, near), month, _ordinal(match["days"])))
+    for match in _HOLIDAY.finditer(text):
+        name = " ".join(match["name"].lower().replace("’", "'").split())
+        month, day = _BY_PLAIN_NAME[name.replace("'", "")]
+        said.days.update(_days(_years(match, near), month, day))
 
 
 def _relative(text: str, today: datetime.date, said: Said) -> None:
@@ -339,6 +406,70 @@ def _relative(text: str, today: datetime.date, said: Said) -> None:
         said.days.update(_weekdays(today, _WEEKDAYS[match["day"].lower()], which))
     for match in _EDGE.finditer(text):
         said.days.update(_edges(match, today))
+    for match in _NTH_WEEKDAY.finditer(text):
+        weekday = _WEEKDAYS[match["day"].lower()]
+        for month in _months_named(match, today):
+            said.days.update(_nth_weekday(month, match["nth"].lower(), weekday))
+    for match in _AT_EDGE.finditer(text):
+        length = _count(match["count"] or "one") * (7 if match["unit"].lower() == "week" else 1)
+        for month in _months_named(match, today):
+            days = _days_of(month)
+            first = match["edge"].lower() == "first"
+            said.days.update(days[:length] if first else days[-length:])
+    for match in _FROM_WEEKDAY.finditer(text):
+        size = {"day": 1, "week": 7, "fortnight": 14}[match["unit"].lower()]
+        for day in _starts(match, today):
+            said.days.update(_away(day, _count(match["count"]) * size))
+
+
+def _ordinal(words: str) -> int:
+    return ORDINALS["-".join(words.lower().replace("-", " ").split())]
+
+
+def _years(match: re.Match[str], near: list[int]) -> list[int]:
+    return list(_year(match["year"])) if match["year"] else near
+
+
+def _count(count: str) -> int:
+    """Return how many are counted, in digits or in a word; of too many digits none."""
+    if count.isdigit():
+        return int(count) if len(count) <= MAX_COUNT_DIGITS else 0
+    return next((int(number) for found in spelled(count) for number in found.readings), 1)
+
+
+def _months_named(match: re.Match[str], today: datetime.date) -> Iterator[datetime.date]:
+    """The first days of the months that may be meant: of this year and those beside it, if it does
+    not say which one."""
+    if match["month"]:
+        near = [today.year - 1, today.year, today.year + 1]
+        yield from _days(_years(match, near), _MONTHS[match["month"].lower()], 1)
+        return
+    for step in _steps(match["which"]) if match["which"] else (-1, 0, 1):
+        yield _shifted(today.replace(day=1), step)
+
+
+def _days_of(month: datetime.date) -> list[datetime.date]:
+    last = calendar.monthrange(month.year, month.month)[1]
+    return [month.replace(day=day) for day in range(1, last + 1)]
+
+
+def _nth_weekday(month: datetime.date, nth: str, weekday: int) -> Iterator[datetime.date]:
+    found = [day for day in _days_of(month) if day.weekday() == weekday]
+    if nth == "last":
+        yield found[-1]
+        return
+    place = int(nth[0]) if nth[0].isdigit() else ORDINALS[nth]
+    yield from found[place - 1 : place]
+
+
+def _starts(match: re.Match[str], today: datetime.date) -> Iterator[datetime.date]:
+    """The days from which "a week from Friday" counts: the coming ones."""
+    if match["day"].lower() == "tomorrow":
+        yield from _away(today, 1)
+        return
+    weekday = _WEEKDAYS[match["day"].lower()]
+    which = match["which"] or "this"
+    yield from (day for day in _weekdays(today, weekday, which) if day >= today)
 
 
 def _week(today: datetime.date, step: int) -> Iterator[datetime.date]:
@@ -388,12 +519,7 @@ def _edges(match: re.Match[str], today: datetime.date) -> Iterator[datetime.date
 def _add_distance(today: datetime.date, count: str, unit: str, sign: int, said: Said) -> None:
     if len(count) > MAX_COUNT_DIGITS and count.isdigit():
         return
-    if count.isdigit():
-        number = int(count)
-    else:
-        words = [int(reading) for quantity in spelled(count) for reading in quantity.readings]
-        number = words[0] if words else 1
-    number *= sign
+    number = sign * _count(count)
     unit = unit.lower()
     if unit in ("day", "week", "fortnight"):
         said.days.update(_away(today, number * {"day": 1, "week": 7, "fortnight": 14}[unit]))

@@ -47,6 +47,14 @@ _ORDINALS = [
     *("sixteenth", "seventeenth", "eighteenth", "nineteenth"),
 ]
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+# Those of the days of a month, by their words: "twenty-first".
+ORDINALS = {
+    **{word: number for number, word in enumerate(_ORDINALS) if number},
+    "twentieth": 20,
+    **{f"twenty-{word}": 20 + number for number, word in enumerate(_ORDINALS[:10]) if number},
+    "thirtieth": 30,
+    "thirty-first": 31,
+}
 _CARDINALS = {
     **{word: number for number, word in enumerate(_UNITS)},
     **{word: number for number, word in enumerate(_ORDINALS)},
@@ -54,6 +62,8 @@ _CARDINALS = {
     **{f"{word[:-1]}ieth": 10 * number for number, word in enumerate(_TENS, 2)},
     "oh": 0,
 }
+_EVERY_OTHER = re.compile(r"\bevery\s+(?:other|second)\s+([a-z]+)", re.IGNORECASE | re.ASCII)
+_IN_DAYS = {"week": 7}
 # Words that say a number and are no numerals: a text says these without meaning to count.
 _OTHERS: dict[str, Sequence[str]] = {
     **dict.fromkeys(("a", "an", "once", "single", "another"), ("1",)),
@@ -61,6 +71,7 @@ _OTHERS: dict[str, Sequence[str]] = {
     **dict.fromkeys(("twice", "both", "couple", "pair", "double", "twin", "twins"), ("2",)),
     **dict.fromkeys(("thrice", "triple", "triplets"), ("3",)),
     "half": ("0.5",),
+    **dict.fromkeys(("fortnight", "fortnights", "fortnightly", "biweekly"), ("2", "14")),
     "quarter": ("0.25",),
     "quarters": ("0.25", "0.75"),
 }
@@ -119,6 +130,8 @@ def numbers_said(text: str) -> set[Decimal]:
             said.add(Decimal(match[1]) / Decimal(match[2]))
     for match in _WORD.finditer(text.lower()):
         said |= {Decimal(number) for number in _OTHERS.get(match[0], ())}
+    if interval := _EVERY_OTHER.search(text):
+        said |= {Decimal(2), Decimal(2 * _IN_DAYS.get(interval[1].lower(), 1))}
     if re.search(r"\band a half\b", text, re.IGNORECASE):
         said |= {number + Decimal("0.5") for number in list(said)}
     if scale := re.search(

@@ -65,6 +65,27 @@ AT = datetime.datetime(2026, 3, 4, 9, 30)  # noqa: DTZ001 - a Wednesday, on the 
         ("end of May", "2026-05-31"),
         ("at the end of the month", "2026-03-31"),
         ("the beginning of June 2027", "2027-06-01"),
+        ("the seventeenth of May", "2026-05-17"),
+        ("the seventeenth of May, 2031", "2031-05-17"),
+        ("on the twenty first day of June", "2026-06-21"),
+        ("May the fourth", "2026-05-04"),
+        ("December thirty-first", "2026-12-31"),
+        ("I fly on the eleventh.", "2026-03-11"),
+        ("in a fortnight", "2026-03-18"),
+        ("a fortnight from now", "2026-03-18"),
+        ("the first Monday in June", "2026-06-01"),
+        ("the third Thursday of November 2027", "2027-11-18"),
+        ("the last Friday of next month", "2026-04-24"),
+        ("the 2nd Tuesday of the month", "2026-03-10"),
+        ("a week from Friday", "2026-03-13"),
+        ("two weeks from Tuesday", "2026-03-24"),
+        ("a week from tomorrow", "2026-03-12"),
+        ("Christmas Eve", "2026-12-24"),
+        ("on Christmas Eve 2031", "2031-12-24"),
+        ("New Year’s Eve", "2025-12-31"),
+        ("the last three days of December", "2026-12-29"),
+        ("the last three days of December", "2026-12-31"),
+        ("the first two weeks of June", "2026-06-14"),
     ],
 )
 def test_a_day_is_read(text: str, day: str) -> None:
@@ -91,6 +112,16 @@ def test_a_day_is_read(text: str, day: str) -> None:
         ("next week", "2026-03-11"),
         ("next month", "2026-04-01"),  # which is no day: a PartialDate says what is said
         ("30 February 2026", "2026-02-28"),
+        ("the seventeenth of May", "2026-05-18"),
+        ("the thirty-first of June", "2026-07-01"),
+        ("the first of many", "2026-04-01"),
+        ("on the first try", "2026-04-01"),
+        ("the first Monday in June", "2026-06-08"),
+        ("the fifth Monday in June 2027", "2027-06-28"),
+        ("a week from Friday", "2026-03-20"),
+        ("Christmas Eve", "2026-12-25"),
+        ("the last three days of December", "2026-12-28"),
+        ("the first two weeks of June", "2026-06-15"),
     ],
 )
 def test_a_day_that_nobody_means_is_not_read(text: str, day: str) -> None:
@@ -205,7 +236,20 @@ def test_what_lies_outside_the_calendar_is_not_read(text: str) -> None:
 
 def test_a_long_text_takes_no_long_time() -> None:
     years = " ".join(map(str, range(1900, 2100)))
-    parts = ["1,1 ", "May 1 ", "May 1 2026 ", "2026", "in 3 days ", "1/1 ", "next Friday ", "de "]
+    parts = [
+        "first Monday in ",
+        "May the first ",
+        "last two days of June ",
+        "Christmas Eve ",
+        "1,1 ",
+        "May 1 ",
+        "May 1 2026 ",
+        "2026",
+        "in 3 days ",
+        "1/1 ",
+        "next Friday ",
+        "de ",
+    ]
     for part in parts:
         started = time.process_time()
         moments_said(f"{part * (50_000 // len(part))} {years}", AT)
