@@ -64,7 +64,8 @@ REMEMBER = Tool(
                             "type": "array",
                             "items": {"type": "integer"},
                             "minItems": 1,
-                            "description": "The numbers of the messages that say it.",
+                            "description": "The numbers of the messages that say it; of a"
+                            " correction also that of the remembered fact that it corrects.",
                         },
                         "derived": {
                             "type": "string",
@@ -126,10 +127,12 @@ def memorize(lane: Lane, user: MemoryUser, messages: Sequence[LogEntry]) -> None
     """
     work = Work(workspace=user.workspace, purpose=LlmPurpose.MEMORIZE, user=user, lane=lane)
     facts: list[Fact] = []
-    context = _earlier(user, messages[0]), _known(user)
+    known = _known(user)
+    context = _earlier(user, messages[0]), _lines(user, known)
+    remembered = {fact.seq: _source(fact, fact.content or "") for fact in known}
     for part in _parts(user, messages):
         question = prompts.messages(user, part.text, *context)
-        facts += _facts_of(Conversation(work, lane), user, question, part.sources)
+        facts += _facts_of(Conversation(work, lane), user, question, part.sources, remembered)
     _commit(lane, user, messages, facts)
     logger.info("memorized", user=user.pk, messages=len(messages), facts=len(facts))
 
@@ -139,13 +142,14 @@ def _facts_of(
     user: MemoryUser,
     question: str,
     sources: Mapping[int, Source],
+    remembered: Mapping[int, Source],
 ) -> list[Fact]:
     conversation.tell(prompts.MEMORIZE, question)
     for _ in range(MAX_TURNS):
         calls = conversation.ask([REMEMBER])
         wrong = [call for call in calls if call.problem]
         facts = [fact for call in calls if not call.problem for fact in _read(call)]
-        findings = [] if wrong else list(_findings(user, facts, sources))
+        findings = [] if wrong else list(_findings(user, facts, sources, remembered))
         if calls and not wrong and not any(finding.blocking for finding in findings):
             return facts
         for call in calls:
@@ -169,11 +173,17 @@ def _read(call: ToolCall) -> list[Fact]:
 
 
 def _findings(
-    user: MemoryUser, facts: Sequence[Fact], sources: Mapping[int, Source]
+    user: MemoryUser,
+    facts: Sequence[Fact],
+    sources: Mapping[int, Source],
+    remembered: Mapping[int, Source],
 ) -> Iterator[Finding]:
-    """What is wrong with the facts: each cites messages of the slice that say what it says."""
+    """What is wrong with the facts: each cites messages of the slice that say what it says.
+
+    Beside them it may cite remembered facts that were shown: a correction names what was said.
+    """
     for number, fact in enumerate(facts):
-        yield from _form(number, fact, sources)
+        yield from _form(number, fact, sources, remembered)
     claims = [
         claims_of(
             RecordId("remember", "facts", str(number)),
@@ -184,10 +194,12 @@ def _findings(
         )
         for number, fact in enumerate(facts)
     ]
-    yield from ungrounded(claims, sources, user.time_zone)
+    yield from ungrounded(claims, {**remembered, **sources}, user.time_zone)
 
 
-def _form(number: int, fact: Fact, known: Collection[int]) -> Iterator[Finding]:
+def _form(
+    number: int, fact: Fact, known: Collection[int], remembered: Collection[int]
+) -> Iterator[Finding]:
     where = f"facts[{number}]"
     if not fact.text:
         yield Finding(code="empty", message=f"{where}.text is empty", fix="leave the fact out")
@@ -197,8 +209,14 @@ def _form(number: int, fact: Fact, known: Collection[int]) -> Iterator[Finding]:
             message=f"{where}.text has {len(fact.text)} characters",
             fix=f"split it into facts of {MAX_FACT_CHARACTERS} at most",
         )
+    if not set(fact.sources) & set(known):
+        yield Finding(
+            code="no_message",
+            message=f"{where}.sources cites none of these messages",
+            fix=f"cite some of {', '.join(map(str, known))}, or leave the fact out",
+        )
     for seq in fact.sources:
-        if seq not in known:
+        if seq not in known and seq not in remembered:
             yield Finding(
                 code="unknown_source",
                 message=f"{where}.sources cites {seq}, which is none of these messages",
@@ -233,7 +251,7 @@ def _drafts(facts: Sequence[Fact], by_seq: Mapping[int, LogEntry]) -> list[log.D
     session = next(iter(by_seq.values())).session_id
     drafts = []
     for fact in facts:
-        messages = [by_seq[seq] for seq in fact.sources]
+        messages = [by_seq[seq] for seq in fact.sources if seq in by_seq]
         agents = {message.agent_id for message in messages}
         drafts.append(
             log.Draft(
@@ -266,25 +284,30 @@ def _earlier(user: MemoryUser, first: LogEntry) -> str:
     before = LogEntry.objects.filter(
         user=user, kind=EntryKind.MESSAGE, session_id=first.session_id, seq__lt=first.seq
     ).order_by("-seq")[:CONTEXT_MESSAGES]
-    return _newest_lines(user, before)
+    return _lines(user, _newest(user, before))
 
 
-def _known(user: MemoryUser) -> str:
+def _known(user: MemoryUser) -> list[LogEntry]:
     """The newest facts, so that "the trip" and a change of plans can be understood."""
     facts = LogEntry.objects.filter(user=user, kind=EntryKind.FACT, redacted_at=None)
-    return _newest_lines(user, facts.order_by("-seq")[:CONTEXT_FACTS])
+    return _newest(user, facts.order_by("-seq")[:CONTEXT_FACTS])
 
 
-def _newest_lines(user: MemoryUser, entries: Iterable[LogEntry]) -> str:
+def _newest(user: MemoryUser, entries: Iterable[LogEntry]) -> list[LogEntry]:
     """As many of the entries, newest first, as fit, in the order of the log."""
-    zone = zoneinfo.ZoneInfo(user.time_zone)
-    lines: list[str] = []
+    found: list[LogEntry] = []
+    size = 0
     for entry in entries:
-        line = prompts.entry(entry, zone, entry.content or "")
-        if sum(map(len, lines)) + len(line) > CONTEXT_CHARACTERS:
+        size += len(_lines(user, [entry]))
+        if size > CONTEXT_CHARACTERS:
             break
-        lines.insert(0, line)
-    return "\n".join(lines)
+        found.insert(0, entry)
+    return found
+
+
+def _lines(user: MemoryUser, entries: Iterable[LogEntry]) -> str:
+    zone = zoneinfo.ZoneInfo(user.time_zone)
+    return "\n".join(prompts.entry(entry, zone, entry.content or "") for entry in entries)
 
 
 @dataclass(frozen=True)

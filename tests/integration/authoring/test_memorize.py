@@ -293,3 +293,27 @@ def test_lane_of_somebody_else_is_left_alone(user: MemoryUser, say: Say) -> None
     work_on(user.pk)
     # Then nobody is asked
     assert not LlmCall.objects.exists()
+
+
+def test_a_correction_may_name_the_value_that_it_corrects(
+    user: MemoryUser, say: Say, work: Work
+) -> None:
+    # Given a remembered fact, which is shown, and a message that corrects it
+    (told,) = say("The user goes to bed at 22:30.", kind=EntryKind.FACT, occurred_at=FRIDAY)
+    work(edits({"op": "note", "text": "to bed at 22:30", "sources": [told]}), finishes())
+    (later,) = say("I go to bed at 23:15 these days.", occurred_at=FRIDAY)
+    text = "The user goes to bed at 23:15, no longer at 22:30."
+    # When the model names the old value, citing the message alone, and then the fact beside it
+    server = work(
+        remembers((text, [later])),
+        remembers((text, [told])),
+        remembers((text, [told, later])),
+        edits({"op": "note", "text": text, "sources": [later + 1]}),
+        finishes(),
+    )
+    # Then it is refused without the fact, and without the message, and accepted with both
+    assert "ungrounded_time" in server.requests[1].results[0]
+    assert "cites none of these messages" in server.requests[2].results[0]
+    fact = LogEntry.objects.get(user=user, seq=later + 1)
+    assert (fact.content, fact.derived_from) == (text, [told, later])
+    assert coverage(user).pending == 0
