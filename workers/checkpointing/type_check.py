@@ -1,15 +1,23 @@
 """Types: what the type checker is shown of a project, and which of its errors count."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from memory import checkpoints
 from memory.models import Checkpoint
-from memory.project import Change, Outline
+from memory.project import Change, EditError, Outline
+from memory.project.outline import Class
 from memory.project.render import render_state_stub
+from memory.project.types import format_type, is_wider, members_of, parse_type, union
 from workers.checkpointing.findings import Finding
 from workers.sandbox.interface import SandboxError
 from workers.typecheck.checker import TypeFault, check_types
+
+# What mypy says where a test constructs a record with a value that its field does not hold.
+_ARGUMENT = re.compile(
+    r'Argument "(?P<field>\w+)" to "(?P<class>\w+)" has incompatible type "(?P<type>[^"]+)"'
+)
 
 
 def wants_type_check(parent: Checkpoint | None, change: Change) -> bool:
@@ -27,7 +35,7 @@ def type_errors(parent: Checkpoint | None, change: Change) -> Iterator[Finding]:
     SandboxError where the type checker could not be had.
     """
     code = {path: text for path, text in change.files.items() if text is not None}
-    yield from _findings(lambda: _new_faults(parent, change, code))
+    yield from _findings(lambda: _new_faults(parent, change, code), change.outline)
 
 
 def type_errors_of_files(files: Mapping[str, str]) -> Iterator[Finding]:
@@ -37,7 +45,7 @@ def type_errors_of_files(files: Mapping[str, str]) -> Iterator[Finding]:
     """
     folders = {parent for path in files for parent in PurePosixPath(path).parents}
     packages = {f"{folder}/__init__.py": "" for folder in folders if folder.name}
-    yield from _findings(lambda: check_types({**packages, **files}))
+    yield from _findings(lambda: check_types({**packages, **files}), Outline())
 
 
 def _new_faults(
@@ -50,7 +58,7 @@ def _new_faults(
     return found
 
 
-def _findings(check: Callable[[], list[TypeFault]]) -> Iterator[Finding]:
+def _findings(check: Callable[[], list[TypeFault]], outline: Outline) -> Iterator[Finding]:
     try:
         found = check()
     except SandboxError as error:
@@ -59,7 +67,55 @@ def _findings(check: Callable[[], list[TypeFault]]) -> Iterator[Finding]:
         yield Finding(code=error.outcome, message=error.message)
         return
     for fault in found:
-        yield Finding(code=fault.code, path=fault.path, line=fault.line, message=fault.message)
+        yield Finding(
+            code=fault.code,
+            path=fault.path,
+            line=fault.line,
+            message=fault.message,
+            fix=widening(fault.message, outline),
+        )
+
+
+def widening(message: str, outline: Outline) -> str:
+    """Return the edit that lets a field hold what a test gives it; empty if none is meant by it.
+
+    Types of fields that were inferred know only what has been seen: a whole number where 14.6 may
+    come, a date where there may be none. Of two classes with that name and field, none is meant.
+    """
+    if not (found := _ARGUMENT.search(message)):
+        return ""
+    named = [
+        (domain.name, class_)
+        for domain in outline.domains.values()
+        for class_ in domain.classes.values()
+        if class_.name == found["class"] and class_.field(found["field"])
+    ]
+    if len(named) != 1:
+        return ""
+    domain_name, class_ = named[0]
+    if (wider := _widened(class_, found["field"], found["type"])) is None:
+        return ""
+    return (
+        f"if {class_.name}.{found['field']} can be that, widen it:"
+        f' widen_field(domain="{domain_name}", class_name="{class_.name}",'
+        f' name="{found["field"]}", type="{wider}"); if not, give it another value'
+    )
+
+
+def _widened(class_: Class, name: str, given: str) -> str | None:
+    """Return a field's type with what it was given: a number that may be none whole, or None."""
+    field = class_.field(name)
+    assert field is not None
+    try:
+        new = parse_type(given)
+    except EditError:
+        return None
+    old = [member for member in members_of(field.type) if not is_wider(new, member)]
+    wider = union(*old, new)
+    plain = {"int", "float", "None", "datetime.date", "datetime.datetime", "decimal.Decimal"}
+    if wider == field.type or not {format_type(one) for one in members_of(new)} <= plain:
+        return None
+    return format_type(wider)
 
 
 def _shown(
