@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memory import checkpoints
+from memory import checkpoints, workspace_constraints
 from memory.models import Alert, Checkpoint, MemoryUser
 from memory.models.alerts import AlertKind, AlertState
 from memory.models.runs import warning_of
@@ -36,6 +36,16 @@ def open_alerts(user: MemoryUser) -> list[Alert]:
         .only("severity", "message", "evidence", "opened_at", "last_run__runner")
     )
     return sorted(live, key=lambda alert: (-alert.rank, alert.opened_at))
+
+
+def may_alert(user: MemoryUser) -> bool:
+    """Tell whether there is a constraint, of the user or of the workspace, that could alert."""
+    if user.head is None:
+        return False
+    known = outline(user.head)
+    return bool(known.constraints) or any(
+        standing.applies for standing in workspace_constraints.standings(user, known)
+    )
 
 
 def manifest_of(checkpoint: Checkpoint | None) -> Manifest:

@@ -10,6 +10,10 @@ from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
 from workers.checkpointing.findings import Finding
 
+# Of an alert's message, and of the days on which it changes, the first.
+MAX_ALERT_CHARACTERS = 300
+MAX_CHANGES = 6
+
 _INSTRUCTIONS = Path(__file__).parent / "instructions"
 MEMORIZE = (_INSTRUCTIONS / "memorize.md").read_text()
 STRUCTURE = (_INSTRUCTIONS / "structure.md").read_text()
@@ -27,20 +31,33 @@ def messages(user: MemoryUser, text: str, earlier: str, facts: str) -> str:
     return "\n\n".join(parts)
 
 
-def entries(user: MemoryUser, newest: datetime.date, manifest: str, text: str) -> str:
+def entries(
+    user: MemoryUser,
+    newest: datetime.date,
+    manifest: str,
+    text: str,
+    *,
+    records: str = "",
+    alerts: str = "",
+) -> str:
     """Return the question for a window of entries, as lines of `entry`, the newest of that day.
 
-    What day it is when the question is asked is not told: a log may be brought in years later.
+    What day it is when the question is asked is not told: a log may be brought in years later. What
+    is the same from window to window comes first: providers need not read it again.
     """
-    return (
-        f"The newest entry is of {newest} ({newest:%A}); times are in {user.time_zone}.\n\n"
-        f"The project:\n{manifest or 'It is empty.'}\n\nEntries to bring into it:\n{text}"
-    )
+    parts = [
+        f"The project:\n{manifest.strip() or 'It is empty.'}",
+        f"Some of its records:\n{records}" if records else "",
+        alerts,
+        f"The newest entry is of {newest} ({newest:%A}); times are in {user.time_zone}.",
+        f"Entries to bring into it:\n{text}",
+    ]
+    return "\n\n".join(filter(None, parts))
 
 
 def question(local: datetime.datetime, manifest: str, text: str) -> str:
     """Return the question that is asked at a moment, by the user's clock."""
-    return f"It is {local:%Y-%m-%d %A %H:%M}.\n\nThe project:\n{manifest}\n\nThe question:\n{text}"
+    return f"The project:\n{manifest}\n\nIt is {local:%Y-%m-%d %A %H:%M}.\n\nThe question:\n{text}"
 
 
 def entry(entry: LogEntry, zone: zoneinfo.ZoneInfo, text: str, part: str = "") -> str:
@@ -56,6 +73,32 @@ def entry(entry: LogEntry, zone: zoneinfo.ZoneInfo, text: str, part: str = "") -
     kind = " of ".join(filter(None, [entry.kind, ", ".join(f"[{seq}]" for seq in corrected)]))
     about = ", ".join(filter(None, [kind, f"{at:%Y-%m-%d %A %H:%M}", who, part]))
     return f"[{entry.seq}] ({about}) " + "\n    ".join(text.splitlines())
+
+
+def alerts(told: Mapping[str, Any]) -> str:
+    """Return what a verdict says of alerts: those of its day, and on what days they change."""
+    lines = [f"Alerts on {told['day']}, the day of the newest entry:"]
+    lines += [f"- {one['severity']}: {_line(one['message'])}" for one in told["alerts"]] or ["none"]
+    if told["coming"]:
+        lines.append("If nothing changes from then on:")
+    for one in told["coming"]:
+        days = "; ".join(_change(*change) for change in one["changes"][:MAX_CHANGES])
+        lines.append(f"- {_constraint(one['path'])} ({', '.join(one['of'])}): {days}")
+    return "\n".join(lines)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:MAX_ALERT_CHARACTERS]
+
+
+def _change(when: str, kind: str, severity: str) -> str:
+    """Say "2024-12-31 opens warning", "2025-01-03 critical" or "2025-02-01 resolves"."""
+    said = {"opens": f"opens {severity}", "changes": severity, "resolves": "resolves"}
+    return f"{when[: len('2024-12-31T07:00')]} {said[kind]}"
+
+
+def _constraint(path: str) -> str:
+    return path.rpartition("/")[2].removesuffix(".py")
 
 
 def findings(found: Iterable[Finding | Mapping[str, Any]]) -> str:

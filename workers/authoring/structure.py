@@ -40,9 +40,6 @@ MAX_CHARACTERS = 200_000
 # A longer entry, or manifest, is shown in part, and the model told how to read on.
 MAX_ENTRY_CHARACTERS = 4000
 MAX_MANIFEST_CHARACTERS = 20_000
-# The gravest, and of each the beginning.
-MAX_ALERTS = 20
-MAX_ALERT_CHARACTERS = 300
 MAX_TOLD = 6000
 
 
@@ -87,6 +84,8 @@ class _Session:
         self._lane, self._user = lane, user
         self._entries = entries
         self._considered = [entry.seq for entry in entries]
+        # As of this, not of the server's day, constraints run: a log may be brought in years later.
+        self._at = max(entry.occurred_at for entry in entries)
         self._bench = Workbench(user, self._query)
         self._judged = 0
         self._refusals = 0
@@ -113,20 +112,33 @@ class _Session:
     def _question(self) -> str:
         zone = zoneinfo.ZoneInfo(self._user.time_zone)
         lines = [prompts.entry(entry, zone, _shown(entry)) for entry in self._entries]
-        newest = max(entry.occurred_at for entry in self._entries).astimezone(zone).date()
-        return prompts.entries(self._user, newest, self._manifest(), "\n".join(lines))
+        newest = self._at.astimezone(zone).date()
+        return prompts.entries(
+            self._user,
+            newest,
+            self._manifest(),
+            "\n".join(lines),
+            records=self._bench.related(entry.content or "" for entry in self._entries),
+            alerts=self._alerts(),
+        )
 
     def _manifest(self) -> str:
         outline = self._bench.outline
         if not outline.domains:
             return ""
-        alerts = [
-            (one.severity, " ".join(one.message.split())[:MAX_ALERT_CHARACTERS])
-            for one in retrieval.open_alerts(self._user)[:MAX_ALERTS]
-        ]
         held = manifest_text(outline)
-        told = manifest_text(outline, alerts).removeprefix(held)
-        return _beginning(held, MAX_MANIFEST_CHARACTERS, "look_up searches all of it\n") + told
+        return _beginning(held, MAX_MANIFEST_CHARACTERS, "look_up searches all of it\n")
+
+    def _alerts(self) -> str:
+        """Tell the alerts of the version that is shown, on the day of the newest entry.
+
+        Those on record may be of an earlier version, and are of the server's day.
+        """
+        if not retrieval.may_alert(self._user):
+            return ""
+        run = self._have_done(RunKind.PROPOSAL, {"edits": [], "dry_run": True})
+        verdict = (run.output or {}).get("verdict", {})
+        return prompts.alerts(verdict) if verdict.get("day") else ""
 
     def _carry_out(self, call: ToolCall) -> None:
         if call.problem:
@@ -227,7 +239,12 @@ class _Session:
         with transaction.atomic():
             leases.check(self._lane)
             run = runs.queue(
-                self._user, kind, RunTrigger.MODEL, checkpoint=self._user.head, input=input
+                self._user,
+                kind,
+                RunTrigger.MODEL,
+                checkpoint=self._user.head,
+                instant=self._at,
+                input=input,
             )
         runs.wait(run, settings.UAC_GATE_SECONDS)
         if run.status != RunStatus.DONE:
@@ -267,10 +284,8 @@ def _not_committed(told: str) -> str:
 
 def _in_order(run: Run) -> str:
     verdict = (run.output or {})["verdict"]
-    alerts = [f"- {one['severity']}: {one['message']}" for one in verdict["alerts"]]
-    raised = "\n".join(alerts) or "none"
-    told = f"Everything is in order: call finish. Alerts on {run.instant:%Y-%m-%d}:\n{raised}"
-    return told[:MAX_TOLD]
+    alerts = f" {prompts.alerts(verdict)}" if verdict["day"] else ""
+    return f"Everything is in order: call finish.{alerts}"[:MAX_TOLD]
 
 
 def _refusal(run: Run) -> str:
@@ -281,4 +296,5 @@ def _refusal(run: Run) -> str:
         if not check["passed"]
         for finding in check["findings"]
     ]
-    return prompts.findings(found)
+    told = prompts.findings(found)
+    return f"{told}\n{prompts.alerts(verdict)}" if verdict.get("day") else told

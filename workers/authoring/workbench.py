@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,7 +23,9 @@ from memory.project import (
     edit_from_json,
 )
 from memory.project.apply import collection_for
+from memory.project.schema_edits import places_of
 from memory.project.typed import encode
+from workers.checkpointing.grounding import words_of
 from workers.checkpointing.policy import check_policy
 from workers.checkpointing.repairs import repair_constraint
 from workers.checkpointing.retirements import names_one_of
@@ -35,6 +38,14 @@ SHOWN_RECORDS = 5
 READ_RECORDS = 2000
 QUERIED_RECORDS = 200
 MAX_EDITS = 500
+# Of the records that a question shows, unasked: so many at most, out of the newest of the first
+# collections; and the keys of collections that have no more than that.
+MAX_RELATED = 8
+MAX_RELATED_CHARACTERS = 3000
+SCANNED_RECORDS = 100
+MAX_PLACES = 40
+SMALL_COLLECTION = 10
+MIN_WORD = 4
 MAX_FINDINGS = 10
 
 # Takes Python over the newest version's state; returns its value.
@@ -131,6 +142,38 @@ class Workbench:
             found[MAX_RECORDS:] = [f"... and more: {MAX_RECORDS} are shown; ask for less."]
         return _cut("\n".join(found))
 
+    def related(self, texts: Iterable[str]) -> str:
+        """Return the records that share words with these texts, and the keys of small collections.
+
+        What is shown need not be looked up; of a large project it is the newest that is looked at.
+        """
+        places = list(self._places(None, None))
+        seen = {place: list(self._newest(*place, SCANNED_RECORDS)) for place in places[:MAX_PLACES]}
+        records = [one for found in seen.values() for one in found]
+        said = _content_words(" ".join(texts))
+        words = {
+            record_id: said & _content_words(f"{record_id.key} {_plain(record)}")
+            for record_id, record in records
+        }
+        uses = Counter(word for shared in words.values() for word in shared)
+        # What stands in half of them tells none from the others.
+        common = {word for word, count in uses.items() if count > max(2, len(records) / 2)}
+        ranked = sorted(
+            (one for one in records if words[one[0]] - common),
+            key=lambda one: -sum(1 / uses[word] for word in words[one[0]] - common),
+        )
+        shown = [_shown(*one) for one in ranked[:MAX_RELATED]]
+        keys = [
+            f"{'.'.join(place)} has the keys {', '.join(record_id.key for record_id, _ in found)}"
+            for place, found in seen.items()
+            if 0 < len(found) <= SMALL_COLLECTION
+        ]
+        lines = [*keys, *shown]
+        sizes = itertools.accumulate(len(line) + 1 for line in lines)
+        return "\n".join(
+            line for line, size in zip(lines, sizes, strict=True) if size <= MAX_RELATED_CHARACTERS
+        )
+
     def _places(self, domain: str | None, collection: str | None) -> Iterator[tuple[str, str]]:
         if domain is not None and domain not in self.outline.domains:
             raise ToolFailed(f"There is no domain {domain!r}: {_names(self.outline.domains)}.")
@@ -141,8 +184,9 @@ class Workbench:
             if domain in (None, one.name)
         ]
         if collection is not None and not any(collection == name for _, name in places):
+            where = places_of(self._project, collection)
             raise ToolFailed(
-                f"There is no collection {collection!r}: {_names(map('.'.join, places))}."
+                f"There is no collection {collection!r}: {_names(map('.'.join, places))}{where}."
             )
         return (place for place in places if collection in (None, place[1]))
 
@@ -201,12 +245,19 @@ class Workbench:
             if problem := self._apply(data):
                 refused.append(f"- edits[{place}]: {problem}")
         numbers = ", ".join(map(str, range(first, len(self.edits)))) or "none"
-        told = f"Applied, with these numbers: {numbers}."
+        told = " ".join([f"Applied, with these numbers: {numbers}.", *self._new_places(first)])
         if refused:
             raise ToolFailed(
                 f"{told} Refused; send these again, mended:\n" + _cut("\n".join(refused))
             )
         return told
+
+    def _new_places(self, first: int) -> Iterator[str]:
+        """Tell the collections of the classes that the edits from there on define."""
+        for edit in self.edits[first:]:
+            if isinstance(edit, DefineClass) and (domain := self.outline.domains.get(edit.domain)):
+                for name in domain.collections_of(edit.name):
+                    yield f"{edit.name} is in {edit.domain}.{name}."
 
     def drop_edits(self, numbers: Sequence[int]) -> str:
         """Take edits back; those that cannot be without them are taken back too, and told."""
@@ -317,6 +368,11 @@ def _shown(record_id: RecordId, record: Record) -> str:
 
 def _plain(record: Record) -> dict[str, Any]:
     return {name: encode(value) for name, value in record.fields.items()}
+
+
+def _content_words(text: str) -> set[str]:
+    """Return the words that may tell one thing from another: longer ones, and numbers."""
+    return {word for word in words_of(text) if len(word) >= MIN_WORD or word.isdigit()}
 
 
 def _matches(record: Record, words: Sequence[str], where: Mapping[str, Any]) -> bool:

@@ -87,8 +87,10 @@ class Verdict:
     bytecode: dict[str, str] = field(default_factory=dict)
     image_digest: str = ""
     runner: str = ""
-    # What the constraints would say now: path, severity and message.
+    # What the constraints find on this day (path, severity and message), and what changes later.
+    day: str = ""
     alerts: list[dict[str, str]] = field(default_factory=list)
+    coming: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def accepted(self) -> bool:
@@ -115,5 +117,7 @@ class Verdict:
             "counts": self.counts,
             "timings": self.timings,
             "runner": self.runner,
+            "day": self.day,
             "alerts": self.alerts[:MAX_ALERTS],
+            "coming": self.coming[:MAX_ALERTS],
         }

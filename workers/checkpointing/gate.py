@@ -7,13 +7,15 @@ one program.
 
 import datetime
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from django.utils import timezone
 
 from memory.canonical import canonical_json, sha256
-from memory.models import Checkpoint, LogEntry, MemoryUser
+from memory.models import Checkpoint, LogEntry, MemoryUser, Run
+from memory.models.runs import RunKind, RunOutcome, RunTrigger
 from memory.project import Change, Record, RecordId
 from memory.project.legacy import is_legacy
 from memory.project.typed import encode
@@ -28,11 +30,12 @@ from workers.checkpointing.execution import (
 )
 from workers.checkpointing.findings import Check, Finding, Verdict
 from workers.checkpointing.grounding import Claim, Source, claims_of, ungrounded
-from workers.checkpointing.mutants import surviving_mutants
+from workers.checkpointing.mutants import BOUNDARY_UNNOTICED, surviving_mutants
 from workers.checkpointing.no_loss import domain_of, lost_records
 from workers.checkpointing.policy import check_policy
 from workers.checkpointing.retirements import Retirement, ungrounded_retirements
 from workers.checkpointing.type_check import type_errors, wants_type_check
+from workers.outlook import alerts_of, day_of, foresee
 from workers.projects import allowance_of, bytecode_of, load, loaded
 from workers.sandbox import runner
 from workers.sandbox.interface import (
@@ -42,6 +45,9 @@ from workers.sandbox.interface import (
     Sandbox,
     SandboxError,
 )
+
+# Of a user, the newest: what a model was told longer ago, it may be told again.
+MAX_REJECTIONS_READ = 100
 
 
 class GateUnavailable(Exception):
@@ -55,6 +61,9 @@ def judge(
     *,
     judge_code: bool = False,
     judge_grounding: bool = True,
+    for_model: bool = False,
+    dry_run: bool = False,
+    at: datetime.datetime | None = None,
     checks: Sequence[Check] = (),
 ) -> Verdict:
     """Judge a change of the project at `parent`; raises GateUnavailable.
@@ -64,6 +73,10 @@ def judge(
     and constraints must be in order too. A change made of typed entries goes without: its records
     say what the entries say, and a fact is not refused because a constraint cannot cope with it.
     The constraint's run after the checkpoint fails visibly instead.
+
+    Constraints run as of `at`, by default now. Boundaries that no test notices are reported;
+    `for_model` they refuse a constraint once, and are reported from then on, since some mutants
+    cannot be told from it; and of what is not committed it is foreseen on what days alerts change.
 
     The checks run from the cheap to the dear and stop at the first that fails, because those after
     it would speak of its consequences.
@@ -97,13 +110,50 @@ def judge(
             verdict.checks.append(Check("types", list(type_errors(parent, change))))
             verdict.timings["types"] = time.monotonic() - started
         if verdict.accepted:
-            _execute(user, parent, change, sources, verdict, judge_code=judge_code)
+            _execute(
+                user,
+                parent,
+                change,
+                sources,
+                verdict,
+                judge_code=judge_code,
+                for_model=for_model,
+                dry_run=dry_run,
+                at=at or timezone.now(),
+            )
     except SandboxError as error:
         # Without anybody's code to judge, slowness is the machine's, and whoever kills.
         if error.infrastructure or (error.outcome in ("timeout", "killed") and not judge_code):
             raise GateUnavailable(str(error)) from error
         verdict.checks.append(Check("execution", [of_request(error)]))
     return verdict
+
+
+def _blocking_once(user: MemoryUser, found: Iterable[Finding]) -> Iterator[Finding]:
+    """Let unnoticed boundaries block, but those of constraints that they have refused before."""
+    refused: set[str] | None = None
+    for finding in found:
+        if finding.code == BOUNDARY_UNNOTICED:
+            refused = _refused_for_boundaries(user) if refused is None else refused
+            finding = replace(finding, blocking=finding.path not in refused)
+        yield finding
+
+
+def _refused_for_boundaries(user: MemoryUser) -> set[str]:
+    """Return the constraints of which a model was told that no test notices their boundaries."""
+    rejected = Run.objects.filter(
+        user=user,
+        kind=RunKind.PROPOSAL,
+        trigger=RunTrigger.MODEL,
+        outcome=RunOutcome.REJECTED,
+    ).order_by("-queued_at")
+    return {
+        finding["path"]
+        for output in rejected.values_list("output", flat=True)[:MAX_REJECTIONS_READ]
+        for check in output["verdict"]["checks"]
+        for finding in check["findings"]
+        if finding["code"] == BOUNDARY_UNNOTICED and finding["blocking"]
+    }
 
 
 def _policy(sources: Mapping[str, str]) -> Iterator[Finding]:
@@ -158,6 +208,9 @@ def _execute(
     verdict: Verdict,
     *,
     judge_code: bool,
+    for_model: bool,
+    dry_run: bool,
+    at: datetime.datetime,
 ) -> None:
     """Compile what changed, load the new version and see that it holds what it should.
 
@@ -190,13 +243,18 @@ def _execute(
         if judge_code and verdict.accepted:
             verdict.checks.append(Check("tests", list(_tests(sandbox, change, allowance.limits))))
         if judge_code and verdict.accepted:
-            found = _constraints(sandboxes, user, parent, change, allowance, verdict)
+            found = _constraints(sandboxes, user, parent, change, allowance, verdict, at)
             verdict.checks.append(Check("constraints", list(found)))
         if judge_code and verdict.accepted:
             constraints = _changed_constraints(sources)
             # In the one that nobody uses afterwards.
             survivors = surviving_mutants(sandboxes[-1], constraints, allowance.limits)
+            if for_model:
+                survivors = _blocking_once(user, survivors)
             verdict.checks.append(Check("mutants", list(survivors)))
+        if for_model and verdict.day and (dry_run or not verdict.accepted):
+            paths = [f"constraints/{name}.py" for name in change.outline.constraints]
+            verdict.coming = foresee(sandbox, user, at, paths, allowance.limits)
         if verdict.accepted:
             tree = parent.tree if parent else {}
             kept = {path: tree[path] for path in tree.keys() - change.files.keys()}
@@ -269,20 +327,17 @@ def _constraints(
     change: Change,
     allowance: Allowance,
     verdict: Verdict,
+    now: datetime.datetime,
 ) -> Iterator[Finding]:
     """No constraint fails, or depends on the order of hashing, that did not before.
 
-    What they would say now is noted in the verdict.
+    What they would say then is noted in the verdict.
     """
     if not change.outline.constraints:
         return
-    now = timezone.now()
     ran = _run(sandboxes, None, user, now, allowance)
-    verdict.alerts = [
-        {"path": result.path, "severity": alert.severity, "message": alert.message}
-        for result in ran[0].results
-        for alert in result.alerts
-    ]
+    verdict.day = day_of(user, now).isoformat()
+    verdict.alerts = alerts_of(ran[0].results)
     failed, differing = faults(ran)
     old = {path for path in (*failed, *differing) if path not in change.files}
     before = _faulty_before(parent, old, user, now, allowance) if old and parent else set()

@@ -1,14 +1,26 @@
-"""Mutants: a constraint that never alerts, and one that always does, must fail its tests.
+"""Mutants: constraints that do something else than what was written must fail their tests.
 
-So each constraint ships tests that show it speak and be silent, and a test that asserts nothing is
-found out: nothing that the constraint does makes it fail.
+One that never alerts and one that always does show that the tests see the constraint fire and not
+fire: a test that asserts nothing is found out. Those of `boundaries` show that the tests go up to
+the days on which it begins and ends.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import itertools
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 
+from workers.checkpointing.boundaries import boundary_mutants
 from workers.checkpointing.findings import Finding
 from workers.sandbox.interface import Limits, Sandbox
+
+BOUNDARY_UNNOTICED = "boundary_unnoticed"
+# In one version: all constraints that are written share them, each as many as any other.
+MAX_BOUNDARY_MUTANTS = 120
+# A shifted number may make a loop endless. What takes as long counts as noticed.
+BOUNDARY_WALL_SECONDS = 2.0
+BOUNDARY_TOTAL_SECONDS = 20.0
+# Of one constraint; whoever adds a test for these mostly covers the others.
+MAX_BOUNDARIES_TOLD = 5
 
 
 @dataclass(frozen=True)
@@ -56,29 +68,102 @@ MUTANTS = (
     ),
 )
 
+# A file of tests runs in a process of its own, in which the constraint becomes the mutant before
+# the tests can import anything of it.
+_TESTS_OF_MUTANT = """\
+from importlib import import_module
+exec(compile({source!r}, {path!r}, "exec"), vars(import_module({module!r})))
+from {tests} import *
+__name__ = {tests!r}
+"""
+
+
+class _Bench:
+    """Constraints that are resident in a sandbox with their tests, in some folder."""
+
+    def __init__(self, sandbox: Sandbox, folder: str) -> None:
+        self._sandbox, self._folder = sandbox, folder
+
+    def path(self, name: str) -> str:
+        return f"{self._folder}constraints/{name}.py"
+
+    def tests_path(self, name: str) -> str:
+        return f"{self._folder}tests/test_{name}.py"
+
+    def unnoticed(self, mutants: Collection[tuple[str, str]], limits: Limits) -> list[bool]:
+        """Return of each mutant, a constraint's name and another source, whether its tests pass."""
+        files = {
+            f"{self._folder}tests/mutant_{number}_of_{name}.py": _TESTS_OF_MUTANT.format(
+                source=source,
+                path=self.path(name),
+                module=_module(self.path(name)),
+                tests=_module(self.tests_path(name)),
+            )
+            for number, (name, source) in enumerate(mutants)
+        }
+        if not files:
+            return []
+        self._sandbox.load(files)
+        results = self._sandbox.run_tests(list(files), limits=limits).results
+        failed = {result.name.partition("::")[0] for result in results if result.error is not None}
+        return [path not in failed for path in files]
+
 
 def surviving_mutants(
-    sandbox: Sandbox, constraints: Mapping[str, str], limits: Limits, *, folder: str = ""
+    sandbox: Sandbox,
+    constraints: Mapping[str, str],
+    limits: Limits,
+    *,
+    folder: str = "",
 ) -> Iterator[Finding]:
     """Yield a finding for each constraint whose tests pass, too, when it does something else.
 
     `constraints` are sources by name, resident in the sandbox with their tests, which pass: in this
-    folder, as `constraints/x.py` and `tests/test_x.py`. What is resident afterwards is of no use.
+    folder, as `constraints/x.py` and `tests/test_x.py`. Boundaries are looked at where nothing else
+    is found, and block nothing: that is for the caller. What is resident afterwards is of no use.
     Raises SandboxError.
     """
-    if not constraints:
-        return
-    paths = {name: f"{folder}constraints/{name}.py" for name in constraints}
-    tests = {name: f"{folder}tests/test_{name}.py" for name in constraints}
-    for mutant in MUTANTS:
-        sandbox.load({paths[name]: mutant.of(source) for name, source in constraints.items()})
-        results = sandbox.run_tests(sorted(tests.values()), limits=limits).results
-        failed = {result.name.partition("::")[0] for result in results if result.error is not None}
-        for name, path in tests.items():
-            if path not in failed:
-                yield Finding(
-                    code=mutant.code,
-                    path=path,
-                    message=f"its tests also pass if {paths[name]} {mutant.does}",
-                    fix=mutant.fix,
-                )
+    bench = _Bench(sandbox, folder)
+    always = [(mutant, name, source) for mutant in MUTANTS for name, source in constraints.items()]
+    survive = bench.unnoticed([(name, mutant.of(text)) for mutant, name, text in always], limits)
+    for mutant, name, _ in itertools.compress(always, survive):
+        yield Finding(
+            code=mutant.code,
+            path=bench.tests_path(name),
+            message=f"its tests also pass if {bench.path(name)} {mutant.does}",
+            fix=mutant.fix,
+        )
+    if not any(survive):
+        yield from _unnoticed_boundaries(bench, constraints, limits)
+
+
+def _unnoticed_boundaries(
+    bench: _Bench, constraints: Mapping[str, str], limits: Limits
+) -> Iterator[Finding]:
+    share = MAX_BOUNDARY_MUTANTS // max(len(constraints), 1)
+    mutants = [
+        (name, mutant)
+        for name, source in constraints.items()
+        for mutant in boundary_mutants(source)[:share]
+    ]
+    bounded = replace(
+        limits,
+        wall_seconds=min(limits.wall_seconds, BOUNDARY_WALL_SECONDS),
+        total_seconds=min(limits.total_seconds, BOUNDARY_TOTAL_SECONDS),
+    )
+    survive = bench.unnoticed([(name, mutant.source) for name, mutant in mutants], bounded)
+    survivors = itertools.compress(mutants, survive)
+    for name, group in itertools.groupby(survivors, key=lambda one: one[0]):
+        for _, mutant in itertools.islice(group, MAX_BOUNDARIES_TOLD):
+            yield Finding(
+                code=BOUNDARY_UNNOTICED,
+                path=bench.path(name),
+                line=mutant.line,
+                message=mutant.message,
+                fix=mutant.fix,
+                blocking=False,
+            )
+
+
+def _module(path: str) -> str:
+    return path.removesuffix(".py").replace("/", ".")

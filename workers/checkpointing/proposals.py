@@ -26,6 +26,8 @@ from workers.checkpointing import gate
 from workers.checkpointing.coverage import uncovered
 from workers.checkpointing.findings import Check, Finding, Verdict
 from workers.checkpointing.repairs import put_right, repair_constraint
+from workers.outlook import outlook
+from workers.sandbox.interface import SandboxError
 
 MAX_REBUILDS = 3
 
@@ -33,7 +35,8 @@ MAX_REBUILDS = 3
 def execute(run: Run) -> None:
     """Build the proposal on the head, put it through the gate, and commit it or say why not.
 
-    With `dry_run` in its input it is judged, and nothing is committed. A model's is refused if an
+    With `dry_run` in its input it is judged, and nothing is committed; without any edit the run's
+    version is looked at. A model's is refused if an
     entry that it considered is settled by now: another try of the same entries has been first.
     """
     try:
@@ -42,6 +45,9 @@ def execute(run: Run) -> None:
         _refuse(run, Verdict([Check("files", [_of_file(error)])]))
         return
     considered = run.input.get("considered", [])
+    if not edits and not considered and run.input.get("dry_run"):
+        _look(run)
+        return
     for attempt in range(1, MAX_REBUILDS + 1):
         user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=run.user_id)
         coverage = [
@@ -58,7 +64,16 @@ def execute(run: Run) -> None:
         if change is None:
             _refuse(run, Verdict(checks))
             return
-        verdict = gate.judge(user, user.head, change, judge_code=True, checks=checks)
+        verdict = gate.judge(
+            user,
+            user.head,
+            change,
+            judge_code=True,
+            for_model=run.trigger == RunTrigger.MODEL,
+            dry_run=bool(run.input.get("dry_run")),
+            at=run.instant,
+            checks=checks,
+        )
         if not verdict.accepted:
             _refuse(run, verdict)
             return
@@ -72,6 +87,19 @@ def execute(run: Run) -> None:
                 raise
         else:
             return
+
+
+def _look(run: Run) -> None:
+    """Tell the alerts of the run's version as of its instant, and what changes later."""
+    user = MemoryUser.objects.select_related("workspace").get(pk=run.user_id)
+    user.head = run.checkpoint
+    try:
+        verdict = Verdict(**outlook(user, run.instant).to_json())
+    except SandboxError as error:
+        if error.infrastructure:
+            raise gate.GateUnavailable(str(error)) from error
+        verdict = Verdict()
+    _accept(run, verdict, None)
 
 
 def _changed_meanwhile(run: Run, user: MemoryUser) -> Iterator[Finding]:

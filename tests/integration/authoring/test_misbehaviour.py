@@ -68,11 +68,11 @@ TRIP = Trip(key="t", to="Rome", starts_on=datetime.date(2026, 3, 1))
 
 
 def test_speaks() -> None:
-    assert len(run_check(soon, today=datetime.date(2026, 1, 1), trips=[TRIP])) == 1
+    assert len(run_check(soon, today=datetime.date(2026, 3, 1), trips=[TRIP])) == 1
 
 
 def test_is_silent() -> None:
-    assert run_check(soon, today=datetime.date(2027, 1, 1), trips=[TRIP]) == []
+    assert run_check(soon, today=datetime.date(2026, 3, 2), trips=[TRIP]) == []
 """
 NO_TESTS = "X = 1\n"
 

@@ -1,20 +1,22 @@
 """What a language model is sent depends on what is new, not on how much there is already."""
 
+import datetime
 import json
 from dataclasses import replace
 
 import pytest
-from django.utils import timezone
 
 from memory import log
 from memory.log import Draft
-from memory.models import Alert, MemoryUser
+from memory.models import MemoryUser
 from memory.models.log import EntryKind
 from memory.project import DefineClass, FieldSpec, Project, apply
 from tests.factories import make_checkpoint
 from tests.integration.authoring.conftest import Say, Work, edits, finishes
 from tests.llm_server import called, said
 from workers import tasks
+from workers.authoring import prompts
+from workers.outlook import Outlook
 
 pytestmark = pytest.mark.django_db
 
@@ -91,7 +93,7 @@ def test_a_long_record_is_shown_in_part(user: MemoryUser, say: Say, work: Work) 
 
 
 def crowded(user: MemoryUser, many: int) -> None:
-    """Give the user a version with so many domains and constraints, and so many long alerts."""
+    """Give the user a version with so many domains and constraints."""
     project = Project.empty()
     for number in range(many):
         fields = (FieldSpec("name", "str"), FieldSpec("begins_on", "datetime.date"))
@@ -100,19 +102,6 @@ def crowded(user: MemoryUser, many: int) -> None:
     outline = replace(project.outline, constraints=constraints)
     user.head = make_checkpoint(user, outline=outline.to_json())
     user.save(update_fields=["head"])
-    now = timezone.now()
-    Alert.objects.bulk_create(
-        Alert(
-            user=user,
-            constraint="constraints/constraint0x.py",
-            fingerprint=str(number),
-            severity="critical" if number == many - 1 else "info",
-            message=f"Number {number} is so.\n\n" * 500,
-            opened_at=now,
-            changed_at=now,
-        )
-        for number in range(many)
-    )
 
 
 @pytest.mark.parametrize("many", [200, 1000])
@@ -129,11 +118,40 @@ def test_nothing_that_is_much_makes_a_prompt_long(
     question = server.requests[0].body["messages"][1]["content"]
     assert len(question) < 40_000
     assert "domain0x: things 0\n" in question
-    assert "characters more: look_up searches all of it\nOpen alerts:\n" in question
-    assert f"  critical: Number {many - 1} is so. Number" in question
-    assert question.count("  info: Number ") == 19
+    assert "characters more: look_up searches all of it\n" in question
     assert f"characters more: read_entry(seq={long}, start=4000)" in question
     assert question.count("Ada likes tea of sort") == 39
+
+
+def test_alerts_are_told_in_part() -> None:
+    alert = {"path": "constraints/x.py", "severity": "critical", "message": "It is so.\n\n" * 500}
+    change = ["2024-12-31", "opens", "warning"]
+    coming = {"path": "constraints/x.py", "of": ["a.b:c"], "changes": [change] * 50}
+    told = Outlook(datetime.date(2024, 12, 30), [alert] * 100, [coming] * 100).to_json()
+
+    lines = prompts.alerts(told).splitlines()
+
+    assert lines[0] == "Alerts on 2024-12-30, the day of the newest entry:"
+    assert len([line for line in lines if line.startswith("- critical: It is so. It is")]) == 20
+    assert lines.count("- x (a.b:c): " + "; ".join(["2024-12-31 opens warning"] * 6)) == 20
+    assert max(map(len, lines)) < 400
+
+
+def test_records_that_share_words_are_shown(user: MemoryUser, say: Say, work: Work) -> None:
+    # Given a large collection, and a small one
+    lives(user, 1, 60)
+    dog = {"domain": "pets", "type": "Dog", "key": "rex", "data": {"name": "Rex", "eats": "fish"}}
+    log.append(user, [Draft(kind=EntryKind.RECORD, data=dog)], source="test")
+    tasks.checkpoint_records(user.pk)
+    user.refresh_from_db()
+    # When a model is asked of entries that speak of some of their records
+    (fact,) = say("Rex got sick, as 57 others.", kind=EntryKind.FACT)
+    server = work(edits({"op": "dismiss", "reason": "known", "sources": [fact]}), finishes())
+    question = server.requests[0].body["messages"][1]["content"]
+    # Then these are shown, with their keys, and the keys of the small collection
+    shown = question.partition("Some of its records:\n")[2].partition("\n\n")[0].splitlines()
+    assert shown[0] == "pets.dogs has the keys rex"
+    assert [line.partition(" Meal")[0] for line in shown[1:]] == ["life.meals key='record-57'"]
 
 
 def test_a_correction_says_what_it_corrects(say: Say, work: Work) -> None:

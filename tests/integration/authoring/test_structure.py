@@ -504,3 +504,134 @@ def test_window_is_bounded(settings: Settings, lane: Callable[[], Lane], say: Sa
     entries = structure.pending(lane(), 40, [])
     assert len(entries) == 40
     assert structure.pending(lane(), 40, [entries[0].seq])[0].seq == 2
+
+
+# -- What the model sees of alerts ---------------------------------------------------------------
+
+DAYS = """\
+import datetime
+from collections.abc import Iterator
+from domains.travel.state import trips
+from uac import Alert, critical, warning
+
+NOTICE = datetime.timedelta(days=3)
+
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    \"\"\"A trip comes near.\"\"\"
+    for trip in trips:
+        if trip.starts_on - NOTICE <= today < trip.starts_on:
+            yield warning(f"The trip to {trip.to} is near", evidence=[trip])
+        elif trip.starts_on == today:
+            yield critical(f"The trip to {trip.to} begins", evidence=[trip])
+"""
+DAYS_TESTS = """\
+import datetime
+from constraints import soon
+from domains.travel.schema import Trip
+from uac.testing import run_check
+
+TRIP = Trip(key="t", to="Rome", starts_on=datetime.date(2026, 3, 10))
+
+
+def severities(day: int) -> list[str]:
+    today = datetime.date(2026, 3, day)
+    return [str(alert.severity) for alert in run_check(soon, today=today, trips=[TRIP])]
+
+
+def test_it_fires_on_its_days() -> None:
+    found = [severities(day) for day in (6, 7, 9, 10, 11)]
+    assert found == [[], ["warning"], ["warning"], ["critical"], []]
+"""
+SAID_ON = datetime.datetime(2024, 12, 30, 12, tzinfo=datetime.UTC)
+
+
+def near(key: str, seq: int, starts_on: str) -> dict[str, Any]:
+    return {**trip(seq, starts_on=starts_on), "key": key}
+
+
+@pytest.fixture
+def near_trip(say: Say, work: Work) -> int:
+    """A trip, told of years ago, of which a constraint warns three days before it begins."""
+    (seq,) = say("To Rome on 2025-01-03.", kind=EntryKind.FACT, occurred_at=SAID_ON)
+    work(edits(TRIP, near("a", seq, "2025-01-03"), constraint(DAYS, DAYS_TESTS)), finishes())
+    return seq
+
+
+def test_check_speaks_of_the_newest_entrys_day(user: MemoryUser, say: Say, work: Work) -> None:
+    # Given a fact of years ago, and a model that checks what its constraint says of it
+    (seq,) = say("To Rome on 2025-01-03.", kind=EntryKind.FACT, occurred_at=SAID_ON)
+    server = work(
+        edits(TRIP, near("a", seq, "2025-01-03"), constraint(DAYS, DAYS_TESTS)),
+        called("check", {}),
+        finishes(),
+    )
+    # Then it is told the alerts of that day, and on which days they change
+    told = server.requests[2].results[0]
+    assert "Alerts on 2024-12-30, the day of the newest entry:\nnone" in told
+    assert (
+        "- soon (travel.trips:a): 2024-12-31 opens warning; 2025-01-03 critical;"
+        " 2025-01-04 resolves" in told
+    )
+    assert user.head is not None
+
+
+def test_refusals_speak_of_the_newest_entrys_day(say: Say, work: Work) -> None:
+    # Given a constraint whose tests leave a boundary open
+    (seq,) = say("To Rome on 2025-01-03.", kind=EntryKind.FACT, occurred_at=SAID_ON)
+    lax = DAYS_TESTS.replace("(6, 7, 9, 10, 11)", "(6, 8, 9, 10, 11)")
+    server = work(
+        edits(TRIP, near("a", seq, "2025-01-03"), constraint(DAYS, lax)),
+        finishes(),
+        finishes(),
+    )
+    # Then it is told which one, and what the constraint would say
+    told = server.requests[2].results[0]
+    assert "no test notices `<` for `<=` in line 12" in told
+    assert "Alerts on 2024-12-30" in told
+    assert "2024-12-31 opens warning" in told
+    # And it may leave it
+    assert len(server.requests) == 3
+
+
+def test_open_alerts_are_those_of_the_newest_entrys_day(
+    near_trip: int, say: Say, work: Work
+) -> None:
+    later = SAID_ON + datetime.timedelta(days=2)
+    (seq,) = say("The user likes tea.", kind=EntryKind.FACT, occurred_at=later)
+    server = work(script=taking_notes)
+    question = asked(server.requests[0])
+    assert f"[{seq}]" in question
+    assert (
+        "Alerts on 2025-01-01, the day of the newest entry:\n- warning: The trip to Rome is near"
+        in question
+    )
+    assert "- soon (travel.trips:a): 2025-01-03 critical; 2025-01-04 resolves" in question
+
+
+def test_open_alerts_follow_the_newest_state(
+    user: MemoryUser, near_trip: int, say: Say, work: Work
+) -> None:
+    # Given an alert that is open, of which no sandbox worker has heard the newest version yet
+    later = SAID_ON + datetime.timedelta(days=2)
+    (moved,) = say(
+        "The trip to Rome is put off to 2025-02-09.", kind=EntryKind.FACT, occurred_at=later
+    )
+    update = {
+        "op": "update",
+        "domain": "travel",
+        "collection": "trips",
+        "key": "a",
+        "fields": {"starts_on": "2025-02-09"},
+        "sources": [moved],
+    }
+    note = {"op": "note", "text": "put off to 2025-02-09", "sources": [moved]}
+    # When a model settles it in two edits in a row, of which the second touches another domain
+    server = work(edits(update), edits(note), finishes())
+    assert "The trip to Rome is near" in asked(server.requests[0])
+    # Then the next question does not speak of it any more
+    say("The user likes tea.", kind=EntryKind.FACT, occurred_at=later)
+    assert "is near" not in asked(work(script=taking_notes).requests[0])
+    # And the constraints run again on what is newest, once for all versions that were written
+    runs_waiting = Run.objects.filter(user=user, kind=RunKind.CONSTRAINTS, status="queued")
+    assert [run.checkpoint for run in runs_waiting] == [user.head]

@@ -16,6 +16,7 @@ from memory import log
 from memory.log import Draft
 from memory.models import Checkpoint, EntryOutcome, MemoryUser, Run, Workspace
 from memory.models.log import EntryKind
+from memory.models.runs import RunTrigger
 from memory.project import Change
 from memory.users import create_user
 from tests.conftest import ENDLESS_AMONG_OTHERS
@@ -93,6 +94,7 @@ class Fault:
     blind: bool = False  # the static policy does not see it
     before: tuple[dict[str, Any], ...] = ()  # accepted beforehand
     refused: bool = True
+    trigger: RunTrigger = RunTrigger.API
 
 
 def in_file(path: str, old: str, new: str) -> Callable[[Change], Change]:
@@ -131,6 +133,7 @@ CLOCK = BUDGET.replace("in trips:", "in trips if datetime.date.today() > today e
 CHANCE = BUDGET.replace("import datetime", "import datetime\nimport random").replace(
     "in trips:", "in sorted(trips, key=lambda one: random.Random().random()):"
 )
+UNTIL_JUNE = BUDGET.replace("> 1000:", "> 1000 and today < datetime.date(2026, 6, 1):")
 RULE = {"path": "constraints/budget.py"}
 TESTS = {"path": "tests/test_budget.py"}
 
@@ -311,6 +314,20 @@ FAULTS: dict[str, Fault] = {
         "never_alerts_unnoticed",
         TESTS,
     ),
+    "model's boundary that no test notices": Fault(
+        [{**constraint(UNTIL_JUNE), "sources": [3]}],
+        "mutants",
+        "boundary_unnoticed",
+        {**RULE, "line": 10, "message": "no test notices `<=` for `<` in line 10"},
+        trigger=RunTrigger.MODEL,
+    ),
+    "anybody's boundary that no test notices": Fault(
+        [constraint(UNTIL_JUNE)],
+        "mutants",
+        "boundary_unnoticed",
+        {**RULE, "line": 10},
+        refused=False,  # it is reported
+    ),
     "no test": Fault([constraint(tests="import datetime\n")], "policy", "test", TESTS),
     "clock": Fault([constraint(CLOCK)], "policy", "clock", {**RULE, "line": 9}),
     "clock that the policy does not see": Fault(
@@ -461,7 +478,7 @@ def test_each_fault_is_found(
         )
 
     with override_settings(**(ENDLESS_AMONG_OTHERS if fault.code == "timeout" else {})):
-        run = propose(*fault.edits, considered=list(fault.considered))
+        run = propose(*fault.edits, considered=list(fault.considered), trigger=fault.trigger)
 
     assert run.output is not None
     (check,) = [one for one in run.output["verdict"]["checks"] if one["name"] == fault.check]

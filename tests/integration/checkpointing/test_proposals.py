@@ -17,7 +17,7 @@ from memory.verification import problems
 from tests.conftest import ENDLESS_AMONG_OTHERS
 from tests.integration.checkpointing.conftest import Append, Records, trip
 from workers import tasks
-from workers.checkpointing import gate
+from workers.checkpointing import gate, mutants
 from workers.checkpointing.findings import Verdict
 
 pytestmark = pytest.mark.django_db
@@ -667,3 +667,71 @@ def test_the_api_reads_state_and_manifest(
     assert api.get("/v1/users/ada/state/travel/voyages/").status_code == 404
     assert api.get("/v1/users/ada/state/travel/trips/?page=2").status_code == 404
     assert api.get("/v1/users/ada/state/travel/trips/?page=x").status_code == 400
+
+
+FIRST_HALF = BUDGET.replace("> 1000:", "> 1000 and today < datetime.date(2026, 6, 1):")
+TO_THE_DAY = (
+    BUDGET_TESTS
+    + """
+
+def test_stops_on_the_day() -> None:
+    trip = Trip(key="a", to="Rome", cost=1001)
+    assert run_check(budget, today=datetime.date(2026, 5, 31), trips=[trip])
+    assert run_check(budget, today=datetime.date(2026, 6, 1), trips=[trip]) == []
+"""
+)
+
+
+def unnoticed(run: Run) -> list[tuple[int, bool]]:
+    assert run.output is not None
+    return [
+        (finding["line"], finding["blocking"])
+        for check in run.output["verdict"]["checks"]
+        for finding in check["findings"]
+        if finding["code"] == "boundary_unnoticed"
+    ]
+
+
+def test_a_boundary_refuses_a_models_constraint_once(checkpoint: Append, propose: Propose) -> None:
+    checkpoint(trip(key="a", cost=10))
+    rule = {**constraint(FIRST_HALF), "sources": [1]}
+
+    refused = propose(rule, trigger=RunTrigger.MODEL, dry_run=True)
+    again = propose(rule, trigger=RunTrigger.MODEL)
+    other = propose(
+        {
+            **constraint(FIRST_HALF, BUDGET_TESTS.replace("budget", "costs"), name="costs"),
+            "sources": [1],
+        },
+        trigger=RunTrigger.MODEL,
+    )
+
+    assert refused.outcome == other.outcome == "rejected"
+    assert set(unnoticed(refused)) == {(10, True)}
+    assert again.outcome == "ok"
+    assert set(unnoticed(again)) == {(10, False)}
+
+
+def test_a_test_of_that_very_day_is_all_that_is_asked_for(
+    checkpoint: Append, propose: Propose
+) -> None:
+    checkpoint(trip(key="a", cost=10))
+
+    run = propose({**constraint(FIRST_HALF, TO_THE_DAY), "sources": [1]}, trigger=RunTrigger.MODEL)
+
+    assert run.outcome == "ok", run.error
+    assert unnoticed(run) == []
+
+
+def test_endless_mutants_do_not_hold_up_the_gate(
+    checkpoint: Append, propose: Propose, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutants, "BOUNDARY_WALL_SECONDS", 0.5)
+    checkpoint(trip(key="a", cost=10))
+    loops = with_lines("    left = 2", "    while left > 0 and today:", "        left = left - 1")
+
+    run = propose({**constraint(loops), "sources": [1]}, trigger=RunTrigger.MODEL)
+
+    assert run.outcome in ("ok", "rejected")
+    assert run.output is not None
+    assert run.output["verdict"]["checks"][-1]["name"] == "mutants"

@@ -54,6 +54,11 @@ def test_is_silent_about_what_is_cancelled() -> None:
     assert alerts_on(DEADLINE, False, DEADLINE) == []
 
 
+def test_speaks_until_it_is_over() -> None:
+    """On the last day somebody may still be reached."""
+    assert alerts_on(ENDS_ON, False)
+
+
 def test_is_silent_when_it_is_over() -> None:
     """Too late."""
     assert alerts_on(ENDS_ON + datetime.timedelta(days=1), False) == []

@@ -1,0 +1,56 @@
+"""Boundary mutants: which there are of a source, and which are told from it by its tests."""
+
+import pytest
+
+from workers.checkpointing.boundaries import MAX_MUTANTS, boundary_mutants
+
+HEAD = "def check(today: datetime.date) -> Iterator[Alert]:\n"
+
+LINES = {
+    "if today < trip.starts_on:": [("<", "<=")],
+    "if trip.starts_on >= today:": [(">=", ">")],
+    "if today <= last or trip.is_open:": [("<=", "<"), ("or", "and")],
+    "if trip.ends_on - datetime.timedelta(days=30) > today:": [(">", ">="), ("30", "31")],
+    "if first <= today <= last and ok:": [("<=", "<"), ("<=", "<"), ("and", "or")],
+    # An index, a step, a text and a comment are no boundary.
+    "x = today, trips[0], trips[-1]": [],
+    "count += 1; x = today": [],
+    "message = f'{today} {1 if a < b else 2} < and 30'  # or <= 3": [],
+    "yield critical('within 30 days', evidence=[today])": [],
+    "ratio = today.year * 1.5": [],
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_each_boundary_has_a_mutant(line: str) -> None:
+    source = f"{HEAD}    {line}\n"
+    found = boundary_mutants(source)
+    assert [(one.written, one.instead) for one in found] == LINES[line]
+    assert {one.line for one in found} <= {2}
+    for one in found:
+        assert one.source != source
+        assert len(one.source.splitlines()) == 2
+
+
+def test_it_says_what_no_test_notices() -> None:
+    (mutant,) = boundary_mutants(f"{HEAD}    for trip in trips:\n        if today < trip.on: ...\n")
+    assert mutant.message == "no test notices `<=` for `<` in line 3"
+    assert "on that very day" in mutant.fix
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"{HEAD}    if trip.cost > 1000: ...\n",  # which takes the day and does not read it
+        "def check(today: datetime.date) -> Iterator[Alert]:\n    'Before today or now, 3 < 4.'\n",
+    ],
+)
+def test_only_those_that_read_the_clock_have_any(source: str) -> None:
+    assert boundary_mutants(source) == []
+
+
+def test_where_there_are_many_the_likeliest_slips_stay() -> None:
+    numbers = "".join(f"    x{n} = {n}\n" for n in range(200))
+    found = boundary_mutants(f"{HEAD}{numbers}    if today > last: ...\n")
+    assert len(found) == MAX_MUTANTS
+    assert found[0].written == ">"
