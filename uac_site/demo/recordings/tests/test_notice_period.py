@@ -13,7 +13,12 @@ DEADLINE = datetime.date(2025, 2, 28)
 
 
 def alerts_on(
-    today: datetime.date, wanted: bool | None, cancelled_on: datetime.date | None = None
+    today: datetime.date,
+    wanted: bool | None,
+    cancelled_on: datetime.date | None = None,
+    *,
+    notice_months: int | None = 3,
+    renewed_months: int | None = 12,
 ) -> list[Alert]:
     """Run the constraint over one contract."""
     contract = Contract(
@@ -21,8 +26,8 @@ def alerts_on(
         subject="membership of the gym",
         monthly_cost_eur=decimal.Decimal(30),
         ends_on=ENDS_ON,
-        notice_months=3,
-        renewed_months=12,
+        notice_months=notice_months,
+        renewed_months=renewed_months,
         wanted_after_end=wanted,
         cancelled_on=cancelled_on,
     )
@@ -52,6 +57,12 @@ def test_is_silent_about_what_is_wanted_or_may_be() -> None:
 def test_is_silent_about_what_is_cancelled() -> None:
     """It is done."""
     assert alerts_on(DEADLINE, False, DEADLINE) == []
+
+
+def test_is_silent_where_the_terms_are_not_known() -> None:
+    """Nobody can say by when."""
+    assert alerts_on(DEADLINE, False, notice_months=None) == []
+    assert alerts_on(DEADLINE, False, renewed_months=None) == []
 
 
 def test_speaks_until_it_is_over() -> None:
