@@ -261,10 +261,15 @@ def places_of(project: Project, name: str) -> str:
     What is guessed is a class, its singular or plural, or a collection that another domain has.
     """
     guessed = {snake(name), singular(snake(name))}
+    holders: list[tuple[Domain, Collection | Singleton]] = [
+        (domain, holder)
+        for domain in project.outline.domains.values()
+        for held in (domain.collections, domain.singletons)
+        for holder in held.values()
+    ]
     found = [
         f"{holder.class_name} is in {domain.name}.{holder.name}"
-        for domain in project.outline.domains.values()
-        for holder in (*domain.collections.values(), *domain.singletons.values())
+        for domain, holder in holders
         if guessed & {holder.name, snake(holder.class_name), default_collection(holder.class_name)}
     ]
     return f"; {', '.join(found)}" if found else ""

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ from memory.project import (
 from memory.project.apply import collection_for
 from memory.project.schema_edits import places_of
 from memory.project.typed import encode
+from memory.search.words import STOP_WORDS
 from workers.checkpointing.grounding import words_of
 from workers.checkpointing.policy import check_policy
 from workers.checkpointing.repairs import repair_constraint
@@ -46,6 +48,7 @@ SCANNED_RECORDS = 100
 MAX_PLACES = 40
 SMALL_COLLECTION = 10
 MIN_WORD = 4
+_SHORT_NAME = re.compile(r"\b[A-Z][a-z]{1,2}\b")
 MAX_FINDINGS = 10
 
 # Takes Python over the newest version's state; returns its value.
@@ -80,8 +83,7 @@ class Workbench:
         parts = [self._project.source(domain.schema_path).strip()]
         for collection in [*domain.collections, *domain.singletons]:
             newest = [_shown(*one) for one in self._newest(name, collection, SHOWN_RECORDS)]
-            held = domain.collections.get(collection)
-            count = held.count if held else 1
+            count = self._count(name, collection)
             shown = f"the newest {len(newest)} of them" if count > len(newest) else "all of them"
             parts.append(f"{collection}: {count} records; {shown}:\n" + "\n".join(newest))
         return _cut("\n\n".join(parts))
@@ -147,14 +149,11 @@ class Workbench:
 
         What is shown need not be looked up; of a large project it is the newest that is looked at.
         """
-        places = list(self._places(None, None))
+        places = [place for place in self._places(None, None) if self._count(*place)]
         seen = {place: list(self._newest(*place, SCANNED_RECORDS)) for place in places[:MAX_PLACES]}
         records = [one for found in seen.values() for one in found]
-        said = _content_words(" ".join(texts))
-        words = {
-            record_id: said & _content_words(f"{record_id.key} {_plain(record)}")
-            for record_id, record in records
-        }
+        said = _telling_words(" ".join(texts))
+        words = {record_id: said & _words_in(record) for record_id, record in records}
         uses = Counter(word for shared in words.values() for word in shared)
         # What stands in half of them tells none from the others.
         common = {word for word, count in uses.items() if count > max(2, len(records) / 2)}
@@ -189,6 +188,10 @@ class Workbench:
                 f"There is no collection {collection!r}: {_names(map('.'.join, places))}{where}."
             )
         return (place for place in places if collection in (None, place[1]))
+
+    def _count(self, domain: str, name: str) -> int:
+        held = self.outline.domains[domain].collections.get(name)
+        return held.count if held else 1
 
     def _has_fields(self, place: tuple[str, str], fields: Iterable[str]) -> bool:
         domain = self.outline.domains[place[0]]
@@ -370,9 +373,18 @@ def _plain(record: Record) -> dict[str, Any]:
     return {name: encode(value) for name, value in record.fields.items()}
 
 
-def _content_words(text: str) -> set[str]:
-    """Return the words that may tell one thing from another: longer ones, and numbers."""
-    return {word for word in words_of(text) if len(word) >= MIN_WORD or word.isdigit()}
+def _telling_words(text: str) -> set[str]:
+    """Return the words that may tell one thing from others: longer ones, numbers, short names."""
+    long = {word for word in words_of(text) if len(word) >= MIN_WORD or word.isdigit()}
+    return (long | {name.casefold() for name in _SHORT_NAME.findall(text)}) - STOP_WORDS
+
+
+def _words_in(record: Record) -> set[str]:
+    values = [
+        next(iter(value.values()), "") if isinstance(value, dict) else value
+        for value in _plain(record).values()
+    ]
+    return set(words_of(" ".join(map(str, [record.key, *values]))))
 
 
 def _matches(record: Record, words: Sequence[str], where: Mapping[str, Any]) -> bool:
