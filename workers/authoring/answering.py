@@ -111,7 +111,9 @@ class _Session:
                 case "query":
                     told = self._query(arguments["code"])
                 case "answer":
-                    told = self._answer(arguments["query"], arguments.get("note", ""))
+                    told = self._answer(
+                        arguments.get("query"), arguments.get("code"), arguments.get("note", "")
+                    )
                 case _:
                     told = self._not_known(arguments["reason"])
         except ToolFailed as failure:
@@ -130,9 +132,19 @@ class _Session:
             value = f"{value[:MAX_VALUE]} ... ({len(value)} characters; the answer has all of them)"
         return f"Query {len(self._queries)} has the value ({output['type']}): {value}"
 
-    def _answer(self, number: int, note: str) -> str:
+    def _answer(self, number: int | None, code: str | None, note: str) -> str:
         if _DIGIT.search(note):
             raise ToolFailed("The note has a number: values are computed. Say it without, or not.")
+        if code is not None:
+            told = self._query(code)
+            number = len(self._queries)
+            if not (self._queries[-1].output or {}).get("value"):
+                raise ToolFailed(
+                    f"{told}. That may be because a text is written otherwise: if it is the answer"
+                    f" all the same, call answer(query={number})."
+                )
+        if number is None:
+            raise ToolFailed("Name the query whose value is the answer, or give its code.")
         if not 1 <= number <= len(self._queries):
             raise ToolFailed(f"There is no query {number}: 1 to {len(self._queries)} were run.")
         query = self._queries[number - 1]

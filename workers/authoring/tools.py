@@ -139,13 +139,14 @@ ANSWER_TOOLS = (
     ),
     Tool(
         "answer",
-        "Give the value of a query as the answer.",
+        "Give the value of a query as the answer: of one that was run, by its number, or of new"
+        " code, which is run now.",
         _object(
             {
                 "query": {"type": "integer", "minimum": 1},
+                "code": _text("As in query, in place of its number."),
                 "note": _text("Without numbers, in one sentence, if at all."),
-            },
-            "query",
+            }
         ),
     ),
     Tool(

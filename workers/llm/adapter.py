@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     import httpx2
     from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponse
     from pydantic_ai.models import Model
+    from pydantic_ai.settings import ModelSettings
 
 # No answer of a model is larger; a download that a proxy offers in its place may be.
 MAX_RESPONSE_BYTES = 32 * 1024 * 1024
@@ -107,6 +108,8 @@ class ProviderModel:
             for tool in tools
         ]
         settings = ModelSettings(max_tokens=most, timeout=self._seconds)
+        if self._connection.provider == "anthropic":
+            settings.update(_marked_for_caching())
         if tools and choice == "required":
             settings["tool_choice"] = "required"
         # What is imported for the first time takes none of the provider's time.
@@ -160,6 +163,18 @@ class ProviderModel:
             case _:
                 # Some answers that are none make the clients stumble in ways of their own.
                 return InvalidAnswer(f"{type(error).__name__}: {detail}")
+
+
+def _marked_for_caching() -> "ModelSettings":
+    """Return the settings that mark what comes again: tools, instructions, and what was said so
+    far. Other providers keep a prompt's beginning without being asked."""
+    from pydantic_ai.models.anthropic import AnthropicModelSettings
+
+    return AnthropicModelSettings(
+        anthropic_cache_tool_definitions=True,
+        anthropic_cache_instructions=True,
+        anthropic_cache_messages=True,
+    )
 
 
 @functools.cache

@@ -240,6 +240,37 @@ def test_what_a_record_says_is_data_and_there_is_no_tool_that_changes_anything(
     assert hostile not in str(server.requests[0].body)
 
 
+def test_an_answer_takes_one_call_where_its_code_is_right(
+    ask: Ask, model: Callable[..., LlmServer]
+) -> None:
+    code = "sum(t.cost for t in trips if t.on.year == 2026)"
+    server = model(called("answer", {"code": code}))
+
+    output = ask()["output"]
+
+    assert output["value"] == pytest.approx(939.81)
+    assert (output["code"], len(output["queries"])) == (code, 1)
+    assert len(server.requests) == 1
+
+
+def test_an_answer_that_fails_or_is_empty_is_looked_at_first(
+    ask: Ask, model: Callable[..., LlmServer]
+) -> None:
+    server = model(
+        called("answer", {}),
+        called("answer", {"code": "sum(t.price for t in trips)"}),
+        called("answer", {"code": "[t.to for t in trips if t.to == 'rome']"}),
+        answers(2),
+    )
+
+    assert ask()["output"]["value"] == []
+    told = [str(request.body["messages"][-1]) for request in server.requests[1:]]
+    assert "Name the query" in told[0]
+    assert "Query 1 has failed" in told[1]
+    assert "a text is written otherwise" in told[2]
+    assert "answer(query=2)" in told[2]
+
+
 def test_a_model_that_never_answers_is_stopped(ask: Ask, model: Callable[..., LlmServer]) -> None:
     numbers = iter(range(1000))
     server = model(script=lambda request: queries(f"{next(numbers)} + len(trips)"))

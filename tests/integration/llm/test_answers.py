@@ -168,3 +168,21 @@ def test_a_call_that_cannot_be_carried_out_is_answered_with_what_is_wrong(
     assert row.outcome == LlmOutcome.INVALID_CALL
     assert problem in row.error
     assert (row.input_tokens, row.output_tokens) == (100, 20)
+
+
+def test_what_comes_again_is_marked_for_caching(connect: Connect, protocol: Protocol) -> None:
+    # Where the provider wants it marked: of each turn the tools, the instructions and the end.
+    with llm_server(called("remember", {"fact": "Rex"}), said("Noted.")) as server:
+        model = connect(server, protocol)
+        first = model.complete(QUESTION, [REMEMBER])
+        model.complete(
+            [*QUESTION, first.message, ToolResult(first.tool_calls[0], "yes")], [REMEMBER]
+        )
+
+    for request in server.requests:
+        if protocol != "anthropic":
+            assert "cache_control" not in request.text
+            continue
+        body = request.body
+        marked = [body["tools"][-1], body["system"][-1], body["messages"][-1]["content"][-1]]
+        assert [one["cache_control"]["type"] for one in marked] == ["ephemeral"] * 3
