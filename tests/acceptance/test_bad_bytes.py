@@ -168,10 +168,10 @@ def test_a_stranger_is_not_listened_to(person: Person) -> None:
         f"POST /v1/users/{person.user_id}/entries/ HTTP/1.1\r\nHost: {address.netloc}\r\n"
         "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
     )
+    server = (address.hostname, address.port)
     with ExitStack() as stack:
         strangers = [
-            stack.enter_context(socket.create_connection((address.hostname, address.port), 60))
-            for _ in range(40)
+            stack.enter_context(socket.create_connection(server, scaled(60))) for _ in range(40)
         ]
         for one in strangers:
             one.sendall(head.encode())

@@ -13,6 +13,7 @@ from memory import leases
 from memory.models import Lane, Workspace
 from memory.users import create_user, find_user
 from tests.services import SERVICES
+from tests.waiting import scaled
 
 SECONDS = 10
 
@@ -39,7 +40,7 @@ def something_comes() -> None:
     assert connection.connection is not None
     poll = select.poll()
     poll.register(connection.connection.fileno(), select.POLLIN)
-    assert poll.poll(SECONDS * 1000)
+    assert poll.poll(scaled(SECONDS) * 1000)
 
 
 def begin_request() -> None:

@@ -142,7 +142,7 @@ def proxy(fake: FakeEngine) -> Iterator[str]:
 def send(path: str, data: bytes) -> tuple[int, bytes]:
     """Send bytes as they are; return status and body of the first answer."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(30)
+        connection.settimeout(scaled(30))
         connection.connect(path)
         answer = b""
         with suppress(ConnectionError):  # it was refused before it was read

@@ -276,7 +276,7 @@ def test_what_answers_a_handshake_in_plain_text_is_a_failure(trusted: Path) -> N
         answering = threading.Thread(target=answer_in_plain_text)
         answering.start()
         answer = post(f"https://hooks.example:{server.getsockname()[1]}/")
-        answering.join(60)
+        answering.join(scaled(60))
 
     assert answer.status is None
     assert "wrong version number" in answer.error.lower().replace("_", " ")
