@@ -6,6 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 MINILM := .venv/minilm
+STARTED := $(shell date +%s)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 help:
@@ -48,6 +49,7 @@ define run_tests
 		echo '!!! NO DOCKER ENGINE ANSWERS: the tests marked "docker" DID NOT RUN.'; \
 		echo '!!! Start Docker, or set REQUIRE_DOCKER=1 to have this count as a failure.'; \
 	fi; \
+	echo "make $@: $$(( $$(date +%s) - $(STARTED) )) s, with all that came before the tests"; \
 	exit $$status
 endef
 
