@@ -35,15 +35,17 @@ SCHEMA = "domains/travel/schema.py"
 
 @pytest.fixture(scope="module")
 def life() -> Store:
-    """Fifty thousand trips, stored."""
-    return Store(trips_project(50_000))
+    """Five thousand trips in ten files, stored."""
+    return Store(trips_project(5_000))
 
 
 def last_shard(store: Store) -> str:
     return max(path for path in store.files if path.startswith("domains/travel/trips_"))
 
 
-def test_no_file_of_a_long_life_is_larger_than_64_kib(life: Store) -> None:
+def test_no_file_of_a_long_life_is_larger_than_64_kib() -> None:
+    life = Store(trips_project(50_000))
+
     assert len(life.files) > 90
     assert max(len(text.encode()) for text in life.files.values()) <= 64 * 1024
 
@@ -51,7 +53,7 @@ def test_no_file_of_a_long_life_is_larger_than_64_kib(life: Store) -> None:
 def test_appending_one_record_parses_and_writes_the_last_shard_alone(life: Store) -> None:
     project = life.open()
 
-    apply(project, edit_from_json(trip(50_001)))
+    apply(project, edit_from_json(trip(5_001)))
     change = project.change()
 
     assert changed_paths(change) == [last_shard(life), MANIFEST]
@@ -70,18 +72,18 @@ def test_compiling_an_entry_of_a_known_type_needs_the_last_shard_alone(life: Sto
     project = life.open()
     data = {"to": "Oslo", "starts_on": "2025-01-01", "days": 3}
 
-    for compiled in compile_record(project, RecordEntry(60_000, "travel", "Trip", data=data)):
+    for compiled in compile_record(project, RecordEntry(6_000, "travel", "Trip", data=data)):
         apply(project, compiled)
     change = project.change()
 
     assert change.files_parsed == 1
     assert changed_paths(change) == [last_shard(life), MANIFEST]
-    assert change.added == [RecordId("travel", "trips", "trip-60000")]
+    assert change.added == [RecordId("travel", "trips", "trip-6000")]
 
 
 def test_updating_a_record_in_the_middle_changes_its_shard_alone(life: Store) -> None:
     project = life.open()
-    path = life.places["travel", "trips", "trip-25000"].path
+    path = life.places["travel", "trips", "trip-2500"].path
     assert STATE < path < last_shard(life)
 
     edit(
@@ -89,9 +91,9 @@ def test_updating_a_record_in_the_middle_changes_its_shard_alone(life: Store) ->
         "update",
         domain="travel",
         collection="trips",
-        key="trip-25000",
+        key="trip-2500",
         fields={"to": "Elsewhere"},
-        sources=[70_000],
+        sources=[7_000],
     )
     change = project.change()
 
@@ -100,24 +102,24 @@ def test_updating_a_record_in_the_middle_changes_its_shard_alone(life: Store) ->
     old, new = life.files[path].splitlines(), (change.files[path] or "").splitlines()
     assert len(old) == len(new)
     assert [line for line in new if line not in old] == [
-        '    Trip(key="trip-25000", to="Elsewhere", starts_on=datetime.date(2025, 3, 1), days=10, '
-        "sources=(25000, 70000)),"
+        '    Trip(key="trip-2500", to="Elsewhere", starts_on=datetime.date(2025, 3, 1), days=10, '
+        "sources=(2500, 7000)),"
     ]
 
 
 def test_retiring_a_record_in_the_middle_changes_its_shard_and_the_count(life: Store) -> None:
     project = life.open()
-    path = life.places["travel", "trips", "trip-25000"].path
+    path = life.places["travel", "trips", "trip-2500"].path
 
-    edit(project, "retire", domain="travel", collection="trips", key="trip-25000", sources=[70_000])
+    edit(project, "retire", domain="travel", collection="trips", key="trip-2500", sources=[7_000])
     change = project.change()
 
     assert changed_paths(change) == sorted([path, MANIFEST])
     assert change.files_parsed == 1
     assert change.files_rendered == 2
-    kept = [line for line in life.files[path].splitlines() if '"trip-25000"' not in line]
+    kept = [line for line in life.files[path].splitlines() if '"trip-2500"' not in line]
     assert (change.files[path] or "").splitlines() == kept
-    assert change.outline.domains["travel"].collections["trips"].count == 49_999
+    assert change.outline.domains["travel"].collections["trips"].count == 4_999
 
 
 def trips_that_fill(shard_count: int) -> int:
