@@ -98,16 +98,29 @@ def test_without_redis_signals_and_waits_end_at_once(no_redis: None) -> None:
 
 
 @pytest.fixture
-def hanging_redis(settings: Settings, impatient: None) -> Iterator[None]:
-    """Point the server at a Redis that takes connections and never answers."""
+def hanging_redis(settings: Settings, impatient: None) -> Iterator[socket.socket]:
+    """Point the server at a Redis that takes connections and never answers: its socket."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         settings.REDIS_URL = f"redis://127.0.0.1:{server.getsockname()[1]}/0"
         hints.redis_client.cache_clear()
-        yield
+        yield server
+
+
+def count_connections(server: socket.socket) -> int:
+    """Return how many connections came since the last call."""
+    server.setblocking(False)
+    count = 0
+    while True:
+        try:
+            connection, _ = server.accept()
+        except BlockingIOError:
+            return count
+        connection.close()
+        count += 1
 
 
 @pytest.mark.timeout(60)
-def test_a_redis_that_hangs_costs_a_moment_and_not_a_thread(hanging_redis: None) -> None:
+def test_a_redis_that_hangs_costs_a_moment_and_not_a_thread(hanging_redis: socket.socket) -> None:
     with pytest.raises(redis.TimeoutError):
         hints.redis_client().ping()
 
@@ -117,6 +130,8 @@ def test_a_redis_that_hangs_costs_a_moment_and_not_a_thread(hanging_redis: None)
         hints.wait_done(uuid.uuid4(), 1)
 
     assert [entry["event"] for entry in logs] == ["signal_not_sent", "wait_failed"]
+    # The ping, the first signal and the wait have asked once each.
+    assert count_connections(hanging_redis) == 3
 
 
 def test_after_a_failed_hint_the_next_requests_do_not_pay_again(
