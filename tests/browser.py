@@ -43,7 +43,7 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def staff(system: System) -> str:
     """The name of a superuser of that server."""
     system.manage(

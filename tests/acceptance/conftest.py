@@ -19,20 +19,20 @@ __all__ = ["browser", "page", "pytest_runtest_makereport", "staff"]
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def metrics_port() -> int:
     """Where the sandbox worker of that server answers Prometheus."""
     return free_port()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def collector() -> Iterator[Receiver]:
     """What that server sends its traces to."""
     with receiver(answers(200)) as server:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def system(metrics_port: int, collector: Receiver) -> Iterator[System]:
     """A running server, for tests that leave its processes alone."""
     environment = {
@@ -48,7 +48,7 @@ def system(metrics_port: int, collector: Receiver) -> Iterator[System]:
         system.check()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def client(system: System) -> Client:
     """A caller with a key of a workspace of that server."""
     return new_client(system, "acceptance")

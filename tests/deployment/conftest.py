@@ -189,7 +189,7 @@ def outside() -> str:
     return gateway_of(bridge)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def llm(outside: str) -> Iterator[LlmServer]:
     """A model that answers questions, and makes facts and records of visits."""
     understands = Model(Journal(), 1)
@@ -215,7 +215,7 @@ def images() -> dict[str, str]:
         raise
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def deployment(
     images: dict[str, str], tmp_path_factory: pytest.TempPathFactory, llm: LlmServer
 ) -> Iterator[Deployment]:

@@ -33,7 +33,7 @@ def writes_the_query(request: Request) -> Reply:
     return called("answer", {"query": 1}) if request.results else called("query", {"code": SPENT})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def system() -> Iterator[System]:
     """A server whose model knows one query, and whose streams show soon whether they live."""
     with llm_server(script=writes_the_query) as llm:
@@ -51,7 +51,7 @@ def system() -> Iterator[System]:
             system.check()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def client(system: System) -> Client:
     """A caller of the API with a key of a workspace."""
     return new_client(system, "agents")

@@ -118,7 +118,7 @@ def docker_image() -> str:
     return ensure_image()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def other_engine(docker_image: str) -> Iterator[str]:
     """The DOCKER_HOST of an engine of the tests' own, which has crun and gVisor."""
     skip_or_fail(missing(*NEEDED))
