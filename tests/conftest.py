@@ -1,21 +1,26 @@
 """Fixtures shared by all tests: a migrated database, seen with the privileges of the server."""
 
 import gc
+import importlib
 import os
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import hypothesis
 import psycopg
 import pytest
+from django.apps import apps
+from django.contrib.contenttypes.models import ContentType
 from django.db import connection, connections
+from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 from django.test.utils import override_settings, setup_databases, teardown_databases
 from psycopg import sql
-from pytest_django.plugin import DjangoDbBlocker
+from pytest_django.plugin import DjangoDbBlocker, blocking_manager_key
 from rest_framework.test import APIClient
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -39,8 +44,8 @@ from memory.users import create_user
 from memory.workspace_constraints import unjudged
 from memory.workspaces import create_key
 from tests.quarantine import QUARANTINED
-from tests.services import SERVICES
-from tests.tiers import is_extended, named
+from tests.services import SERVICES, TEMPLATE, become_template
+from tests.tiers import holds_extended_only, is_extended, named
 from tests.waiting import scaled
 from workers import tasks
 
@@ -95,6 +100,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> InOrder
     return InOrder(config, log)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import files of the second tier where it is left out: each process would."""
+    if leaves_out_extended(config):
+        path = collection_path.relative_to(config.rootpath).as_posix()
+        if holds_extended_only(f"{path}/" if collection_path.is_dir() else path):
+            return True
+    return None  # let others decide
+
+
+def leaves_out_extended(config: pytest.Config) -> bool:
+    """Return whether this session selects the first tier alone, as `make test` does."""
+    return "not extended" in config.option.markexpr
+
+
 # Listed in the quarantine or in tiers.py, and no test has it; only known where all are collected.
 UNKNOWN = pytest.StashKey[list[str]]()
 
@@ -118,9 +137,19 @@ def pytest_collection_modifyitems(
     if _all_are_collected(config):
         tests = [item.nodeid for item in items]
         unused = [one for one in named() if not any(test.startswith(one) for test in tests)]
-        config.stash[UNKNOWN] = sorted(QUARANTINED.keys() - found) + unused
+        unknown = sorted(QUARANTINED.keys() - found) + unused
+        config.stash[UNKNOWN] = [one for one in unknown if not _was_ignored(config, one)]
     yield
     items.sort(key=lambda item: scope_of(item.nodeid) not in TOGETHER.values())
+
+
+def _was_ignored(config: pytest.Config, test: str) -> bool:
+    path = test.partition("::")[0]
+    return (
+        leaves_out_extended(config)
+        and holds_extended_only(path)
+        and (config.rootpath / path).exists()
+    )
 
 
 def _all_are_collected(config: pytest.Config) -> bool:
@@ -129,14 +158,63 @@ def _all_are_collected(config: pytest.Config) -> bool:
     return not left_out and bool(asked & {config.rootpath, config.rootpath / "tests"})
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Migrate the test database once: every process starts with a copy of it."""
+    with config.stash[blocking_manager_key].unblock():
+        setup_databases(verbosity=0, interactive=False, aliases={"default": None})
+        connection.close()
+    become_template()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Share among several processes what each would do: rewrite the assertions of every test.
+
+    Each imports some of the files first, and then finds those of the others compiled. All that is
+    collected stays until the end, so the garbage collector need not look at it again and again.
+    """
+    gc.disable()
+    worker = getattr(session.config, "workerinput", None)
+    if worker is not None:
+        number = int(worker["workerid"].removeprefix("gw"))
+        for file in _test_files(session.config)[number :: worker["workercount"]]:
+            with suppress(Exception, pytest.skip.Exception):  # collection will say so
+                importlib.import_module(".".join(file.with_suffix("").parts))
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+def _test_files(config: pytest.Config) -> list[Path]:
+    """Return the files of the tests that this session collects, seen from the checkout."""
+    files: set[Path] = set()
+    for argument in config.args:
+        asked = config.invocation_params.dir / argument.partition("::")[0]
+        files.update(asked.rglob("test_*.py") if asked.is_dir() else [asked])
+    found = sorted(file.resolve().relative_to(config.rootpath) for file in files)
+    if leaves_out_extended(config):
+        found = [file for file in found if not holds_extended_only(file.as_posix())]
+    return found
+
+
 @pytest.fixture(scope="session")
 def django_db_setup(
     django_test_environment: None, django_db_blocker: DjangoDbBlocker
 ) -> Iterator[None]:
     """As the owner create and migrate the test database, then become the runtime role."""
-    with django_db_blocker.unblock():
-        created = setup_databases(verbosity=0, interactive=False, aliases={"default": None})
     settings = connection.settings_dict
+    with django_db_blocker.unblock():
+        if TEMPLATE in os.environ:  # it is there already
+            created = []
+            connection.close()
+            settings["NAME"] = f"{TEST_DATABASE_PREFIX}{settings['NAME']}"
+            ContentType.objects.get_for_models(*apps.get_models())  # as migrating would remember
+        else:
+            created = setup_databases(verbosity=0, interactive=False, aliases={"default": None})
     owner = {name: settings[name] for name in ("USER", "PASSWORD")}
     runtime = urlsplit(SERVICES.postgres.runtime_url)
     with django_db_blocker.unblock():

@@ -5,6 +5,7 @@ before any conftest.py is imported.
 """
 
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,8 +20,26 @@ from uac_site.embedded.services import Services, running_services
 
 slowness()  # measured while nothing else of ours runs yet
 
+# Names the data folder of services that are stopped and whose test database is migrated.
+TEMPLATE = "UAC_TEST_TEMPLATE"
+_COPIED = ("kept", "postgres")  # the passwords, and the databases that have them
+
 _stack = ExitStack()
-SERVICES: Services = _stack.enter_context(running_services())
+
+
+def _copy_template() -> Path | None:
+    """Return a copy of the template, or None in a process that has none."""
+    template = os.environ.get(TEMPLATE)
+    if template is None:
+        return None
+    copy = Path(_stack.enter_context(tempfile.TemporaryDirectory(prefix="uac-")))
+    copy.chmod(0o711)  # PostgreSQL may run as another user than we
+    sources = [f"{template}/{name}" for name in _COPIED]
+    subprocess.run(["cp", "--archive", *sources, str(copy)], check=True)
+    return copy
+
+
+SERVICES: Services = _stack.enter_context(running_services(_copy_template(), durable=False))
 
 # The test database is created and migrated by the owner; tests then run as the server does, with
 # the role that owns nothing (see conftest.py).
@@ -28,6 +47,12 @@ os.environ.update(SERVICES.environment)
 os.environ["DATABASE_URL"] = SERVICES.postgres.owner_url
 os.environ["STATIC_ROOT"] = tempfile.mkdtemp(dir=SERVICES.data_folder)
 os.environ["DJANGO_SETTINGS_MODULE"] = "uac_site.settings"
+
+
+def become_template() -> None:
+    """Stop PostgreSQL: processes that are started from here on begin with a copy of its data."""
+    SERVICES.postgres.process.stop()
+    os.environ[TEMPLATE] = str(SERVICES.data_folder)
 
 
 @contextmanager

@@ -94,6 +94,14 @@ def is_extended(test: str) -> bool:
     return not test.startswith(FIRST_TIER) and any(map(test.startswith, EXTENDED.values()))
 
 
+def holds_extended_only(path: str) -> bool:
+    """Return whether all tests of this file, or folder with its final "/", are of the second tier.
+
+    Such a path need not even be collected where the second tier is left out.
+    """
+    return is_extended(path) and not any(test.startswith(path) for test in FIRST_TIER)
+
+
 def named() -> list[str]:
     """Return all beginnings of ids that are listed here."""
     return [*FIRST_TIER, *(one for group in EXTENDED.values() for one in group)]

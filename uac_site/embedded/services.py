@@ -38,11 +38,14 @@ class Services:
 
 
 @contextmanager
-def running_services(data_folder: Path | None = None) -> Iterator[Services]:
+def running_services(
+    data_folder: Path | None = None, *, durable: bool = True
+) -> Iterator[Services]:
     """Run PostgreSQL and Redis until the block ends; then stop them.
 
-    With `data_folder` a later start finds the data again; without, it is thrown away. Call it from
-    the main thread. Raises AlreadyRunning if another supervisor uses the folder, ProcessFailed if
+    With `data_folder` a later start finds the data again; without, it is thrown away.
+    `durable=False` trades the safety of a data folder over a power cut for speed. Call it from the
+    main thread. Raises AlreadyRunning if another supervisor uses the folder, ProcessFailed if
     a service does not start.
     """
     with ExitStack() as stack:
@@ -54,7 +57,9 @@ def running_services(data_folder: Path | None = None) -> Iterator[Services]:
             folder = usable_folder(data_folder)
         inherited = (stack.enter_context(claimed(folder)),)
         (folder / "logs").mkdir(exist_ok=True)
-        postgres = postgres_in(folder, durable=data_folder is not None, inherited=inherited)
+        postgres = postgres_in(
+            folder, durable=durable and data_folder is not None, inherited=inherited
+        )
         stack.callback(postgres.process.stop)
         redis = redis_in(folder, inherited=inherited)
         stack.callback(redis.process.stop)
