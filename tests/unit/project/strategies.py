@@ -136,3 +136,31 @@ def projects(draw: st.DrawFn) -> Project:
     for name in draw(st.lists(st.sampled_from(string.ascii_lowercase), max_size=2)):
         do({"op": "write_constraint", "name": name, "source": SILENT, "tests_source": TESTS})
     return project
+
+
+# -- Histories of typed entries --------------------------------------------------------------------
+
+# Few keys and few fields, so that they are full of updates, returns and contradictions.
+_SAID = st.integers(0, 3) | st.sampled_from(["Rome", "2025-03-04", "x"]) | st.none() | st.booleans()
+_PARTS = st.fixed_dictionaries({"stop": st.dictionaries(st.sampled_from("ab"), _SAID)})
+
+
+@st.composite
+def statements(draw: st.DrawFn) -> dict[str, Any]:
+    """What one typed entry says: a record, more of one, or that one is no more."""
+    found: dict[str, Any] = {
+        "domain": draw(st.sampled_from(["travel", "health"])),
+        "type": draw(st.sampled_from(["Trip", "Pill"])),
+        "key": draw(st.sampled_from(["a", "b", "c"])),
+    }
+    if draw(st.integers(0, 5)) == 0:
+        return {**found, "retired": True}
+    fields = draw(st.dictionaries(st.sampled_from(["cost", "to", "on"]), _SAID, max_size=3))
+    return {**found, "data": {**fields, **draw(st.just({}) | _PARTS)}}
+
+
+def histories(
+    told: st.SearchStrategy[Any], *, batches: int = 4, batch: int = 6
+) -> st.SearchStrategy[Any]:
+    """Histories of such entries, cut into what was posted and settled together."""
+    return st.lists(st.lists(told, min_size=1, max_size=batch), min_size=1, max_size=batches)

@@ -1,0 +1,116 @@
+"""A batch of typed entries is the same as its entries one by one, and can be cut after each.
+
+Run more histories with `UAC_EXAMPLES=500 pytest tests/unit/project/test_told.py`.
+"""
+
+import itertools
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import given, settings
+
+from memory.project import (
+    EditError,
+    Project,
+    RecordEntry,
+    apply,
+    compile_record,
+    edit_from_json,
+    edit_to_json,
+    render,
+)
+from memory.project.told import Telling, edits_up_to
+
+from .strategies import histories, statements
+from .support import Store
+
+EXAMPLES = int(os.environ.get("UAC_EXAMPLES", "50"))
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version as the server stores it: the files before it, its edits, and its last entry."""
+
+    before: dict[str, str]
+    edits: list[dict[str, Any]]
+    ends: int
+
+
+def settle(batches: Sequence[Sequence[RecordEntry]]) -> list[Version]:
+    """Settle batch after batch as the server does, each on what is stored of the one before."""
+    store, versions = Store(Project.empty()), []
+    for batch in batches:
+        rejected: set[int] = set()
+        while True:
+            project, edits = store.open(), []
+            for entry in batch:
+                if entry.seq in rejected:
+                    continue
+                try:
+                    compiled = compile_record(project, entry)
+                except EditError:
+                    rejected.add(entry.seq)
+                    continue
+                try:
+                    for edit in compiled:
+                        apply(project, edit)
+                except EditError:
+                    rejected.add(entry.seq)
+                    break
+                edits += [edit_to_json(edit) for edit in compiled]
+            else:
+                break
+        versions.append(Version(dict(store.files), edits, batch[-1].seq))
+        store.keep(project.change())
+    return versions
+
+
+@settings(max_examples=EXAMPLES)
+@given(batches=histories(statements()))
+def test_a_batch_cut_after_an_entry_is_what_was_told_up_to_it(
+    batches: list[list[dict[str, Any]]],
+) -> None:
+    numbers = itertools.count(1)
+    entries = [[RecordEntry(seq=next(numbers), **one) for one in batch] for batch in batches]
+    versions = settle(entries)
+
+    one_by_one = Telling()
+    for entry in itertools.chain.from_iterable(entries):
+        # What is known to who was told one after another, up to this entry
+        one_by_one.tell([entry])
+
+        version = next(one for one in versions if one.ends >= entry.seq)
+        project = Project.from_files(version.before)
+        for edit in edits_up_to(map(edit_from_json, version.edits), entry.seq):
+            apply(project, edit)
+
+        assert render(project) == one_by_one.files
+        assert project.outline == one_by_one.outline
+
+    # And told all at once, it is the same
+    at_once = Telling()
+    at_once.tell([*itertools.chain.from_iterable(entries)])
+    assert at_once.files == one_by_one.files
+    assert at_once.made_of == one_by_one.made_of
+
+
+def test_an_entry_that_cannot_be_is_named_with_the_reason() -> None:
+    telling = Telling()
+    pill = {"domain": "health", "type": "Pill", "key": "a"}
+
+    rejected = telling.tell(
+        [
+            RecordEntry(seq=1, **pill, retired=True),
+            RecordEntry(seq=2, **pill, data={"dose": 1}),
+            RecordEntry(seq=3, **pill, data={"dose": "much"}),
+        ]
+    )
+
+    assert list(rejected) == [1, 3]
+    assert "does not exist" in rejected[1]
+    assert "Pill.dose holds int" in rejected[3]
+    assert "dose=1" in telling.files["domains/health/state.py"]
+    assert telling.tell([RecordEntry(seq=4, **pill, retired=True)]) == {}
+    assert list(telling.tell([RecordEntry(seq=5, **pill, data={})])) == [5], "it is retired"
