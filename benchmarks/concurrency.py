@@ -288,8 +288,8 @@ def _log_problems(user: User) -> Iterator[str]:
     kinds = Counter(entry["state"] for entry in expected.values())
     outcomes = {
         "total": len(expected),
-        "pending": kinds["logged"],
-        "covered": kinds["checkpointed"],
+        "pending": kinds["pending"],
+        "covered": kinds["covered"],
         "dismissed": 0,
         "rejected": kinds["rejected"],
     }
@@ -311,16 +311,16 @@ def _as_logged(entry: Entry) -> Entry:
 
 def _state(entry: Entry) -> str:
     if entry["kind"] == "message":
-        return "logged"
+        return "pending"
     is_clash = isinstance(entry.get("data", {}).get("cents"), str)
-    return "rejected" if is_clash else "checkpointed"
+    return "rejected" if is_clash else "covered"
 
 
 def _purchases(user: User) -> dict[str, Entry]:
     """Return what the project must hold: key → data, from the log in its order."""
     purchases: dict[str, Entry] = {}
     for _, entry in sorted(user.acknowledged.items()):
-        if _state(entry) != "checkpointed":
+        if _state(entry) != "covered":
             continue
         if entry.get("retired"):
             del purchases[entry["key"]]

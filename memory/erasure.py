@@ -258,6 +258,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "version",
             "user",
             "days",
+            "by",
             "most_users",
             "until",
             "state",

@@ -29,7 +29,7 @@ def create_people(client: Client, number: int) -> list[Person]:
         trip = record("Trip", "rome", domain="travel", cost=840)
         polled(
             lambda: person.log(trip, wait=20)[0]["state"],  # noqa: B023 - called at once
-            lambda state: state == "checkpointed",
+            lambda state: state == "covered",
         )
         made.append(person)
     return made

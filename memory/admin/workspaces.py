@@ -78,6 +78,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         fields = [
             "name",
             "time_zone",
+            "users_by_entry",
             "single_use",
             *BY_NAME,
             *LLM_FIELDS,
@@ -112,7 +113,12 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
     fieldsets = [
         (
             None,
-            {"fields": ["name", "time_zone", "paused", "users", "keys", "public_id", "created_at"]},
+            {
+                "fields": [
+                    *("name", "time_zone", "users_by_entry", "paused", "users", "keys"),
+                    *("public_id", "created_at"),
+                ]
+            },
         ),
         (
             "Limits of the sandboxes",

@@ -1,14 +1,18 @@
 """`/v1/users/{user_id}/entries/`: append to the log, and read it."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import django_filters
+from django.db import transaction
 from django.db.models import Func, IntegerField, QuerySet, TextField
 from django.db.models.functions import Cast, Coalesce
 from django.http import Http404
 from django.urls import reverse
+from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, extend_schema
 from rest_framework import generics, serializers
 from rest_framework.request import Request
@@ -28,11 +32,12 @@ from memory.api.serializers import (
     unknown_fields,
 )
 from memory.api.users import UserScopedView
-from memory.models import LogEntry, MemoryUser, Redaction
+from memory.models import LogEntry, MemoryUser, Redaction, Workspace
 from memory.models.log import EntryKind, Outcome
+from memory.models.users import USER_ID_PATTERN
 from memory.models.workspaces import Scope
 from memory.project import EditError, names
-from memory.users import WITHOUT_HEAD
+from memory.users import WITHOUT_HEAD, UserExists, create_user, find_user
 
 MAX_ENTRIES = 1000
 MAX_TEXT = 1_000_000
@@ -42,11 +47,18 @@ APPENDED_KINDS = [kind for kind in EntryKind.choices if kind[0] != EntryKind.RED
 IMPOSSIBLE_TIME = "Send a date and time that exists, such as 2026-05-02T14:30:00+02:00."
 
 STATES = {
-    None: "logged",
-    Outcome.COVERED: "checkpointed",
+    None: "pending",
+    Outcome.COVERED: "covered",
     Outcome.DISMISSED: "dismissed",
     Outcome.REJECTED: "rejected",
 }
+
+
+# The reason says what of it is wrong; the log keeps it as it is.
+REJECTED_FIX = (
+    "Append the record again as the reason says; the rejected entry stays in the log and changes"
+    " nothing."
+)
 
 
 class NewEntrySerializer(StrictSerializer):
@@ -62,7 +74,7 @@ class NewEntrySerializer(StrictSerializer):
     )
     occurred_at = serializers.DateTimeField(
         required=False,
-        help_text="When it was true or said; UTC without an offset; default now.",
+        help_text="When it was true or said; without an offset, where the user lives; default now.",
         error_messages=dict.fromkeys(("invalid", "overflow"), IMPOSSIBLE_TIME),
     )
     content = serializers.CharField(required=False, max_length=MAX_TEXT)
@@ -140,7 +152,7 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
     """An entry with what became of it, which is its `outcome`."""
 
     state = serializers.SerializerMethodField(
-        help_text="logged (pending), checkpointed, dismissed or rejected"
+        help_text="pending, covered, dismissed or rejected: the words of a user's counts"
     )
     reason = serializers.SerializerMethodField(help_text="Why it was dismissed or rejected.")
     checkpoint = serializers.SerializerMethodField(help_text="Version that settled it.")
@@ -188,12 +200,21 @@ _NEW_ENTRY = NewEntrySerializer()
 _ENTRY = EntrySerializer()
 
 
+class RejectedSerializer(serializers.Serializer[Any]):
+    """An entry that the project cannot hold: why, and what to do."""
+
+    seq = serializers.IntegerField()
+    reason = serializers.CharField()
+    fix = serializers.CharField()
+
+
 class AppendedSerializer(serializers.Serializer[Any]):
     """What was appended, and how far it has come."""
 
-    entries = EntrySerializer(many=True)
-    logged = serializers.IntegerField(help_text="Entries of this request in the log: all of them.")
-    checkpointed = serializers.IntegerField(help_text="Those that are in the project already.")
+    entries = EntrySerializer(many=True, help_text="All of them are in the log, and stay there.")
+    pending = serializers.IntegerField(help_text="Those of which nothing is decided yet.")
+    covered = serializers.IntegerField(help_text="Those that are in the project already.")
+    rejected = RejectedSerializer(many=True, help_text="Those that the project cannot hold.")
 
 
 class NewEntriesSerializer(StrictSerializer):
@@ -260,24 +281,14 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         With `?wait=` it answers when the typed records among them are settled, or when time is up.
         """
         limit = waiting.seconds(request, default=0)
-        user = self.memory_user(WITHOUT_HEAD)
-        drafts = read_drafts(request.data)
+        found, workspace = self._found(), principal_of(request).workspace
+        with timezone.override(ZoneInfo(found.time_zone if found else workspace.time_zone)):
+            drafts = read_drafts(request.data)
         rates.take(request, quotas.ENTRIES, len(drafts))
-
-        def append() -> list[LogEntry]:
-            usage.check_entries(principal_of(request).workspace, user, len(drafts))
-            try:
-                return log.append(user, drafts, source=str(principal_of(request)))
-            except log.IdempotencyConflict as conflict:
-                raise Unprocessable(str(conflict)) from None
-
-        written = idempotency.once(
-            request,
-            append,
-            user_of=lambda entries: user,
-            refer=lambda entries: [entry.seq for entry in entries],
-            recall=lambda known: log.read(user, known.reference),
-        )
+        # With the first entry comes the user, or neither.
+        with nullcontext() if found else transaction.atomic():
+            user = found or _first_of(workspace, user_id)
+            written = _append(request, user, drafts)
         entries = written.result
         records = {entry.seq for entry in entries if entry.kind == EntryKind.RECORD}
         if limit and records:
@@ -291,15 +302,64 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         location = reverse("entries", args=[user_id]) + f"?after={first - 1}"
         if len(serialized) == 1:
             location = reverse("entry", args=[user_id, first])
-        return accepted(
-            {
-                "entries": serialized,
-                "logged": len(serialized),
-                "checkpointed": sum(item["state"] == "checkpointed" for item in serialized),
-            },
-            location,
-            written.headers,
-        )
+        return accepted(_appended(serialized), location, written.headers)
+
+    def _found(self) -> MemoryUser | None:
+        """Return the addressed user, or None where the first entry may create one; Http404."""
+        try:
+            return self.memory_user(WITHOUT_HEAD)
+        except Http404:
+            principal = principal_of(self.request)
+            may = principal.workspace.users_by_entry and principal.key.user_pks is None
+            if not may or not USER_ID_PATTERN.fullmatch(self.kwargs["user_id"]):
+                raise
+            return None
+
+
+def _append(
+    request: Request, user: MemoryUser, drafts: Sequence[log.Draft]
+) -> idempotency.Written[list[LogEntry]]:
+    """Append the drafts, or find the entries again that an earlier request has appended."""
+
+    def append() -> list[LogEntry]:
+        usage.check_entries(principal_of(request).workspace, user, len(drafts))
+        try:
+            return log.append(user, drafts, source=str(principal_of(request)))
+        except log.IdempotencyConflict as conflict:
+            raise Unprocessable(str(conflict)) from None
+
+    return idempotency.once(
+        request,
+        append,
+        user_of=lambda entries: user,
+        refer=lambda entries: [entry.seq for entry in entries],
+        recall=lambda known: log.read(user, known.reference),
+    )
+
+
+def _first_of(workspace: Workspace, user_id: str) -> MemoryUser:
+    """Create the user whose first entry this is, or find who was created meanwhile."""
+    try:
+        return create_user(workspace, user_id, metadata=None)
+    except UserExists:
+        found = find_user(workspace, user_id)
+        if found is None:
+            raise
+        return found
+
+
+def _appended(serialized: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return what is answered of entries that were appended."""
+    return {
+        "entries": serialized,
+        "pending": sum(item["state"] == "pending" for item in serialized),
+        "covered": sum(item["state"] == "covered" for item in serialized),
+        "rejected": [
+            {"seq": item["seq"], "reason": item["reason"] or "", "fix": REJECTED_FIX}
+            for item in serialized
+            if item["state"] == "rejected"
+        ],
+    }
 
 
 def _look_up(user: MemoryUser, entries: Sequence[LogEntry]) -> None:

@@ -9,6 +9,7 @@ from django.db.models import Q
 from memory.models.alerts import Severity
 from memory.models.fields import ExactJSONField
 from memory.models.leased import MortalWork
+from memory.models.log import By
 from memory.models.users import MemoryUser
 from memory.models.workspace_constraints import WorkspaceConstraintVersion
 from memory.models.workspaces import Workspace
@@ -50,6 +51,13 @@ class Backtest(MortalWork):
     source_hash = models.CharField(max_length=64)
     days = models.PositiveIntegerField(help_text="So far back it looks.")
     most_users = models.PositiveIntegerField(help_text="If it fits more, so many are picked.")
+    by = models.CharField(
+        max_length=16,
+        choices=By.choices,
+        default=By.RECORDED,
+        db_default=By.RECORDED,
+        help_text="Whether it goes by what was known, or by the entries' own times.",
+    )
     until = models.DateTimeField(help_text="The instant up to which it looks.")
     state = models.CharField(
         max_length=16, choices=BacktestState.choices, default=BacktestState.WAITING

@@ -10,6 +10,13 @@ from memory.models.fields import ExactJSONField
 from memory.models.users import MemoryUser
 
 
+class By(models.TextChoices):
+    """By which of an entry's two times the past is told."""
+
+    RECORDED = "recorded", "what was known then"
+    OCCURRED = "occurred", "what was the case then, by the entries' own times"
+
+
 class EntryKind(models.TextChoices):
     """What a line of the log says."""
 

@@ -14,6 +14,7 @@ class RunKind(models.TextChoices):
     """What is executed."""
 
     CONSTRAINTS = "constraints", "constraints"
+    CONSTRAINT = "constraint", "one constraint, tried"
     QUERY = "query", "query"
     ASK = "ask", "question"
     PROPOSAL = "proposal", "proposal"

@@ -32,6 +32,12 @@ class Workspace(
         validators=[validate_time_zone],
         help_text="Of users who are created without one, such as Europe/Berlin.",
     )
+    users_by_entry = models.BooleanField(
+        "create users by their first entry",
+        default=False,
+        db_default=False,
+        help_text="Whether an entry for a user_id that is not there yet creates the user.",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -216,7 +216,7 @@ def test_a_paused_workspace_keeps_what_is_sent_until_it_is_resumed(
     expect(page.locator(".field-paused")).to_contain_text("moving to another house")
 
     (entry,) = person.log(task("a", 0), wait=3)
-    assert person.get(f"entries/{entry['seq']}/")["state"] == "logged"
+    assert person.get(f"entries/{entry['seq']}/")["state"] == "pending"
     page.goto("/admin/memory/pause/?q=tasks-pause")
     expect(page.locator("#result_list")).to_contain_text("moving to another house")
 
@@ -225,7 +225,7 @@ def test_a_paused_workspace_keeps_what_is_sent_until_it_is_resumed(
     said(page, "1 workspace resumed")
     polled(
         lambda: person.get(f"entries/{entry['seq']}/")["state"],
-        lambda state: state == "checkpointed",
+        lambda state: state == "covered",
     )
 
 

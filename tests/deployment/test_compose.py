@@ -55,7 +55,7 @@ def test_the_main_loop_from_an_entry_to_an_alert_that_is_acknowledged(
     deployment: Deployment, person: Person
 ) -> None:
     entries = person.log(PENICILLIN, IBUPROFEN)
-    assert [entry["state"] for entry in entries] == ["checkpointed"] * 2
+    assert [entry["state"] for entry in entries] == ["covered"] * 2
     decision = write_constraint(person, "drug_allergy", DRUG_ALLERGY.source, DRUG_ALLERGY.tests)
     assert decision["accepted"], decision
 

@@ -123,12 +123,12 @@ class Story:
             f"logged           {numbers} ({entries[0]['occurred_at'][:10]} to "
             f"{entries[-1]['occurred_at'][:10]})"
         )
-        if answer["checkpointed"]:
+        if answer["covered"]:
             self.screen.line(
-                f"checkpoint {head:<5} typed Python of {_number(answer['checkpointed'], 'entry')}"
+                f"checkpoint {head:<5} typed Python of {_number(answer['covered'], 'entry')}"
                 " accepted"
             )
-        if left := sum(entry["state"] == "logged" for entry in answer["entries"]):
+        if left := sum(entry["state"] == "pending" for entry in answer["entries"]):
             self.screen.line(f"{'':<16} {_number(left, 'message')} left to the language model")
         for entry in answer["entries"]:
             if entry["state"] == "rejected":
@@ -151,7 +151,7 @@ class Story:
         """
 
         def settled(entries: list[dict[str, Any]]) -> bool:
-            waiting = {entry["kind"] for entry in entries if entry["state"] == "logged"}
+            waiting = {entry["kind"] for entry in entries if entry["state"] == "pending"}
             # Read after the entries: facts may have come since.
             standing = self.client.call("GET", _USER)["structure"]
             if standing["state"] == "stopped" and waiting - {"record"}:

@@ -8,7 +8,7 @@ from rest_framework.test import APIClient
 from memory import log
 from memory.api import pagination
 from memory.log import Draft
-from memory.models import LogEntry, MemoryUser
+from memory.models import LogEntry, MemoryUser, Workspace
 from memory.models.log import EntryKind
 
 pytestmark = pytest.mark.django_db
@@ -22,10 +22,10 @@ def test_one_entry_is_logged_and_numbered(api: APIClient, user: MemoryUser) -> N
     response = api.post(URL, MESSAGE)
 
     assert response.status_code == 202
-    assert response.data["logged"] == 1
-    assert response.data["checkpointed"] == 0
+    assert response.data["pending"] == 1
+    assert response.data["covered"] == 0
     (entry,) = response.data["entries"]
-    assert (entry["seq"], entry["state"], entry["reason"]) == (1, "logged", None)
+    assert (entry["seq"], entry["state"], entry["reason"]) == (1, "pending", None)
     assert entry["source"].startswith("key:")
 
 
@@ -36,15 +36,15 @@ def test_many_entries_are_logged_in_their_order(api: APIClient, user: MemoryUser
     assert [entry["kind"] for entry in response.data["entries"]] == ["message", "record", "message"]
 
 
-def test_a_typed_entry_becomes_checkpointed_and_a_message_stays_pending(
+def test_a_typed_entry_becomes_covered_and_a_message_stays_pending(
     api: APIClient, user: MemoryUser, work: Callable[[], None]
 ) -> None:
     api.post(URL, {"entries": [MESSAGE, TRIP]})
     work()
 
     message, trip = api.get(URL).data["results"]
-    assert message["state"] == "logged"
-    assert (trip["state"], trip["checkpoint"]) == ("checkpointed", 1)
+    assert message["state"] == "pending"
+    assert (trip["state"], trip["checkpoint"]) == ("covered", 1)
     assert api.get("/v1/users/ada/").data["entries"] == {
         "total": 2,
         "pending": 1,
@@ -52,6 +52,47 @@ def test_a_typed_entry_becomes_checkpointed_and_a_message_stays_pending(
         "dismissed": 0,
         "rejected": 0,
     }
+
+
+def test_a_record_that_is_rejected_is_named_with_reason_and_fix(
+    api: APIClient, user: MemoryUser, work: Callable[[], None]
+) -> None:
+    wrong = {**TRIP, "data": {"to": "Oslo", "days": "three"}}
+    body = {"entries": [TRIP, wrong]}
+    first = api.post(URL, body, HTTP_IDEMPOTENCY_KEY="once").data
+    assert (first["pending"], first["covered"], first["rejected"]) == (2, 0, [])
+    work()
+
+    again = api.post(URL, body, HTTP_IDEMPOTENCY_KEY="once").data
+
+    assert (again["pending"], again["covered"]) == (0, 1)
+    (rejected,) = again["rejected"]
+    assert rejected["seq"] == 2
+    assert "Trip.days holds int" in rejected["reason"]
+    assert "Append the record again" in rejected["fix"]
+    assert api.get(f"{URL}2/").data["reason"] == rejected["reason"]
+
+
+def test_the_first_entry_creates_the_user_where_the_workspace_allows_it(
+    api: APIClient, workspace: Workspace
+) -> None:
+    assert api.post("/v1/users/eve/entries/", MESSAGE).status_code == 404
+    workspace.users_by_entry = True
+    workspace.time_zone = "Asia/Tokyo"
+    workspace.save()
+
+    wrong = api.post("/v1/users/eve/entries/", {"kind": "message"})
+    assert wrong.status_code == 400
+    assert api.get("/v1/users/eve/").status_code == 404, "nothing half-made"
+    said = {**MESSAGE, "occurred_at": "2026-05-02T09:00:00"}
+    assert api.post("/v1/users/eve/entries/", said).status_code == 202
+    assert api.post("/v1/users/eve/entries/", said).status_code == 202
+
+    eve = api.get("/v1/users/eve/").data
+    assert (eve["time_zone"], eve["entries"]["total"]) == ("Asia/Tokyo", 2)
+    assert api.get("/v1/users/eve/entries/1/").data["occurred_at"] == "2026-05-02T00:00:00Z"
+    assert api.get("/v1/users/bob/entries/").status_code == 404, "reading creates nobody"
+    assert api.post("/v1/users/a%20b/entries/", MESSAGE).status_code == 404
 
 
 def test_the_same_idempotency_key_with_another_body_is_refused(

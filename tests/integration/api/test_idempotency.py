@@ -81,8 +81,8 @@ class TestReplay:
         again = api.post(f"{ENTRIES}?wait=5", TRIP, **KEY)
 
         assert again[REPLAYED] == "true"
-        assert (again.status_code, again.data["checkpointed"]) == (202, 1)
-        assert again.data["entries"][0]["state"] == "checkpointed"
+        assert (again.status_code, again.data["covered"]) == (202, 1)
+        assert again.data["entries"][0]["state"] == "covered"
         assert LogEntry.objects.count() == 1
 
     def test_gives_the_workers_no_second_hint(

@@ -50,7 +50,7 @@ def test_it_tells_what_it_took_along_and_how_far_it_is(
     assert (entry["content"], entry["source"], entry["state"]) == (None, None, "dismissed")
     assert entry["redacted_at"] is not None
     of_log = api.get(f"{USER}entries/3/").data
-    assert (of_log["kind"], of_log["state"]) == ("redaction", "checkpointed")
+    assert (of_log["kind"], of_log["state"]) == ("redaction", "covered")
     assert of_log["data"]["entries"] == [1, 2]
 
 

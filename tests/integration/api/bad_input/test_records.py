@@ -104,9 +104,9 @@ def test_a_value_that_clashes_is_rejected_and_its_neighbours_are_not(
 
     settled = api.get(f"{ENTRIES}?after=1&page_size=500").data["results"]
     assert [entry["state"] for entry in settled] == [
-        "checkpointed",
+        "covered",
         *["rejected"] * len(CLASHES),
-        "checkpointed",
+        "covered",
     ]
     for entry, (data, words) in zip(settled[1:-1], CLASHES, strict=True):
         for word in words:
@@ -160,7 +160,7 @@ def test_a_record_that_cannot_be_where_it_wants_to(
 
     rejected, neighbour = (api.get(f"{ENTRIES}{seq}/").data for seq in (4, 5))
     assert answer.status_code == 202
-    assert (rejected["state"], neighbour["state"]) == ("rejected", "checkpointed")
+    assert (rejected["state"], neighbour["state"]) == ("rejected", "covered")
     for word in words:
         assert word in rejected["reason"]
 
@@ -186,7 +186,7 @@ def all_taken(api: APIClient, work: Work, entries: list[dict[str, Any]]) -> None
     assert api.post(ENTRIES, {"entries": entries}).status_code == 202
     work()
     settled = api.get(f"{ENTRIES}?page_size=500").data["results"]
-    assert {(entry["state"], entry["reason"]) for entry in settled} == {("checkpointed", None)}
+    assert {(entry["state"], entry["reason"]) for entry in settled} == {("covered", None)}
 
 
 def test_what_loses_nothing_widens_the_field(api: APIClient, user: MemoryUser, work: Work) -> None:
