@@ -8,6 +8,7 @@ of the moment as the code asks for: none of it, the day there, or all.
 import datetime
 import re
 import unicodedata
+from collections.abc import Sequence
 from zoneinfo import ZoneInfo
 
 from memory.canonical import canonical_json, sha256
@@ -31,15 +32,20 @@ _EARLIER = Statement(
 )
 
 
-def key_of(user: MemoryUser, code: str, instant: datetime.datetime) -> str:
-    """Return what answers to that code at that instant have in common, whatever the version."""
+def key_of(
+    user: MemoryUser, code: str, instant: datetime.datetime, place: Sequence[str | int] = ()
+) -> str:
+    """Return what answers to that code at that instant have in common, whatever the version.
+
+    `place` tells a state that is computed from a version from others (`history.Known.place`).
+    """
     clock = [user.time_zone]
     names = unicodedata.normalize("NFKC", with_few_marks(code))  # as Python reads them
     if _NOW.search(names):
         clock += [instant.isoformat()]
     elif _TODAY.search(names):
         clock += [instant.astimezone(ZoneInfo(user.time_zone)).date().isoformat()]
-    return sha256(canonical_json([RULES, code, clock]))
+    return sha256(canonical_json([RULES, code, clock, *([list(place)] if place else [])]))
 
 
 def earlier(checkpoint: Checkpoint, key: str) -> Run | None:

@@ -31,7 +31,7 @@ from django.db.models import (
 from django.db.models.functions import MD5, Cast, Concat, TruncMonth
 from django.utils import timezone
 
-from memory import leases, pauses, usage
+from memory import leases, pauses, states, usage
 from memory.alert_settings import DAY, OPENINGS_OF_ONE, Holding
 from memory.alerts import Finding, differences, most_severe
 from memory.canonical import sha256
@@ -47,6 +47,7 @@ from memory.models import (
 )
 from memory.models.alerts import Severity, severity_rank
 from memory.models.backtests import GOING_ON, BacktestState, UserState
+from memory.models.log import By
 from memory.models.workspace_constraints import VersionState
 from memory.project import Outline
 from memory.project.shapes import ShapeError, match, needs_of
@@ -90,12 +91,18 @@ class NotGoingOn(Exception):
 
 
 def start(
-    version: WorkspaceConstraintVersion, *, by: str, days: int = DAYS, most_users: int = USERS
+    version: WorkspaceConstraintVersion,
+    *,
+    by: str,
+    days: int = DAYS,
+    most_users: int = USERS,
+    times: By = By.RECORDED,
 ) -> Backtest:
     """Have a version run over the history of the users whom it fits; return the backtest.
 
-    One that goes on with the same numbers is that one; another one is cancelled. Raises
-    BadBacktest, or NotTestable.
+    The history goes by what was known then, or by the `times` at which the entries occurred: of a
+    user of whom that cannot be told, nothing is known. One that goes on with the same numbers is
+    that one; another one is cancelled. Raises BadBacktest, or NotTestable.
     """
     _check("days", days, MOST_DAYS)
     _check("users", most_users, MOST_USERS)
@@ -117,6 +124,7 @@ def start(
                 constraint=locked.constraint.path,
                 source_hash=locked.source_hash,
                 days=days,
+                by=times,
                 most_users=most_users,
                 created_by=by,
             ),
@@ -125,14 +133,22 @@ def start(
 
 
 def start_own(
-    user: MemoryUser, path: str, *, by: str, days: int = DAYS, source: str | None = None
+    user: MemoryUser,
+    path: str,
+    *,
+    by: str,
+    days: int = DAYS,
+    source: str | None = None,
+    times: By = By.RECORDED,
 ) -> Backtest:
     """Have a constraint of the user's newest version run over the user's history; or this text,
     as if it was that constraint: a worker holds it against the policy before it runs.
 
-    Raises BadBacktest.
+    `path` is its path, or its name as it is written. Raises BadBacktest, and states.CannotBeTold
+    where the history is to go by the entries' own times and cannot.
     """
     _check("days", days, MOST_DAYS)
+    path = path if "/" in path else f"constraints/{path}.py"
     with transaction.atomic():
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         head = locked.head
@@ -142,10 +158,12 @@ def start_own(
             raise NoSuchConstraint("constraint", f"The user's newest version {has}.")
         if source is not None:
             if not _OWN.fullmatch(path):
-                raise BadBacktest("constraint", "Give a path such as constraints/drug_allergy.py.")
+                raise BadBacktest("constraint", "Give a name such as drug_allergy.")
             Blob.objects.get_or_create(
                 user=locked, hash=sha256(source), defaults={"content": source}
             )
+        if times == By.OCCURRED:
+            states.refuse_untyped(head)
         backtest = _start(
             Backtest(
                 workspace_id=locked.workspace_id,
@@ -153,6 +171,7 @@ def start_own(
                 constraint=path,
                 source_hash=head.tree[path] if source is None else sha256(source),
                 days=days,
+                by=times,
                 most_users=1,
                 picked=True,
                 looked_at=1,
@@ -183,7 +202,7 @@ def _check(name: str, value: int, most: int) -> None:
 def _start(new: Backtest, others: QuerySet[Backtest]) -> Backtest:
     going_on = others.filter(state__in=GOING_ON).first()
     if going_on is not None:
-        same = ("days", "most_users", "source_hash")
+        same = ("days", "most_users", "source_hash", "by")
         if all(getattr(going_on, name) == getattr(new, name) for name in same):
             return going_on
         _cancel(others, "another one was started")

@@ -65,20 +65,28 @@ class Candidate:
 
 
 def open_project(
-    checkpoint: Checkpoint | None, user: MemoryUser, *, keys: Collection[str] = ()
+    checkpoint: Checkpoint | None,
+    user: MemoryUser,
+    *,
+    keys: Collection[str] = (),
+    as_of: bool = False,
 ) -> Project:
     """Open a version of the project for editing; files are read when an edit needs them.
 
-    `keys` of records that will be looked for are located in one go, others one by one.
+    `keys` of records that will be looked for are located in one go, others one by one. The index
+    of records is that of the head: with `as_of` it is read as it was at an earlier version, which
+    is right unless a return to an earlier one has rewritten it since. Where it is wrong, the
+    project or an edit says so.
     """
     if checkpoint is None:
         return Project.empty()
+    version = checkpoint.version if as_of else None
     asked = frozenset(keys)
-    found = _locations(user, key__in=asked) if asked else {}
+    found = _locations(user, version, key__in=asked) if asked else {}
 
     def locate(domain: str, collection: str, key: str) -> Location | None:
         if key not in asked:
-            one = _locations(user, domain=domain, collection=collection, key=key)
+            one = _locations(user, version, domain=domain, collection=collection, key=key)
             return one.get((domain, collection, key))
         return found.get((domain, collection, key))
 
@@ -87,17 +95,25 @@ def open_project(
     )
 
 
-def _locations(user: MemoryUser, **where: Any) -> dict[tuple[str, str, str], Location]:
+def _locations(
+    user: MemoryUser, version: int | None, **where: Any
+) -> dict[tuple[str, str, str], Location]:
+    """Return the places of records, now or, by what the index says now, at an earlier version."""
     return {
         (row.domain, row.collection, row.key): Location(
-            row.path, retired=row.retired_version is not None
+            row.path,
+            retired=row.retired_version is not None
+            and (version is None or row.retired_version <= version),
         )
         for row in RecordLocation.objects.filter(user=user, **where)
+        if version is None or row.added_version <= version
     }
 
 
 def read_file(checkpoint: Checkpoint, path: str) -> str:
     """Return a file of this version; KeyError if the version has no such file, and Redacted."""
+    if path in checkpoint.computed:
+        return checkpoint.computed[path]
     blob = Blob.objects.get(user_id=checkpoint.user_id, hash=checkpoint.tree[path])
     return _told(checkpoint, path, blob.content)
 
@@ -112,15 +128,16 @@ def _told(checkpoint: Checkpoint, path: str, content: str | None) -> str:
 
 def read_files(checkpoint: Checkpoint, paths: Collection[str] | None = None) -> dict[str, str]:
     """Return path → source for these files of the version, or for all of them; Redacted."""
-    tree = {
-        path: hash_ for path, hash_ in checkpoint.tree.items() if paths is None or path in paths
-    }
+    asked = [path for path in checkpoint.tree if paths is None or path in paths]
+    computed = {path: checkpoint.computed[path] for path in asked if path in checkpoint.computed}
+    tree = {path: checkpoint.tree[path] for path in asked if path not in computed}
     contents = dict(
         Blob.objects.filter(user_id=checkpoint.user_id, hash__in=set(tree.values())).values_list(
             "hash", "content"
         )
     )
-    return {path: _told(checkpoint, path, contents[hash_]) for path, hash_ in tree.items()}
+    stored = {path: _told(checkpoint, path, contents[hash_]) for path, hash_ in tree.items()}
+    return {**computed, **stored}
 
 
 def is_redacted(checkpoint: Checkpoint) -> bool:
@@ -306,7 +323,10 @@ def wants_constraints_run(checkpoint: Checkpoint) -> bool:
 
 
 def store_bytecode(checkpoint: Checkpoint, bytecode: Mapping[str, str], image_digest: str) -> None:
-    """Keep what was compiled of a version's files (path → base64) for this image."""
+    """Keep what was compiled of a version's files (path → base64) for this image.
+
+    Nothing is kept of files that were computed for one answer: no redaction would find it.
+    """
     Bytecode.objects.bulk_create(
         [
             Bytecode(
@@ -317,6 +337,7 @@ def store_bytecode(checkpoint: Checkpoint, bytecode: Mapping[str, str], image_di
                 code=base64.b64decode(code),
             )
             for path, code in bytecode.items()
+            if path not in checkpoint.computed
         ],
         ignore_conflicts=True,
     )

@@ -381,7 +381,8 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
     of_user = Run.objects.filter(user=user)
     runs.close(
         of_user.filter(
-            kind__in=[RunKind.CONSTRAINTS, RunKind.QUERY], checkpoint__in=traces.versions
+            kind__in=[RunKind.CONSTRAINTS, RunKind.CONSTRAINT, RunKind.QUERY],
+            checkpoint__in=traces.versions,
         ),
         "It was to read a version of which something was redacted: ask again.",
     )

@@ -1,14 +1,16 @@
 """What was known at an earlier moment, what changed since, and going back to it.
 
 A version is *what we knew* when the newest entry that it considered was the newest there was. What
-it did not hold yet is pending. Nothing here touches the log.
+it did not hold yet is pending. Between versions, and by the entries' own times, a state is computed
+(`memory.states`). Nothing here touches the log.
 """
 
 import datetime
 import re
 import zoneinfo
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from django.db import transaction
@@ -16,11 +18,20 @@ from django.db.models import Exists, Min, OuterRef, Q, QuerySet
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from memory import answers, checkpoints, lanes, redaction, runs
+from memory import answers, checkpoints, lanes, redaction, runs, states
 from memory.checkpoints import Redacted
-from memory.models import Checkpoint, EntryOutcome, LogEntry, MemoryUser, RecordLocation
+from memory.models import (
+    Alert,
+    Checkpoint,
+    EntryOutcome,
+    LogEntry,
+    MemoryUser,
+    RecordLocation,
+    Run,
+)
+from memory.models.alerts import LIVE_STATES, AlertKind
 from memory.models.checkpoints import Origin
-from memory.models.log import EntryKind, Outcome
+from memory.models.log import By, EntryKind, Outcome
 from memory.project import Outline, RecordId
 from memory.project.parse import parse_state
 from memory.project.paths import holds_records, is_code
@@ -36,8 +47,12 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 NOON = datetime.time(12)
 _VERSION = re.compile(r"v([0-9]{1,9})")
 FORMS = (
-    "Give the number of an entry (120), a version (v7), or a moment with its offset"
-    " (2026-03-01T09:00:00+01:00)."
+    "Give the number of an entry (120), a version (v7), a day (2026-03-01), or a moment"
+    " (2026-03-01T09:00, where the user lives, or with its offset, 2026-03-01T09:00+01:00)."
+)
+MOMENT_FORMS = (
+    "Give a day (2026-03-01), or a moment (2026-03-01T09:00, where the user lives, or with its"
+    " offset, 2026-03-01T09:00+01:00)."
 )
 
 
@@ -71,23 +86,47 @@ class NoSuchVersion(NothingToRestore):
 class Known:
     """What was known when the entry `seq` was the newest: a version, if there was one, and the
     entries up to `seq` that it did not hold yet: how many, and the first of them. Of now, these are
-    not counted."""
+    not counted.
+
+    `up_to` means that the state is that of the version only up to this entry; `by` occurred, that
+    it is what was the case at `moment` by the entries' own times.
+    """
 
     user: MemoryUser
     seq: int
-    checkpoint: Checkpoint | None
+    stored: Checkpoint | None
     pending_count: int | None = None
     pending: Sequence[int] = ()
+    by: By = By.RECORDED
+    moment: datetime.datetime | None = None
+    up_to: int | None = None
+
+    @cached_property
+    def checkpoint(self) -> Checkpoint | None:
+        """The state: the version, or what is computed from it; raises states.CannotBeTold."""
+        if self.stored is None or not self.is_computed:
+            return self.stored
+        return _state(self.stored, self.by, self.moment, self.up_to)
 
     @property
     def version(self) -> int | None:
         """The number of the version, if there was one."""
-        return self.checkpoint.version if self.checkpoint else None
+        return self.stored.version if self.stored else None
 
     @property
     def is_now(self) -> bool:
         """Whether it is what is known now."""
         return self.pending_count is None
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether the state is no version, but is computed from one."""
+        return self.by == By.OCCURRED or self.up_to is not None
+
+    @property
+    def place(self) -> list[str | int]:
+        """What tells the state from others of the same version; empty for the version itself."""
+        return place_of(self.to_json())
 
     def to_json(self) -> dict[str, Any] | None:
         """Return what an answer says of an earlier moment; None of now."""
@@ -96,9 +135,43 @@ class Known:
         return {
             "seq": self.seq,
             "version": self.version,
+            "by": self.by.value,
+            "moment": self.moment.isoformat() if self.moment else None,
+            "computed": self.is_computed and self.stored is not None,
             "pending_count": self.pending_count,
             "pending": list(self.pending),
+            "left_out": list(self.checkpoint.left_out) if self.checkpoint else [],
         }
+
+
+def _state(
+    version: Checkpoint, by: By, moment: datetime.datetime | None, up_to: int | None
+) -> Checkpoint:
+    if by == By.OCCURRED:
+        assert moment is not None
+        return states.by_occurred(version, moment)
+    return version if up_to is None else states.up_to(version, up_to)
+
+
+def place_of(told: Mapping[str, Any] | None) -> list[str | int]:
+    """Return `Known.place` of what an answer says of an earlier moment."""
+    if not (told or {}).get("computed"):
+        return []
+    assert told is not None
+    return [told["by"], told["moment"] if told["by"] == By.OCCURRED else told["seq"]]
+
+
+def state_of(run: Run) -> Checkpoint:
+    """Return the state that a run reads: its version, or what is computed from that anew; raises
+    states.CannotBeTold."""
+    assert run.checkpoint is not None
+    told = run.input.get("as_of") or {}
+    if not told.get("computed"):
+        return run.checkpoint
+    version = Checkpoint.objects.select_related("parent", "user").get(pk=run.checkpoint_id)
+    moment = parse_datetime(told["moment"]) if told["moment"] else None
+    by = By(told["by"])
+    return _state(version, by, moment, None if by == By.OCCURRED else told["seq"])
 
 
 def now(user: MemoryUser) -> Known:
@@ -110,9 +183,11 @@ def now(user: MemoryUser) -> Known:
 def as_of(user: MemoryUser, text: str) -> Known:
     """Return what was known of the user as of an entry's number, a version or a moment.
 
-    Of a moment it is what was known right then: entries that had come, and versions that were
-    there. Raises BadMoment if it is none of these, before the first entry or in the future, and
-    Redacted where it would tell what was redacted since; BeingRedacted.
+    As of a number it is what is known to somebody who was told the entries up to it, however they
+    were settled. Of a moment it is what was known right then: entries that had come, and versions
+    that were there. Raises BadMoment if it is none of these, before the first entry or in the
+    future, and Redacted where it would tell what was redacted since; BeingRedacted; and
+    states.CannotBeTold.
     """
     refuse_being_redacted(user)
     versions = Checkpoint.objects.filter(user=user).select_related("user")
@@ -125,9 +200,36 @@ def as_of(user: MemoryUser, text: str) -> Known:
         known = _known(user, checkpoint.seen_seq, checkpoint, checkpoint.created_at)
     else:
         known = _as_of_moment(user, text, versions)
-    if known.checkpoint is not None:
-        refuse_redacted(known.checkpoint)
+    if known.stored is not None:
+        refuse_redacted(known.stored)
     return known
+
+
+def by_occurred(user: MemoryUser, text: str | None = None) -> Known:
+    """Return what was the case at a moment, or is now, by the entries' own times: of all typed
+    entries that are known by now, those that had occurred.
+
+    Raises BadMoment for what is no moment, or in the future; BeingRedacted, states.CannotBeTold.
+    """
+    refuse_being_redacted(user)
+    if text is not None and (_SEQ.fullmatch(text) or _VERSION.fullmatch(text)):
+        raise BadMoment(
+            f"By the entries' own times there is no state as of an entry or version. {MOMENT_FORMS}"
+        )
+    now_ = timezone.now()
+    moment = now_ if text is None else instant_of(user, text)
+    if moment > now_:
+        raise UnknownMoment("This moment is in the future, of which nothing is known.")
+    head = user.head
+    if head is not None:
+        head = Checkpoint.objects.select_related("user").get(pk=head.pk)
+        states.refuse_untyped(head)
+    occurred = LogEntry.objects.filter(user=user, occurred_at__lte=moment)
+    if not occurred.exists():
+        raise UnknownMoment("This moment is before anything of this user's log occurred.")
+    decided = EntryOutcome.objects.filter(user=user, seq=OuterRef("seq"))
+    count, named = _pending(user, occurred.filter(~Exists(decided)))
+    return Known(user, user.last_seq, head, count, named, By.OCCURRED, moment)
 
 
 def _as_of_seq(user: MemoryUser, seq: int, versions: QuerySet[Checkpoint]) -> Known:
@@ -135,8 +237,13 @@ def _as_of_seq(user: MemoryUser, seq: int, versions: QuerySet[Checkpoint]) -> Kn
         raise UnknownMoment(f"This user's log has the entries 1 to {user.last_seq}, and no {seq}.")
     if redaction.redacted_among(user, [seq]):
         raise Redacted(f"Entry {seq} was redacted: what was known with it is not told any more.")
-    checkpoint = versions.filter(seen_seq__lte=seq).order_by("-version").first()
-    return _known(user, seq, checkpoint, _until(user, seq, checkpoint))
+    before = versions.filter(seen_seq__lte=seq).order_by("-version").first()
+    whole = states.version_with(user, seq, before)
+    found = before if whole is None else whole
+    # What was rejected beside later entries is in no state, and waits for nothing.
+    settled = Q(outcome=Outcome.REJECTED)
+    known = _known(user, seq, found, _until(user, seq, found), settled=settled)
+    return known if whole is None else replace(known, up_to=seq)
 
 
 def _until(user: MemoryUser, seq: int, checkpoint: Checkpoint | None) -> datetime.datetime:
@@ -152,54 +259,71 @@ def _until(user: MemoryUser, seq: int, checkpoint: Checkpoint | None) -> datetim
 
 def _as_of_moment(user: MemoryUser, text: str, versions: QuerySet[Checkpoint]) -> Known:
     try:
-        moment = parse_datetime(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise BadMoment(FORMS)
+        moment = instant_of(user, text)
+    except BadMoment:
+        raise BadMoment(FORMS) from None
     if moment > timezone.now():
         raise UnknownMoment("This moment is in the future, of which nothing is known.")
     entries = LogEntry.objects.filter(user=user, recorded_at__lte=moment)
     seq = entries.order_by("-seq").values_list("seq", flat=True).first()
     if seq is None:
-        raise UnknownMoment("This moment is before the first entry of this user's log.")
+        raise UnknownMoment(
+            "This moment is before the first entry of this user's log was recorded. What was the"
+            " case then by the entries' own times is told with by=occurred."
+        )
     then = versions.filter(seen_seq__lte=seq, created_at__lte=moment)
-    return _known(user, seq, then.order_by("-version").first(), moment)
+    return replace(_known(user, seq, then.order_by("-version").first(), moment), moment=moment)
 
 
 def _known(
-    user: MemoryUser, seq: int, checkpoint: Checkpoint | None, until: datetime.datetime
+    user: MemoryUser,
+    seq: int,
+    checkpoint: Checkpoint | None,
+    until: datetime.datetime,
+    *,
+    settled: Q = Q(pk=None),  # noqa: B008 - it is not changed
 ) -> Known:
-    """What was settled later than that, with no newer version, was pending."""
+    """What was settled later than that, with no newer version, was pending; unless it is
+    `settled`."""
     decided = Q(checkpoint=None)
     if checkpoint is not None:
         decided |= Q(checkpoint__version__lte=checkpoint.version)
-    held = EntryOutcome.objects.filter(
-        decided, decided_at__lte=until, user=user, seq=OuterRef("seq")
+    decided = decided & Q(decided_at__lte=until) | settled
+    held = EntryOutcome.objects.filter(decided, user=user, seq=OuterRef("seq"))
+    return Known(
+        user, seq, checkpoint, *_pending(user, LogEntry.objects.filter(~Exists(held), seq__lte=seq))
     )
-    pending = LogEntry.objects.filter(~Exists(held), user=user, seq__lte=seq)
-    named = list(pending.order_by("seq").values_list("seq", flat=True)[:PENDING_NAMED])
-    count = len(named) if len(named) < PENDING_NAMED else pending.count()
-    return Known(user, seq, checkpoint, count, named)
+
+
+def _pending(user: MemoryUser, entries: QuerySet[LogEntry]) -> tuple[int, list[int]]:
+    """Return how many of the user's entries these are, and the first of them."""
+    entries = entries.filter(user=user)
+    named = list(entries.order_by("seq").values_list("seq", flat=True)[:PENDING_NAMED])
+    return (len(named) if len(named) < PENDING_NAMED else entries.count()), named
 
 
 def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
-    """Return the moment that is named, of a day its noon where the user lives; BadMoment."""
+    """Return the moment that is named, of a day its noon; without an offset it is that of the
+    clocks where the user lives. Raises BadMoment."""
+    return instant_in(user.time_zone, text)
+
+
+def instant_in(time_zone: str, text: str) -> datetime.datetime:
+    """Return the same of the clocks of a time zone; raises BadMoment."""
     try:
-        zone = zoneinfo.ZoneInfo(user.time_zone)
+        zone = zoneinfo.ZoneInfo(time_zone)
         if _DAY.fullmatch(text):
             day = datetime.date.fromisoformat(text)
-            moment: datetime.datetime | None = datetime.datetime.combine(day, NOON, zone)
+            moment: datetime.datetime | None = datetime.datetime.combine(day, NOON)
         else:
             moment = parse_datetime(text)
-        if moment is not None and moment.tzinfo is not None:
+        if moment is not None:
+            moment = moment.replace(tzinfo=moment.tzinfo or zone)
             moment.astimezone(zone)  # the calendar may end before
             return moment.astimezone(datetime.UTC)
     except (ValueError, OverflowError):
         pass
-    raise BadMoment(
-        "Give a day (2026-03-01), or a moment with its offset (2026-03-01T09:00:00+01:00)."
-    )
+    raise BadMoment(MOMENT_FORMS)
 
 
 def refuse_being_redacted(user: MemoryUser) -> None:
@@ -309,14 +433,26 @@ def _causes(
     """Return the entries cited by the edits between two versions, by the record that they are
     about, and by domain and class of those about all its records."""
     user = (after or before).user_id if (after or before) else None  # type: ignore[union-attr]
-    low, high = sorted(one.version if one else 0 for one in (before, after))
-    between = Checkpoint.objects.filter(user=user, version__gt=low, version__lte=high)
+    low, high = sorted([before, after], key=lambda one: (one.version, one.seen_seq) if one else ())
     causes: dict[RecordId, set[int]] = {}
     of_classes: dict[tuple[str, str], set[int]] = {}
-    for edits in between.order_by().values_list("edits", flat=True).iterator(chunk_size=100):
+    if before and after and (before.told or after.told):  # by the entries' own times
+        for record in before.told.keys() | after.told.keys():
+            told = set(before.told.get(record, ())) ^ set(after.told.get(record, ()))
+            causes[RecordId(*record)] = told
+        return causes, of_classes
+    first = low.version + (low.computed_from is None) if low else 1
+    last = high.version if high else 0
+    between = Checkpoint.objects.filter(user=user, version__gte=first, version__lte=last)
+    rows = between.order_by().values_list("version", "edits")
+    for version, edits in rows.iterator(chunk_size=100):
+        above = low.seen_seq if low and low.computed_from and version == low.version else 0
+        below = high.seen_seq if high and high.computed_from and version == last else None
         for edit in edits:
             names = (edit.get("domain"), edit.get("collection"), edit.get("key"))
             cited = edit.get("sources", ())
+            if any(seq <= above or (below is not None and seq > below) for seq in cited):
+                continue  # it is in both states, or in neither
             if all(isinstance(name, str) for name in names):
                 causes.setdefault(RecordId(*names), set()).update(cited)
             elif edit.get("op") == "rename_field":
@@ -325,6 +461,54 @@ def _causes(
 
 
 # -- Going back --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """What a return to an earlier version would leave out: the records that it does not hold, the
+    live alerts that rest on them or are of constraints that it does not have, which will resolve,
+    and the entries that later versions took in."""
+
+    records: Sequence[RecordId]
+    alerts: Sequence[Alert]
+    entries: Sequence[int]
+
+
+def excluded_by_restoring(user: MemoryUser, version: int) -> Excluded:
+    """Return what a return to this version would leave out, and do nothing. Other alerts may
+    resolve, too: the constraints run on what comes back.
+
+    Raises NothingToRestore, Redacted and BeingRedacted.
+    """
+    refuse_being_redacted(user)
+    head, target = _head_and_target(user, version)
+    gone = [change.record for change in difference(head, target).retired]
+    outline = Outline.from_json(target.outline)
+    rules = {f"constraints/{name}.py" for name in outline.constraints}
+    live = Alert.objects.filter(user=user, kind=AlertKind.FINDING, state__in=LIVE_STATES)
+    resolving = [
+        alert
+        for alert in live.order_by("opened_at", "pk")
+        if (alert.constraint.startswith("constraints/") and alert.constraint not in rules)
+        or {_record_of(item) for item in alert.evidence} & set(gone)
+    ]
+    entries = _undone(target).order_by("seq").values_list("seq", flat=True)
+    return Excluded(gone, resolving, list(entries))
+
+
+def _record_of(evidence: Mapping[str, Any]) -> RecordId:
+    return RecordId(evidence["domain"], evidence["collection"], evidence["key"])
+
+
+def _head_and_target(user: MemoryUser, version: int) -> tuple[Checkpoint, Checkpoint]:
+    head = user.head
+    target = Checkpoint.objects.filter(user=user, version=version).first()
+    if head is None or target is None:
+        raise NoSuchVersion(f"This user has no version {version}.")
+    if target.tree == head.tree:
+        raise NothingToRestore(f"Version {head.version}, the newest, holds the same.")
+    refuse_redacted(target)
+    return head, target
 
 
 def restore(
@@ -340,13 +524,7 @@ def restore(
     with transaction.atomic():
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         refuse_being_redacted(locked)
-        head = locked.head
-        target = Checkpoint.objects.filter(user=locked, version=version).first()
-        if head is None or target is None:
-            raise NoSuchVersion(f"This user has no version {version}.")
-        if target.tree == head.tree:
-            raise NothingToRestore(f"Version {head.version}, the newest, holds the same.")
-        refuse_redacted(target)
+        head, target = _head_and_target(locked, version)
         restored = {"version": version, "by": by, "reason": reason, "reopened": reopen}
         checkpoint = Checkpoint.objects.create(
             user=locked,
@@ -391,28 +569,21 @@ def _move_records(
         ).delete()
 
 
-def _made(target: Checkpoint) -> Q:
-    """Match what was decided with the versions that made the target: those before it, without those
-    that a return to an earlier one has skipped."""
-    returns = Checkpoint.objects.filter(user=target.user_id, origin=Origin.RESTORED)
-    skipped = dict(returns.values_list("version", "verdict__restored__version"))
-    made, version = Q(pk=None), target.version
-    while version:
-        began = max((one for one in skipped if one <= version), default=1)
-        made |= Q(checkpoint__version__gte=began, checkpoint__version__lte=version)
-        version = skipped.get(began, 0)
-    return made
+def _undone(target: Checkpoint) -> QuerySet[EntryOutcome]:
+    """Return the outcomes of the entries that are in the project, and not in the target."""
+    messages = LogEntry.objects.filter(user=target.user_id, kind=EntryKind.MESSAGE)
+    outcomes = EntryOutcome.objects.filter(user=target.user_id, checkpoint__isnull=False)
+    return (
+        outcomes.filter(outcome=Outcome.COVERED)
+        .exclude(states.within(states.lineage(target), "checkpoint__"))
+        .exclude(seq__in=messages.values("seq"))
+    )
 
 
 def _undo_outcomes(target: Checkpoint, restored: Mapping[str, Any]) -> None:
-    messages = LogEntry.objects.filter(user=target.user_id, kind=EntryKind.MESSAGE)
-    made = _made(target)
+    made = states.within(states.lineage(target), "checkpoint__")
     outcomes = EntryOutcome.objects.filter(user=target.user_id, checkpoint__isnull=False)
-    undone = (
-        outcomes.filter(outcome=Outcome.COVERED)
-        .exclude(made)
-        .exclude(seq__in=messages.values("seq"))
-    )
+    undone = _undone(target)
     # What it holds may have been undone before: then that is undone in turn.
     outcomes.filter(made, outcome=Outcome.DISMISSED, reason__startswith=UNDONE).update(
         outcome=Outcome.COVERED, reason=""

@@ -18,6 +18,8 @@ from memory.lanes import KINDS
 from memory.models import EntryOutcome, LogEntry, MemoryUser
 from memory.models.log import EntryKind, Outcome
 from memory.models.users import LaneName
+from memory.project import RecordEntry
+from memory.project.names import DEFAULT_DOMAIN
 from memory.search import announcing
 from memory.users import refuse_merged
 
@@ -348,6 +350,20 @@ def corrections(
     if up_to is not None:
         found = found.filter(seq__lte=up_to)
     return {told_by(entry): entry for entry in found.order_by("seq")}
+
+
+def record_entry(entry: LogEntry) -> RecordEntry:
+    """Return a typed entry as it is compiled."""
+    statement = entry.data or {}
+    return RecordEntry(
+        seq=entry.seq,
+        domain=statement.get("domain", DEFAULT_DOMAIN),
+        type=statement["type"],
+        key=statement.get("key"),
+        collection=statement.get("collection"),
+        data=statement.get("data", {}),
+        retired=statement.get("retired", False),
+    )
 
 
 def outcomes(user: MemoryUser, seqs: Iterable[int]) -> dict[int, EntryOutcome]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from memory import answers, history, runs
 from memory.history import Known
-from memory.models import Checkpoint, MemoryUser, Run
+from memory.models import Checkpoint, MemoryUser, Run, WorkspaceConstraint
 from memory.models.runs import RunKind, RunTrigger
 from memory.users import refuse_merged
 
@@ -31,15 +31,15 @@ class Asked:
 
 
 def version_of(known: Known) -> Checkpoint:
-    """Return the version that a query of what is known reads; NoState if there is none."""
-    if known.checkpoint is None:
+    """Return the version on which a query of what is known rests; NoState if there is none."""
+    if known.stored is None:
         raise NoState(
             "This user has no checkpoint yet, so there is no state to ask;"
             " append typed records first, with ?wait= to know when they are in."
             if known.user.head is None
             else "There was no checkpoint then yet, so there is no state to ask."
         )
-    return known.checkpoint
+    return known.stored
 
 
 def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "") -> Asked:
@@ -49,7 +49,7 @@ def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "")
     and `usage.Exceeded`.
     """
     user, checkpoint = known.user, version_of(known)
-    key = answers.key_of(user, code, instant)
+    key = answers.key_of(user, code, instant, known.place)
     if not staff and (earlier := answers.earlier(checkpoint, key)) is not None:
         return Asked(earlier, cached=True)
     run = runs.queue(
@@ -63,6 +63,42 @@ def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "")
         asked_by=staff,
     )
     return Asked(run)
+
+
+class NoSuchConstraint(Exception):
+    """The user has no constraint of this name, and the workspace has none that is live."""
+
+
+def constraint_of(user: MemoryUser, name: str) -> tuple[str, str]:
+    """Return path and source hash of a constraint as it is now: the user's own, else that of the
+    workspace which is live, whose path begins with its folder. Raises NoSuchConstraint."""
+    path = f"constraints/{name}.py"
+    if user.head is not None and name in dict(user.head.outline.get("constraints", ())):
+        return path, user.head.tree[path]
+    live = WorkspaceConstraint.objects.filter(
+        workspace=user.workspace_id, name=name, live__isnull=False
+    )
+    found = live.select_related("live").defer("live__source", "live__tests").first()
+    if found is None or found.live is None:
+        raise NoSuchConstraint(
+            f"There is no constraint {name!r}, of this user or live in the workspace."
+        )
+    return found.path, found.live.source_hash
+
+
+def try_constraint(known: Known, path: str, source_hash: str, instant: datetime.datetime) -> Run:
+    """Run one constraint, as it is now, on what was known, at that instant; it opens nothing.
+
+    Raises NoState and `usage.Exceeded`.
+    """
+    return runs.queue(
+        known.user,
+        RunKind.CONSTRAINT,
+        RunTrigger.API,
+        checkpoint=version_of(known),
+        instant=instant,
+        input={"constraint": path, "source_hash": source_hash, "as_of": known.to_json()},
+    )
 
 
 def propose(
@@ -113,6 +149,8 @@ def run_again(run: Run, *, staff: str) -> Run:
         instant=run.instant,
         input={"code": run.input["code"], "as_of": run.input.get("as_of")},
         # The user's time zone may be another by now, in which it is computed.
-        answer_key=answers.key_of(user, run.input["code"], run.instant),
+        answer_key=answers.key_of(
+            user, run.input["code"], run.instant, history.place_of(run.input.get("as_of"))
+        ),
         asked_by=staff,
     )

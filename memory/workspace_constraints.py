@@ -247,6 +247,14 @@ def standings(user: MemoryUser, outline: Outline) -> list[Standing]:
     return [standing(constraint, user, outline) for constraint in constraints]
 
 
+def live_at(user: MemoryUser, path: str, outline: Outline) -> Standing:
+    """Return how the constraint of this path stands to the user as it is live now; raises
+    WorkspaceConstraint.DoesNotExist where none is."""
+    live = WorkspaceConstraint.objects.filter(workspace=user.workspace_id, live__isnull=False)
+    name = path.rpartition("/")[2].removesuffix(".py")
+    return standing(live.select_related("live").get(name=name), user, outline)
+
+
 def concern(user: MemoryUser, outline: Outline) -> bool:
     """Tell whether workspace constraints could open an alert of the user's, or resolve one."""
     found = standings(user, outline)

@@ -419,6 +419,7 @@ SPECTACULAR_SETTINGS = {
     ],
     "ENUM_NAME_OVERRIDES": {
         "CorpusEnum": [(name, name) for name in ("facts", "archive")],
+        "ByEnum": "memory.models.log.By",
         "EntryKindEnum": "memory.models.log.EntryKind",
         "NewEntryKindEnum": "memory.api.entries.APPENDED_KINDS",
         "RunKindEnum": "memory.models.runs.RunKind",

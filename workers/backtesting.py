@@ -16,17 +16,26 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from memory import backtests, forecasts, leases, redaction, runs, workspace_constraints
+from memory import (
+    backtests,
+    forecasts,
+    leases,
+    redaction,
+    runs,
+    states,
+    workspace_constraints,
+)
 from memory.backtests import Moment, Problem, Told
 from memory.models import Backtest, BacktestUser, Checkpoint, MemoryUser
 from memory.models.backtests import BacktestState, UserState
+from memory.models.log import By
 from memory.project import Outline
 from memory.workspace_constraints import Standing
 from workers import forecasting
 from workers.checkpointing.policy import check_policy
 from workers.constraints import finding_of, found_too_much
 from workers.errors import error_json, user_error_json
-from workers.projects import allowance_of, loaded
+from workers.projects import Compile, allowance_of, compiling, loaded
 from workers.sandbox.interface import Sandbox, SandboxError, UserError
 
 logger = structlog.get_logger(__name__)
@@ -100,6 +109,9 @@ def _look_at(backtest: Backtest, row: BacktestUser) -> None:
     try:
         history = _History(backtest, row.user)
         told = backtests.put_together(history.moments(), row.user.workspace.alert_limits)
+    except states.CannotBeTold as error:
+        _give_up(backtest, row, str(error))
+        return
     except Exception as error:
         if not Checkpoint.objects.filter(user=row.user_id).exists():  # erased meanwhile
             backtests.settle(backtest, row, Told())
@@ -145,11 +157,17 @@ class _History:
         self._allowance = allowance_of(user.workspace)
         self._since = backtest.until - datetime.timedelta(days=backtest.days)
         self._until = backtest.until
+        self._by = By(backtest.by)
+        self._compile: Compile | None = None
         self._deadline = time.monotonic() + USER_SECONDS
         self.columns: dict[str, Any] = {"versions": 0, "looks": 0}
 
     def moments(self) -> Iterator[Moment]:
         """Yield what it would have found, from each instant on at which that may have changed."""
+        with compiling() as self._compile:
+            yield from self._moments()
+
+    def _moments(self) -> Iterator[Moment]:
         for stretch in self._stretches():
             self.columns.setdefault("since", stretch.start)
             if time.monotonic() > self._deadline:
@@ -176,7 +194,7 @@ class _History:
 
     def _stretches(self) -> Iterator[_Stretch]:
         current: _Stretch | None = None
-        for checkpoint, start, end in self._heads():
+        for checkpoint, start, end in self._states():
             self.columns["versions"] += 1
             found = self._stretch(checkpoint, start, end)
             same = current is not None and (current.key, current.problem, current.end) == (
@@ -191,6 +209,24 @@ class _History:
             current = found
         if current is not None:
             yield current
+
+    def _states(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
+        return self._heads() if self._by == By.RECORDED else self._occurrences()
+
+    def _occurrences(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
+        """Yield what was the case within the period by the entries' own times, from when to when;
+        raises states.CannotBeTold."""
+        known = Checkpoint.objects.filter(user=self._user, created_at__lt=self._until)
+        head = known.select_related("user").order_by("-version").first()
+        if head is None:
+            return
+        last: tuple[datetime.datetime, Checkpoint] | None = None
+        for moment, state in states.occurrences(head, self._since, self._until):
+            if last is not None:
+                yield last[1], last[0], moment
+            last = moment, state
+        if last is not None:
+            yield last[1], last[0], self._until
 
     def _heads(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
         """Yield the versions that were the newest within the period, from when to when."""
@@ -224,17 +260,10 @@ class _History:
                 keys = forecasting.keys_of(self._user, checkpoint, outline, [standing], own=[])
                 key = keys[self._path]
         else:
-            checkpoint = self._with_own(checkpoint)
+            checkpoint = states.with_own(checkpoint, self._path, self._hash)
             keys = forecasting.keys_of(self._user, checkpoint, outline, [], own=[self._path])
             key = keys[self._path]
         return _Stretch(checkpoint, key, standing, start, end, problem, versions)
-
-    def _with_own(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Return a version as if it had the user's constraint as it is now; not to be saved."""
-        tree = {**checkpoint.tree, self._path: self._hash}
-        return Checkpoint(
-            user=self._user, version=checkpoint.version, tree=tree, outline=checkpoint.outline
-        )
 
     @functools.cached_property
     def _redactions(self) -> list[tuple[int, datetime.datetime]]:
@@ -253,7 +282,7 @@ class _History:
 
     def _loaded(self, stretch: _Stretch) -> AbstractContextManager[Sandbox]:
         own = [self._constraint] if self._constraint is not None else []
-        return loaded(stretch.checkpoint, self._allowance, own)
+        return loaded(stretch.checkpoint, self._allowance, own, compile_=self._compile)
 
     def _look(self, sandbox: Sandbox, stretch: _Stretch) -> Iterator[Moment]:
         given = stretch.standing

@@ -6,14 +6,24 @@ from typing import Any
 
 from django.db import transaction
 
-from memory import alerts, forecasts, leases, runs, workspace_constraints
+from memory import (
+    alerts,
+    forecasts,
+    history,
+    hosts,
+    leases,
+    runs,
+    states,
+    workspace_constraints,
+)
 from memory.alerts import Finding
-from memory.models import Run
+from memory.models import Run, WorkspaceConstraint
 from memory.models.alerts import AlertKind, Severity
 from memory.models.runs import RunOutcome
 from memory.project import Outline
 from memory.users import run_again
 from memory.workspace_constraints import Standing
+from workers import hosting
 from workers.errors import error_json, outcome_of, user_error_json
 from workers.foreign import run_old_constraints
 from workers.projects import allowance_of, loaded
@@ -99,6 +109,73 @@ def execute(run: Run) -> None:
         ),
         takes_now=any(result.takes_now for result in results),
     )
+
+
+def try_one(run: Run) -> None:
+    """Run one constraint, as it is now, on the state and at the moment that the run names; nothing
+    is opened, changed or resolved by what it finds.
+
+    Raises SandboxError where this host has no sandbox for it and another may have.
+    """
+    started = time.monotonic()
+    runner = runner_name()
+    path, allowance = run.input["constraint"], allowance_of(run.user.workspace)
+    state = history.state_of(run)
+    applying: list[WorkspaceConstraint] = []
+    bindings: dict[str, Any] = {}
+    told: dict[str, Any] = {"constraint": path, "applies": True, "reasons": [], "alerts": []}
+    if path.startswith(workspace_constraints.FOLDER):
+        found = workspace_constraints.live_at(run.user, path, Outline.from_json(state.outline))
+        told |= {"applies": found.applies, "reasons": list(found.reasons)}
+        if not found.applies:
+            runs.finish(run, runs.Result(outcome=RunOutcome.OK, output=told))
+            return
+        applying, bindings = [found.constraint], {path: found.match.bindings}
+    else:
+        state = states.with_own(state, path, run.input["source_hash"])
+    try:
+        with loaded(state, allowance, applying) as sandbox:
+            ran = sandbox.run_constraints(
+                [path],
+                now=run.instant,
+                time_zone=run.user.time_zone,
+                bindings=bindings,
+                limits=allowance.limits,
+            )
+    except SandboxError as error:
+        if error.infrastructure and hosts.others(hosting.name()):
+            raise
+        outcome, problem = RunOutcome(error.outcome), error_json(error)
+        stdout = error.usage.stdout
+    else:
+        (result,) = ran.results
+        stdout = ran.usage.stdout
+        outcome, problem = RunOutcome.OK, None
+        if result.error is not None:
+            outcome, problem = RunOutcome(outcome_of(result.error)), user_error_json(result.error)
+        told["alerts"] = [_found_json(finding_of(path, alert)) for alert in result.alerts]
+    runs.finish(
+        run,
+        runs.Result(
+            outcome=outcome,
+            output=told,
+            error=problem,
+            stdout=stdout,
+            runner=runner,
+            timings={"total": time.monotonic() - started},
+        ),
+    )
+
+
+def _found_json(finding: Finding) -> dict[str, Any]:
+    return {
+        "fingerprint": finding.fingerprint,
+        "severity": finding.severity,
+        "message": finding.message,
+        "key": finding.key,
+        "evidence": list(finding.evidence),
+        "entries": finding.entries,
+    }
 
 
 def report_failure(run: Run, error: Mapping[str, Any]) -> None:

@@ -1,13 +1,16 @@
 """Loading a version of a user's project into a sandbox, with what its workspace allows it."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 from memory import checkpoints, workspace_constraints
 from memory.models import Checkpoint, Workspace, WorkspaceConstraint
 from memory.project.paths import is_code
 from workers.sandbox import runner
 from workers.sandbox.interface import Allowance, Limits, Sandbox, SandboxError, Shape
+
+# Compiles path → source for the image of that digest, in a sandbox of that shape.
+Compile = Callable[[Mapping[str, str], str, Shape], dict[str, str]]
 
 
 def allowance_of(workspace: Workspace) -> Allowance:
@@ -26,6 +29,8 @@ def loaded(
     checkpoint: Checkpoint,
     allowance: Allowance,
     constraints: Collection[WorkspaceConstraint] | None = None,
+    *,
+    compile_: Compile | None = None,
 ) -> Iterator[Sandbox]:
     """Have a sandbox of the user's whose next request runs on this version; raises SandboxError.
 
@@ -44,7 +49,9 @@ def loaded(
         removed = sorted(lease.tree.keys() - tree.keys())
         if removed or len(same) < len(tree):
             digest = lease.sandbox.image_digest
-            bytecode = bytecode_of(checkpoint, digest, allowance.shape, without=same)
+            bytecode = bytecode_of(
+                checkpoint, digest, allowance.shape, without=same, compile_=compile_
+            )
             missing = [one for one in constraints or () if one.path not in same]
             added = _compiled(missing, digest, allowance.shape)
             lease.tree = {}  # a load that fails leaves what nobody may go on with
@@ -121,7 +128,12 @@ def _forget_nonsense(
 
 
 def bytecode_of(
-    checkpoint: Checkpoint | None, digest: str, shape: Shape, *, without: Collection[str] = ()
+    checkpoint: Checkpoint | None,
+    digest: str,
+    shape: Shape,
+    *,
+    without: Collection[str] = (),
+    compile_: Compile | None = None,
 ) -> Mapping[str, str]:
     """Return path → bytecode of a version's files, without those paths; raises SandboxError.
 
@@ -133,16 +145,35 @@ def bytecode_of(
     modules = checkpoints.read_modules(checkpoint, digest, without=without)
     if not modules.sources:
         return modules.bytecode
-    compiled = _compile(modules.sources, digest, shape)
+    compiled = (compile_ or _compile)(modules.sources, digest, shape)
     checkpoints.store_bytecode(checkpoint, compiled, digest)
     return {**modules.bytecode, **compiled}
 
 
 def _compile(sources: Mapping[str, str], digest: str, shape: Shape) -> dict[str, str]:
-    # A sandbox that compiles executes nothing of anybody's, so its bytecode can be trusted.
-    with runner.open_sandbox(shape=shape) as sandbox:
-        if sandbox.image_digest != digest:
-            raise SandboxError(
-                "killed", "the image of the sandboxes was replaced meanwhile", infrastructure=True
-            )
-        return sandbox.compile(sources)
+    with compiling() as compile_:
+        return compile_(sources, digest, shape)
+
+
+@contextmanager
+def compiling() -> Iterator[Compile]:
+    """Compile many times in the block, for one user, in one sandbox, which is opened at need.
+
+    A sandbox that compiles executes nothing of anybody's, so its bytecode can be trusted.
+    """
+    with ExitStack() as stack:
+        opened: list[Sandbox] = []
+
+        def compile_(sources: Mapping[str, str], digest: str, shape: Shape) -> dict[str, str]:
+            if not opened:
+                opened.append(stack.enter_context(runner.open_sandbox(shape=shape)))
+            (sandbox,) = opened
+            if sandbox.image_digest != digest:
+                raise SandboxError(
+                    "killed",
+                    "the image of the sandboxes was replaced meanwhile",
+                    infrastructure=True,
+                )
+            return sandbox.compile(sources)
+
+        yield compile_

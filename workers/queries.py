@@ -2,7 +2,7 @@
 
 import time
 
-from memory import hosts, runs
+from memory import history, hosts, runs
 from memory.models import Run
 from memory.models.runs import RunOutcome
 from workers import hosting
@@ -80,8 +80,7 @@ def execute(run: Run) -> None:
 
 def _evaluate(run: Run, allowance: Allowance) -> tuple[float, Evaluation]:
     """When the project was loaded, and what the run's code comes to."""
-    assert run.checkpoint is not None
-    with loaded(run.checkpoint, allowance) as sandbox:
+    with loaded(history.state_of(run), allowance) as sandbox:
         ready = time.monotonic()
         return ready, sandbox.evaluate(
             run.input["code"],

@@ -9,7 +9,7 @@ import functools
 import structlog
 from celery import shared_task
 
-from memory import checkpoints, erasing, history, leases, llm_turns, runs
+from memory import checkpoints, erasing, history, leases, llm_turns, runs, states
 from memory.models import Run
 from memory.models.runs import RunKind, RunOutcome
 from memory.search import index
@@ -32,13 +32,14 @@ logger = structlog.get_logger(__name__)
 
 EXECUTORS = {
     RunKind.CONSTRAINTS: constraints.execute,
+    RunKind.CONSTRAINT: constraints.try_one,
     RunKind.QUERY: queries.execute,
     RunKind.ASK: answering.execute,
     RunKind.PROPOSAL: proposals.execute,
     RunKind.IMPORT: imports.execute,
 }
 # These read the version that they are of.
-READING = (RunKind.CONSTRAINTS, RunKind.QUERY, RunKind.ASK)
+READING = (RunKind.CONSTRAINTS, RunKind.CONSTRAINT, RunKind.QUERY, RunKind.ASK)
 
 
 @shared_task(name="workers.tasks.dispatch")
@@ -154,12 +155,13 @@ def _carry_out(run: Run) -> None:
 
 
 def execute(run: Run) -> None:
-    """Do what the run is for; of what was redacted it says only that."""
+    """Do what the run is for; of what was redacted, or cannot be told, it says only that."""
     try:
         earlier = run.checkpoint if run.checkpoint_id != run.user.head_id else None
         if earlier is not None and run.kind in READING:
             history.refuse_redacted(earlier)
         EXECUTORS[RunKind(run.kind)](run)
-    except checkpoints.Redacted as gone:
-        error = {"type": "redacted", "message": str(gone), "path": None, "line": None}
+    except (checkpoints.Redacted, states.CannotBeTold) as gone:
+        kind = "redacted" if isinstance(gone, checkpoints.Redacted) else "cannot_be_told"
+        error = {"type": kind, "message": str(gone), "path": None, "line": None}
         runs.finish(run, runs.Result(outcome=RunOutcome.USER_ERROR, error=error))

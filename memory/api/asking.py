@@ -12,6 +12,7 @@ from memory.api import idempotency, waiting
 from memory.api.errors import Conflict
 from memory.api.moments import AsOfSerializer
 from memory.api.runs import (
+    FAILURES,
     MomentSerializer,
     RestsOnSerializer,
     RunSerializer,
@@ -83,9 +84,8 @@ class Ask(UserScopedView):
         responses={
             200: AskedSerializer,
             202: RunSerializer,
-            422: AskedSerializer,
-            503: AskedSerializer,
             **idempotency.RESPONSES,
+            **FAILURES,
         },
         parameters=[waiting.WAIT, idempotency.HEADER],
     )

@@ -16,14 +16,21 @@ from memory.api import idempotency
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict, NamesNothing
 from memory.api.filters import refuse_unknown
+from memory.api.moments import ByField
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
 from memory.api.workspace_constraints import WorkspaceView
 from memory.models import Backtest, BacktestFinding
 from memory.models.alerts import Severity
+from memory.models.log import By
 from memory.models.workspaces import Scope
 
 MOST_SOURCE = 64 * 1024
+HISTORY = (
+    "`recorded`: over what was known, as it came in. `occurred`: over what was the case, by the"
+    " typed entries' own times, also of history that was loaded today; of users of whom something"
+    " else than typed entries has made records, nothing is known then."
+)
 
 
 class NewBacktestSerializer(StrictSerializer):
@@ -43,13 +50,15 @@ class NewBacktestSerializer(StrictSerializer):
         default=backtests.USERS,
         help_text="If it fits more users, so many are picked, the same ones each time.",
     )
+    by = ByField(default=By.RECORDED, help_text=HISTORY)
 
 
 class NewOwnBacktestSerializer(StrictSerializer):
     """A constraint of the user's, and how far to look back."""
 
     constraint = serializers.CharField(
-        max_length=300, help_text="Its path in the newest version: constraints/drug_allergy.py"
+        max_length=300,
+        help_text="Its name in the newest version, as `PUT` takes it: drug_allergy; or its path.",
     )
     source = serializers.CharField(  # type: ignore[assignment]
         required=False,
@@ -60,6 +69,7 @@ class NewOwnBacktestSerializer(StrictSerializer):
     days = serializers.IntegerField(
         required=False, min_value=1, max_value=backtests.MOST_DAYS, default=backtests.DAYS
     )
+    by = ByField(default=By.RECORDED, help_text=HISTORY)
 
 
 class BacktestSerializer(serializers.ModelSerializer[Backtest]):
@@ -79,7 +89,7 @@ class BacktestSerializer(serializers.ModelSerializer[Backtest]):
     class Meta:
         model = Backtest
         fields = [
-            *("id", "constraint", "version", "user_id", "days", "users", "until", "state"),
+            *("id", "constraint", "version", "user_id", "days", "users", "by", "until", "state"),
             *("reason", "created_at", "created_by", "started_at", "finished_at"),
         ]
 
@@ -347,6 +357,7 @@ class VersionBacktests(WorkspaceView):
                     by=str(principal_of(request)),
                     days=given["days"],
                     most_users=given["users"],
+                    times=By(given["by"]),
                 )
             except backtests.NotTestable as error:
                 raise Conflict(str(error)) from None
@@ -383,6 +394,7 @@ class UserBacktests(UserScopedView):
                     by=str(principal_of(request)),
                     days=given["days"],
                     source=given.get("source"),
+                    times=By(given["by"]),
                 )
             except backtests.NoSuchConstraint as error:
                 raise NamesNothing(error.field, str(error)) from None

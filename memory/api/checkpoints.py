@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from memory import checkpoints, history, runs
 from memory.api import idempotency, waiting
 from memory.api.errors import NamesNothing
-from memory.api.runs import RunSerializer, asked_once
+from memory.api.runs import FAILURES, RunSerializer, asked_once
 from memory.api.serializers import MAX_NAMED, StrictSerializer
 from memory.api.users import UserScopedView
 from memory.models import Checkpoint, MemoryUser, Run
@@ -146,8 +146,8 @@ class DecisionSerializer(serializers.Serializer[Any]):
 DECISIONS: dict[Any, Any] = {
     200: DecisionSerializer,
     202: RunSerializer,
-    (422, "application/json"): DecisionSerializer,
     **idempotency.RESPONSES,
+    **FAILURES,
 }
 
 

@@ -9,16 +9,28 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import checkpoints, feedback, workspace_constraints
+from memory import checkpoints, feedback, queries, workspace_constraints
 from memory.api import idempotency, waiting
 from memory.api.checkpoints import DECISIONS, PROPOSAL_WAIT_SECONDS, propose
 from memory.api.etags import CHANGED, IF_MATCH, require_match
 from memory.api.filters import PAGING
-from memory.api.moments import AS_OF, KnownView
+from memory.api.moments import AS_OF, AsOfSerializer, KnownView
 from memory.api.pages import PAGE, PageSerializer, page_of
 from memory.api.paused import JudgedSerializer, PausedConstraintSerializer, as_json
+from memory.api.runs import (
+    FAILURES,
+    QUERY_WAIT_SECONDS,
+    MomentSerializer,
+    RunSerializer,
+    asked_once,
+    instant_asked,
+    known_state,
+)
 from memory.api.serializers import StrictSerializer
-from memory.models import AlertFeedback, Checkpoint, MemoryUser, PausedConstraint
+from memory.api.users import UserScopedView
+from memory.models import AlertFeedback, Checkpoint, MemoryUser, PausedConstraint, Run
+from memory.models.alerts import Severity
+from memory.models.runs import RunOutcome, RunStatus, warning_of
 from memory.project import EditError, Outline
 from memory.project.names import check_lower_name
 from memory.retrieval import outline
@@ -156,6 +168,98 @@ class Constraint(KnownView):
             return [{"op": "delete_constraint", "name": name, "sources": []}]
 
         return propose(request, user, edits, limit, expects=lambda: _expected(request, user, name))
+
+
+class TriedAlertSerializer(serializers.Serializer[Any]):
+    """An alert that there would be."""
+
+    fingerprint = serializers.CharField(help_text="The same as the alert's.")
+    severity = serializers.ChoiceField(choices=Severity.choices)
+    message = serializers.CharField()
+    key = serializers.CharField(allow_null=True)
+    evidence = serializers.JSONField()
+    entries = serializers.ListField(child=serializers.IntegerField())
+
+
+class TriedConstraintSerializer(serializers.Serializer[Any]):
+    """What a constraint finds on a state, at a moment."""
+
+    id = serializers.UUIDField(help_text="The run.")
+    status = serializers.ChoiceField(choices=RunStatus.choices)
+    outcome = serializers.ChoiceField(choices=RunOutcome.choices)
+    constraint = serializers.CharField(help_text="Its path.")
+    applies = serializers.BooleanField(help_text="Whether one of the workspace fits that state.")
+    reasons = serializers.ListField(child=serializers.CharField(), help_text="Why it does not.")
+    alerts = TriedAlertSerializer(many=True)
+    checkpoint = serializers.IntegerField(allow_null=True)
+    as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
+    instant = serializers.DateTimeField(help_text="What it was told is now.")
+    stdout = serializers.CharField()
+    error = serializers.JSONField()
+    warning = serializers.CharField(allow_null=True)
+
+
+class RunConstraint(UserScopedView):
+    """What a constraint finds on a day, now or in the past."""
+
+    costly = ("POST",)
+    parameters = {"POST": ["wait"]}
+    reads_only = True
+
+    @extend_schema(
+        request=MomentSerializer,
+        responses={
+            200: TriedConstraintSerializer,
+            202: RunSerializer,
+            **idempotency.RESPONSES,
+            **FAILURES,
+        },
+        parameters=[waiting.WAIT, idempotency.HEADER],
+    )
+    def post(self, request: Request, user_id: str, name: str) -> Response:
+        """Run a constraint as it is now, of the user or live in the workspace, on what is or was
+        known; nothing is opened.
+
+        `as_of` and `by` name the state, `at` the moment that the constraint is told: by default
+        now. 422 with the error where it failed; 202 with the run where it was not done in time.
+        """
+        limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
+        body = MomentSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked = body.validated_data
+        user = self.memory_user()
+        try:
+            path, source_hash = queries.constraint_of(user, name)
+        except queries.NoSuchConstraint as error:
+            raise Http404(str(error)) from None
+        known, _ = known_state(user, asked)
+        instant = instant_asked(user, asked)
+        return asked_once(
+            request,
+            user,
+            lambda: queries.try_constraint(known, path, source_hash, instant),
+            _tried,
+            limit,
+        )
+
+
+def _tried(run: Run) -> dict[str, Any]:
+    output = run.output or {}
+    return {
+        "id": run.pk,
+        "status": run.status,
+        "outcome": run.outcome,
+        "constraint": run.input.get("constraint", ""),
+        "applies": output.get("applies", True),
+        "reasons": output.get("reasons", []),
+        "alerts": output.get("alerts", []),
+        "checkpoint": run.checkpoint.version if run.checkpoint else None,
+        "as_of": run.input.get("as_of"),
+        "instant": run.instant,
+        "stdout": run.stdout,
+        "error": run.error,
+        "warning": warning_of(run.runner),
+    }
 
 
 def _files_of(name: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from memory import context
 from memory.api.moments import AsOfSerializer, known_of
-from memory.api.serializers import StrictSerializer
+from memory.api.serializers import MomentField, StrictSerializer
 from memory.api.users import UserScopedView
 
 MAX_QUERY = 10_000
@@ -30,9 +30,8 @@ class ContextRequestSerializer(StrictSerializer):
         max_value=context.MAX_TOKENS,
         help_text="The block takes so many at most, counted as four characters each.",
     )
-    as_of = serializers.CharField(
+    as_of = MomentField(
         required=False,
-        max_length=100,
         help_text="What was known as of an entry's number (120), a version (v7) or a moment; the"
         " alerts, which are of now, are left out then.",
     )

@@ -20,6 +20,7 @@ from memory.api.rates import TooMuch
 from memory.checkpoints import Redacted
 from memory.history import BeingRedacted
 from memory.models import MemoryUser, Run
+from memory.states import CannotBeTold
 from memory.usage import Exceeded
 from memory.users import UserMerged, is_erased
 
@@ -125,6 +126,9 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
         case BeingRedacted():
             error = Unavailable(str(error))
             error.problem = "being-redacted"
+        case CannotBeTold():
+            error = Conflict(str(error))
+            error.problem = "cannot-be-told"
         case UserMerged():
             error = Conflict(str(error))
             error.problem = "user-merged"

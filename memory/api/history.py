@@ -1,5 +1,7 @@
 """What changed between two moments, and going back to an earlier version."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.urls import reverse
@@ -15,10 +17,11 @@ from memory.api.authentication import principal_of
 from memory.api.checkpoints import CheckpointDetailSerializer
 from memory.api.computing import computing
 from memory.api.errors import Conflict
-from memory.api.moments import AsOfSerializer, known_as_of
+from memory.api.moments import BY, AsOfSerializer, by_of, known_as_of
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
-from memory.models import Checkpoint
+from memory.models import Alert, Checkpoint
+from memory.models.log import By
 
 MOST_REASON = 500
 
@@ -50,13 +53,14 @@ class DifferenceSerializer(serializers.Serializer[Any]):
 class Difference(UserScopedView):
     """What changed between two moments."""
 
-    parameters = {"GET": ["since", "until"]}
+    parameters = {"GET": ["since", "until", "by"]}
 
     @extend_schema(
         responses=DifferenceSerializer,
         parameters=[
             OpenApiParameter("since", str, required=True, description="As `as_of` elsewhere."),
             OpenApiParameter("until", str, description="As `as_of` elsewhere; default: now."),
+            BY,
         ],
     )
     def get(self, request: Request, user_id: str) -> Response:
@@ -65,9 +69,12 @@ class Difference(UserScopedView):
         asked = request.query_params
         if "since" not in asked:
             raise serializers.ValidationError({"since": [f"This is required. {history.FORMS}"]})
-        since = known_as_of(user, asked["since"], "since")
-        until = known_as_of(user, asked["until"], "until") if "until" in asked else None
-        until = until or history.now(user)
+        by = by_of(asked)
+        since = known_as_of(user, asked["since"], "since", by)
+        if "until" in asked or by == By.OCCURRED:
+            until = known_as_of(user, asked.get("until"), "until", by)
+        else:
+            until = history.now(user)
         with computing(user.workspace_id):
             found = history.difference(since.checkpoint, until.checkpoint)
             answer = {
@@ -86,9 +93,40 @@ class RestoreSerializer(StrictSerializer):
 
     reason = serializers.CharField(default="", allow_blank=True, max_length=MOST_REASON)
     reopen = serializers.BooleanField(
-        default=False,
-        help_text="Whether the entries that later versions took in are worked on again, instead of"
-        " being dismissed.",
+        default=True,
+        help_text="Whether the entries that later versions took in wait again, and are worked on"
+        " anew; false: they are dismissed.",
+    )
+
+
+class ResolvingAlertSerializer(serializers.ModelSerializer[Alert]):
+    """An alert that will resolve."""
+
+    class Meta:
+        model = Alert
+        fields = ["id", "severity", "message", "constraint"]
+
+
+class ExcludedRecordSerializer(serializers.Serializer[Any]):
+    """A record that the version does not hold."""
+
+    domain = serializers.CharField()
+    collection = serializers.CharField()
+    key = serializers.CharField()
+
+
+class ExcludedSerializer(serializers.Serializer[Any]):
+    """What a return to a version would leave out."""
+
+    records = ExcludedRecordSerializer(many=True, help_text="Those that it does not hold.")
+    alerts = ResolvingAlertSerializer(
+        many=True,
+        help_text="Live ones that rest on these records, or whose constraint it does not have: they"
+        " will resolve. So may others, since the constraints run on what comes back.",
+    )
+    entries = serializers.ListField(
+        child=serializers.IntegerField(),
+        help_text="Those that later versions took in: they will wait, or be dismissed.",
     )
 
 
@@ -96,6 +134,14 @@ class Restore(UserScopedView):
     """Go back to an earlier version."""
 
     costly = ("POST",)
+
+    @extend_schema(operation_id="users_checkpoints_restore_preview", responses=ExcludedSerializer)
+    def get(self, request: Request, user_id: str, version: int) -> Response:
+        """Return what a return to the version would leave out; nothing is done."""
+        user = self.memory_user()
+        with computing(user.workspace_id), _refusals():
+            found = history.excluded_by_restoring(user, version)
+            return Response(ExcludedSerializer(found).data)
 
     @extend_schema(
         request=RestoreSerializer,
@@ -109,13 +155,9 @@ class Restore(UserScopedView):
         user = self.memory_user()
 
         def restore() -> Checkpoint:
-            by = str(principal_of(request))
-            try:
+            with _refusals():
+                by = str(principal_of(request))
                 return history.restore(user, version, by=by, **body.validated_data)
-            except history.NoSuchVersion as error:
-                raise NotFound(str(error)) from None
-            except history.NothingToRestore as error:
-                raise Conflict(str(error)) from None
 
         written = idempotency.once(
             request,
@@ -128,3 +170,14 @@ class Restore(UserScopedView):
         location = reverse("checkpoint", args=[user_id, written.result.version])
         headers = {**written.headers, "Location": location}
         return Response(answer, status=status.HTTP_201_CREATED, headers=headers)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Answer 404 for a version that is not there, 409 where there is nothing to restore."""
+    try:
+        yield
+    except history.NoSuchVersion as error:
+        raise NotFound(str(error)) from None
+    except history.NothingToRestore as error:
+        raise Conflict(str(error)) from None

@@ -12,7 +12,7 @@ from memory import imports
 from memory.api import idempotency, waiting
 from memory.api.checkpoints import PROPOSAL_WAIT_SECONDS, DecisionSerializer, decision
 from memory.api.parsers import StrictJSONParser, ZipParser
-from memory.api.runs import RunSerializer, asked_once
+from memory.api.runs import FAILURES, RunSerializer, asked_once
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
 from memory.imports import ImportRefused
@@ -48,8 +48,8 @@ class ImportDecisionSerializer(DecisionSerializer):
 IMPORT_RESPONSES: dict[Any, Any] = {
     200: ImportDecisionSerializer,
     202: RunSerializer,
-    (422, "application/json"): ImportDecisionSerializer,
     **idempotency.RESPONSES,
+    **FAILURES,
 }
 
 

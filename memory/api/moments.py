@@ -8,27 +8,62 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
 from memory import history
+from memory.api.computing import computing
 from memory.api.errors import NamesNothing
 from memory.api.users import UserScopedView
 from memory.history import Known
 from memory.models import MemoryUser
+from memory.models.log import By
 
 AS_OF = OpenApiParameter(
     "as_of",
     str,
-    description="What was known as of an entry's number (120), a version (v7) or a moment"
-    " (2026-03-01T09:00:00+01:00), instead of now.",
+    description="What was known as of an entry's number (120), a version (v7), a day (2026-03-01:"
+    " its noon) or a moment (2026-03-01T09:00, where the user lives, or with an offset), instead of"
+    " now.",
+)
+BY = OpenApiParameter(
+    "by",
+    str,
+    enum=[one.value for one in By],
+    description="`recorded` (default): what was known then. `occurred`: what was the case then, by"
+    " the typed entries' own times; `as_of` is a day or moment, by default now.",
 )
 
 
+class ByField(serializers.ChoiceField):
+    """By which of an entry's two times the past is asked for, in a body."""
+
+    def __init__(self, **options: Any) -> None:
+        described: dict[str, Any] = {"help_text": BY.description, "required": False}
+        super().__init__(choices=By.choices, **{**described, **options})
+
+
 class AsOfSerializer(serializers.Serializer[Known]):
-    """What was known: up to which entry, in which version, and what this did not hold yet."""
+    """What was known, or was the case: up to which entry, in which version, and what this did not
+    hold yet."""
 
     seq = serializers.IntegerField(help_text="The newest entry that was known.")
     version = serializers.IntegerField(allow_null=True)
+    by = serializers.ChoiceField(
+        choices=By.choices,
+        help_text="`recorded`: what was known. `occurred`: what was the case, by the entries' own"
+        " times.",
+    )
+    moment = serializers.DateTimeField(
+        allow_null=True, help_text="The moment that was asked for, if one was."
+    )
+    computed = serializers.BooleanField(
+        help_text="Whether the state is no version: the version only up to entry `seq`, or what was"
+        " the case by the entries' own times."
+    )
     pending_count = serializers.IntegerField(help_text="Entries that the version did not hold yet.")
     pending = serializers.ListField(
         child=serializers.IntegerField(), help_text="Their numbers, the first 1000."
+    )
+    left_out = serializers.ListField(
+        child=serializers.IntegerField(),
+        help_text="Entries that contradict others in the order in which they occurred: rejected.",
     )
 
 
@@ -36,23 +71,42 @@ class KnownView(UserScopedView):
     """A view of what is, or was, known of a user."""
 
     def known(self) -> Known:
-        """Return what `?as_of=` asks for, by default what is known now."""
+        """Return what `?as_of=` and `?by=` ask for, by default what is known now."""
+        by_of(self.request.query_params)
         return known_of(self.memory_user(), self.request.query_params)
 
 
+def by_of(asked: Mapping[str, Any]) -> By:
+    """Return what `?by=` names; ValidationError where it names nothing."""
+    try:
+        return By(asked.get("by", By.RECORDED))
+    except ValueError:
+        raise serializers.ValidationError({"by": [f"Give one of {', '.join(By)}."]}) from None
+
+
 def known_of(user: MemoryUser, asked: Mapping[str, Any]) -> Known:
-    """Return what was known as of `as_of` in what is asked; without it, what is known now."""
+    """Return what was known as of `as_of` in what is asked, or was the case then; without it, what
+    is known now."""
+    if asked.get("by") == By.OCCURRED:
+        return known_as_of(user, asked.get("as_of"), "as_of", By.OCCURRED)
     return known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else history.now(user)
 
 
-def known_as_of(user: MemoryUser, text: str, parameter: str) -> Known:
-    """Return what was known; ValidationError that names the parameter."""
+def known_as_of(user: MemoryUser, text: str | None, parameter: str, by: str = By.RECORDED) -> Known:
+    """Return what was known, or was the case; ValidationError that names the parameter."""
     try:
-        return history.as_of(user, text)
+        if by == By.OCCURRED:
+            known = history.by_occurred(user, text)
+        else:
+            known = history.as_of(user, text or "")
     except history.UnknownMoment as error:
         raise NamesNothing(parameter, str(error)) from None
     except history.BadMoment as error:
         raise serializers.ValidationError({parameter: [str(error)]}) from None
+    if known.is_computed:
+        with computing(user.workspace_id):
+            _ = known.checkpoint
+    return known
 
 
 def instant_of(user: MemoryUser, text: str) -> datetime.datetime:

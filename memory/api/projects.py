@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory import retrieval
-from memory.api.moments import AS_OF, AsOfSerializer, KnownView
+from memory.api.moments import AS_OF, BY, AsOfSerializer, KnownView
 
 
 class ManifestSerializer(serializers.Serializer[Any]):
@@ -44,13 +44,13 @@ class RecordsSerializer(serializers.Serializer[Any]):
 class Manifest(KnownView):
     """The manifest of the newest version, with the open alerts; of an earlier one, without."""
 
-    parameters = {"GET": ["as_of"]}
+    parameters = {"GET": ["as_of", "by"]}
 
-    @extend_schema(responses=ManifestSerializer, parameters=[AS_OF])
+    @extend_schema(responses=ManifestSerializer, parameters=[AS_OF, BY])
     def get(self, request: Request, user_id: str) -> Response:
         """Return the manifest as text."""
         known = self.known()
-        if "as_of" in request.query_params:
+        if not known.is_now:
             manifest = retrieval.manifest_of(known.checkpoint)
         else:
             manifest = retrieval.manifest(known.user)
@@ -67,10 +67,10 @@ class Manifest(KnownView):
 class State(KnownView):
     """What there is: domains, classes with their fields, collections with their counts."""
 
-    parameters = {"GET": ["as_of"]}
+    parameters = {"GET": ["as_of", "by"]}
 
     @extend_schema(
-        operation_id="users_state_overview", responses=StateSerializer, parameters=[AS_OF]
+        operation_id="users_state_overview", responses=StateSerializer, parameters=[AS_OF, BY]
     )
     def get(self, request: Request, user_id: str) -> Response:
         """Return the schema and the counts."""
@@ -87,7 +87,7 @@ class State(KnownView):
 class Collection(KnownView):
     """The records of one collection, or the one record of a singleton."""
 
-    parameters = {"GET": ["page", "as_of"]}
+    parameters = {"GET": ["page", "as_of", "by"]}
 
     @extend_schema(
         operation_id="users_state_records",
@@ -95,6 +95,7 @@ class Collection(KnownView):
         parameters=[
             OpenApiParameter("page", int, description="From 1; a page is one file."),
             AS_OF,
+            BY,
         ],
     )
     def get(self, request: Request, user_id: str, domain: str, collection: str) -> Response:

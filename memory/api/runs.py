@@ -9,7 +9,7 @@ import structlog
 from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import generics, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,15 +17,16 @@ from rest_framework.response import Response
 from memory import queries, runs
 from memory.api import idempotency, waiting
 from memory.api.authentication import principal_of
-from memory.api.errors import Conflict
+from memory.api.errors import Conflict, ProblemSerializer, Unavailable
 from memory.api.filters import refuse_unknown
-from memory.api.moments import AsOfSerializer, instant_of, known_of
+from memory.api.moments import AsOfSerializer, ByField, instant_of, known_of
 from memory.api.operations import accepted
-from memory.api.serializers import StrictSerializer
+from memory.api.problems import CONTENT_TYPE, problem
+from memory.api.serializers import MomentField, StrictSerializer
 from memory.api.users import UserScopedView
 from memory.history import Known
 from memory.models import Checkpoint, MemoryUser, Run
-from memory.models.runs import RunOutcome, RunStatus, warning_of
+from memory.models.runs import RunKind, RunOutcome, RunStatus, warning_of
 from memory.users import ASKED, WITH_HEAD
 
 QUERY_WAIT_SECONDS = 10.0
@@ -193,16 +194,18 @@ class RetryRun(_ChangedRun):
 class MomentSerializer(StrictSerializer):
     """What was known when, and what day it is said to be."""
 
-    as_of = serializers.CharField(
+    as_of = MomentField(
         required=False,
-        max_length=100,
-        help_text="Ask what was known as of an entry's number (120), a version (v7) or a moment.",
+        help_text="Ask what was known as of an entry's number (120), a version (v7), a day"
+        " (2026-03-01: its noon) or a moment (2026-03-01T09:00, where the user lives, or with an"
+        " offset).",
     )
+    by = ByField()
     at = serializers.CharField(
         required=False,
         max_length=100,
-        help_text="The day (2026-03-01) or the moment with its offset that the code is told is"
-        " now. It filters no records.",
+        help_text="The day (2026-03-01: its noon) or the moment that the code is told is now, where"
+        " the user lives unless it has an offset. It filters no records.",
     )
 
 
@@ -274,6 +277,32 @@ class AnswerSerializer(serializers.Serializer[Any]):
     timings = serializers.JSONField()
 
 
+class FailedRunSerializer(ProblemSerializer):
+    """Why a run did not succeed, with all that is told of one that did: its verdict, its output."""
+
+    id = serializers.UUIDField(required=False, help_text="The run.")
+    outcome = serializers.ChoiceField(choices=RunOutcome.choices, required=False)
+    error = serializers.JSONField(
+        required=False, help_text="`type`, `message`, and where: `path` and `line`."
+    )
+    verdict = serializers.JSONField(
+        required=False, help_text="Of what the gate judges: every check with what it found."
+    )
+
+
+# What is answered in place of a run's result where it did not succeed.
+FAILURES: Mapping[Any, OpenApiResponse] = {
+    (422, CONTENT_TYPE): OpenApiResponse(
+        FailedRunSerializer,
+        "The code failed, the gate refused, or the model came to no answer; or the"
+        " `Idempotency-Key` belongs to another request.",
+    ),
+    (503, CONTENT_TYPE): OpenApiResponse(
+        FailedRunSerializer, "The server failed, or can tell in a moment: ask again."
+    ),
+}
+
+
 class Query(UserScopedView):
     """Ask the state a question in Python."""
 
@@ -286,8 +315,7 @@ class Query(UserScopedView):
         responses={
             200: AnswerSerializer,
             202: RunSerializer,
-            422: AnswerSerializer,
-            503: AnswerSerializer,
+            **FAILURES,
         },
         parameters=[waiting.WAIT],
     )
@@ -303,7 +331,7 @@ class Query(UserScopedView):
         body = QuerySerializer(data=request.data)
         body.is_valid(raise_exception=True)
         asked = body.validated_data
-        user = self.memory_user(WITH_HEAD if {"as_of", "at"} & asked.keys() else ASKED)
+        user = self.memory_user(WITH_HEAD if {"as_of", "by", "at"} & asked.keys() else ASKED)
         known, _ = known_state(user, asked)
         code, instant = asked["code"], instant_asked(user, asked)
         found = queries.ask(known, code, instant)
@@ -313,7 +341,7 @@ class Query(UserScopedView):
         run = _wait_for(found.run, limit)
         if run.status != RunStatus.DONE:
             return under_way(run)
-        return Response(answer(run), status=status_of(run))
+        return done(run, answer(run))
 
 
 def asked_once(
@@ -335,7 +363,7 @@ def asked_once(
     run = _wait_for(written.result, limit)
     if run.status != RunStatus.DONE:
         return under_way(run, written.headers)
-    return Response(tell(run), status=status_of(run), headers=written.headers)
+    return done(run, tell(run), written.headers)
 
 
 def _wait_for(run: Run, limit: float) -> Run:
@@ -361,6 +389,36 @@ def known_state(user: MemoryUser, asked: Mapping[str, Any]) -> tuple[Known, Chec
 def instant_asked(user: MemoryUser, asked: Mapping[str, Any]) -> datetime.datetime:
     """Return the moment that is asked for; ValidationError if it is none."""
     return instant_of(user, asked["at"]) if "at" in asked else timezone.now()
+
+
+def done(run: Run, told: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """Return the answer of a run that is done: what is told of it, which is an extension of the
+    problem details where it did not succeed."""
+    code = status_of(run)
+    if code == status.HTTP_200_OK:
+        return Response(told, headers=headers)
+    if code == status.HTTP_503_SERVICE_UNAVAILABLE:
+        headers = {**(headers or {}), "Retry-After": str(Unavailable.wait)}
+    failed = problem(code, _why(run), _PROBLEMS.get(run.kind, "") if code == FAILED else "")
+    return Response({**told, **failed}, code, headers=headers, content_type=CONTENT_TYPE)
+
+
+FAILED = status.HTTP_422_UNPROCESSABLE_ENTITY
+# Run → what kind of problem it is if it fails by itself.
+_PROBLEMS = {
+    RunKind.QUERY: "code-failed",
+    RunKind.CONSTRAINT: "code-failed",
+    RunKind.ASK: "no-answer",
+    RunKind.PROPOSAL: "gate-refused",
+    RunKind.IMPORT: "gate-refused",
+}
+
+
+def _why(run: Run) -> str:
+    """Say in a sentence why a run did not succeed."""
+    error = run.error or {}
+    where = f" (line {error['line']})" if error.get("line") else ""
+    return f"{run.get_outcome_display()}{where}: {error.get('message') or 'see `error`'}"
 
 
 def status_of(run: Run) -> int:

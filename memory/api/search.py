@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.api.moments import AsOfSerializer, known_as_of
-from memory.api.serializers import StrictSerializer
+from memory.api.serializers import MomentField, StrictSerializer
 from memory.api.users import UserScopedView
 from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
@@ -48,9 +48,8 @@ class SearchSerializer(StrictSerializer):
     threshold = serializers.FloatField(
         default=0.0, min_value=0, max_value=1, help_text="Hits with a lower score are left out."
     )
-    as_of = serializers.CharField(
+    as_of = MomentField(
         required=False,
-        max_length=100,
         help_text="Search what was known as of an entry's number (120), a version (v7) or a"
         " moment.",
     )

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from memory.canonical import exact_json
@@ -10,11 +11,33 @@ from memory.canonical import exact_json
 MAX_OBJECT_BYTES = 256 * 1024
 # Of what is wrong in a body, so much is told: an answer must not grow with the nonsense sent.
 MAX_NAMED = 20
+# An entry's number, a version, a day or a moment, as text.
+MAX_MOMENT = 100
+
+
+@extend_schema_field(
+    {"oneOf": [{"type": "string", "maxLength": MAX_MOMENT}, {"type": "integer", "minimum": 1}]}
+)
+class MomentField(serializers.Field[str, Any, str, Any]):
+    """A version, a day or a moment as text, or an entry's number, which may be a number."""
+
+    def to_internal_value(self, data: Any) -> str:
+        """Return it as text; raises ValidationError for one that is too long."""
+        text = str(int(data) if isinstance(data, float) else data)
+        if len(text) > MAX_MOMENT:
+            raise serializers.ValidationError(f"It may have {MAX_MOMENT} characters at most.")
+        return text
+
+    def to_representation(self, value: str) -> str:
+        """Return the text."""
+        return value
+
 
 # The JSON that each kind of field takes. The framework would take 5 for "5" and "yes" for true.
 _EXPECTED: Mapping[
     type[serializers.Field[Any, Any, Any, Any]], tuple[type | tuple[type, ...], str]
 ] = {
+    MomentField: ((str, int), "a string or an integer"),
     serializers.CharField: (str, "a string"),
     serializers.ChoiceField: (str, "a string"),
     serializers.DateTimeField: (str, "a string"),
@@ -102,7 +125,7 @@ def _mismatch(field: serializers.Field[Any, Any, Any, Any], value: Any) -> str |
     expected, name = next(
         (found for kind, found in _EXPECTED.items() if isinstance(field, kind)), (object, "")
     )
-    if expected is int and isinstance(value, float) and value.is_integer():
+    if expected in (int, (str, int)) and isinstance(value, float) and value.is_integer():
         return None  # in JSON 5.0 is an integer
     if not isinstance(value, expected) or (
         isinstance(value, bool) and expected not in (bool, object)

@@ -77,6 +77,11 @@ urlpatterns = [
     path(f"{USER}search/", search.Search.as_view(), name="search"),
     path(f"{USER}constraints/", constraints.Constraints.as_view(), name="constraints"),
     path(f"{USER}constraints/<str:name>/", constraints.Constraint.as_view(), name="constraint"),
+    path(
+        f"{USER}constraints/<str:name>/run/",
+        constraints.RunConstraint.as_view(),
+        name="run-constraint",
+    ),
     path(f"{USER}alerts/", alerts.UserAlertList.as_view(), name="user-alerts"),
     path(f"{USER}backtests/", backtests.UserBacktests.as_view(), name="user-backtests"),
     path(f"{USER}runs/", runs.UserRuns.as_view(), name="user-runs"),

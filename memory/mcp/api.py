@@ -96,7 +96,7 @@ def _read(response: httpx2.Response) -> Json:
 
 def _told(answer: Json) -> str:
     """Say what is wrong: of problem details the sentence and each field, else all there is."""
-    if "detail" not in answer:
+    if "detail" not in answer or "outcome" in answer or "verdict" in answer:
         return json.dumps(answer, ensure_ascii=False)
     return " ".join([answer["detail"], *_fields(answer.get("errors", {}), "")])
 

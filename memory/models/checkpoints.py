@@ -1,5 +1,8 @@
 """Versions of a user's project, and the files that they share."""
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
 from django.db import models
 
 from memory.models.fields import ExactJSONField
@@ -76,6 +79,14 @@ class Checkpoint(models.Model):
     edits = ExactJSONField(help_text="What changed, each edit with the entries that it rests on.")
     verdict = models.JSONField(help_text="What the gate checked and found.")
     created_at = models.DateTimeField(auto_now_add=True)
+
+    # A state that was computed, and is no version, has these as well (`memory.states`). They are no
+    # columns: the version it was computed from, path → source of the files that no blob holds, the
+    # typed entries that were rejected on the way, and those that each record was made of.
+    computed_from: "Checkpoint | None" = None
+    computed: Mapping[str, str] = MappingProxyType({})
+    left_out: Sequence[int] = ()
+    told: Mapping[tuple[str, str, str], Sequence[int]] = MappingProxyType({})
 
     class Meta:
         ordering = ["user", "-version"]

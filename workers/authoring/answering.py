@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import transaction
 
-from memory import answers, leases, runs
+from memory import answers, history, leases, runs
 from memory.language_models import LanguageModelError
 from memory.llm_calls import Work
 from memory.models import MemoryUser, Run
@@ -181,7 +181,8 @@ class _Session:
         """Run code on the version that is asked, and return its output; ToolFailed if it fails."""
         run, checkpoint = self._run, self._run.checkpoint
         assert checkpoint is not None
-        key = answers.key_of(self._user, code, run.instant)
+        place = history.place_of(run.input.get("as_of"))
+        key = answers.key_of(self._user, code, run.instant, place)
         query = answers.earlier(checkpoint, key)
         if query is None:
             with transaction.atomic():
@@ -219,7 +220,7 @@ class SandboxAbsent(LanguageModelError):
 
 
 def _as_of(run: Run) -> MemoryUser:
-    """The user with the version that is asked for its newest one."""
+    """The user with the state that is asked for its newest version."""
     user = run.user
-    user.head = run.checkpoint
+    user.head = history.state_of(run)
     return user

@@ -16,6 +16,7 @@ from django.db import Error
 from memory import checkpoints, copies, lanes, leases, users
 from memory.checkpoints import Candidate, Decision, HeadMoved
 from memory.hints import send_hint
+from memory.log import record_entry
 from memory.models import Lane, LogEntry, MemoryUser, Merge
 from memory.models.checkpoints import Origin
 from memory.models.log import Outcome
@@ -25,14 +26,13 @@ from memory.project import (
     Edit,
     EditError,
     Project,
-    RecordEntry,
     RecordId,
     apply,
     compile_record,
     edit_to_json,
 )
 from memory.project.edits import Retire, Update
-from memory.project.names import DEFAULT_DOMAIN, key_of_entry
+from memory.project.names import key_of_entry
 from workers.checkpointing import gate
 from workers.checkpointing.findings import Verdict
 
@@ -170,7 +170,7 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
     An entry that contradicts the schema is left out, with the reason in `rejected`.
     """
     rejected: dict[int, str] = {}
-    statements = {entry.seq: _record_entry(entry) for entry in entries}
+    statements = {entry.seq: record_entry(entry) for entry in entries}
     merged = {seq: row for seq, (row, _) in copies.origins(user, statements.keys()).items()}
     keys = [
         statement.key or key_of_entry(statement.type, statement.seq)
@@ -236,16 +236,3 @@ def _refusal(entry: LogEntry, error: Exception) -> str:
         return str(error)
     logger.error("entry_failed", user=entry.user_id, seq=entry.seq, error=type(error).__name__)
     return f"the server failed on this entry ({type(error).__name__})"
-
-
-def _record_entry(entry: LogEntry) -> RecordEntry:
-    statement = entry.data or {}
-    return RecordEntry(
-        seq=entry.seq,
-        domain=statement.get("domain", DEFAULT_DOMAIN),
-        type=statement["type"],
-        key=statement.get("key"),
-        collection=statement.get("collection"),
-        data=statement.get("data", {}),
-        retired=statement.get("retired", False),
-    )

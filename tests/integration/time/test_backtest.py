@@ -27,7 +27,7 @@ from memory.models import (
     Workspace,
     WorkspaceConstraintVersion,
 )
-from memory.models.log import EntryKind
+from memory.models.log import By, EntryKind
 from memory.models.runs import RunKind, RunTrigger
 from memory.models.workspaces import Scope
 from memory.project import Outline
@@ -196,6 +196,45 @@ def test_it_finds_what_really_happens_on_the_same_history(
     # And it looked only where something had changed that it reads
     (row,) = backtest.users.all()
     assert (row.versions, row.looks, row.state) == (7, 5, "done")
+
+
+def test_history_that_was_loaded_today_is_backtested_by_its_own_times(
+    workspace: Workspace, user: MemoryUser, work: Work
+) -> None:
+    # Given a history as it came in, and the same one loaded in one go at its end
+    history = {day: HISTORY[day] for day in (0, 8, 12, 13)}
+    say(user, work, history)
+    late = person(workspace, "bob")
+    with time_machine.travel(END, tick=False):
+        drafts = [
+            Draft(kind=EntryKind.RECORD, data=data, occurred_at=START + day * DAY)
+            for day, statements in history.items()
+            for data in statements
+        ]
+        log.append(late, drafts, source="test")
+        work()
+    version = passed(workspace)
+
+    # When it is backtested by what was known, and by what was the case
+    found = {}
+    for times in By:
+        with time_machine.travel(END + datetime.timedelta(hours=1), tick=False):
+            backtest = backtests.start(version, by="test", times=times)
+            work()
+        for name in ("ada", "bob"):
+            row = backtest.users.get(user__user_id=name)
+            assert row.state == "done", row.error
+            rows = backtests.findings_of(backtest).filter(result=row)
+            found[times, name] = sorted(
+                (one.opened_at, one.severity, one.message, one.resolved_at) for one in rows
+            )
+
+    # Then by what was the case, both had the same alerts at the same times
+    lived = found[By.RECORDED, "ada"]
+    assert len(lived) >= 3
+    assert found[By.OCCURRED, "ada"] == found[By.OCCURRED, "bob"] == lived
+    # And by what was known, the loaded history has no past
+    assert all(opened >= END for opened, *_ in found[By.RECORDED, "bob"])
 
 
 def test_what_it_comes_to(workspace: Workspace, work: Work) -> None:
@@ -840,7 +879,7 @@ class TestOwn:
         self, user: MemoryUser, work: Work
     ) -> None:
         with time_machine.travel(START + 40 * DAY, tick=False):
-            backtest = backtests.start_own(user, "constraints/home_notice.py", by="test")
+            backtest = backtests.start_own(user, "home_notice", by="test")  # as PUT names it
             work()
 
         backtest.refresh_from_db()
@@ -851,7 +890,7 @@ class TestOwn:
 
     @pytest.mark.usefixtures("grown")
     def test_only_a_constraint_of_the_newest_version_can_be(self, user: MemoryUser) -> None:
-        for path in ("constraints/other.py", "home_notice", "../x", "workspace/constraints/x.py"):
+        for path in ("constraints/other.py", "other", "../x", "workspace/constraints/x.py"):
             with pytest.raises(backtests.BadBacktest, match=r"has constraints/home_notice\.py"):
                 backtests.start_own(user, path, by="test")
         assert not Backtest.objects.exists()

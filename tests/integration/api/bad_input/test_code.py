@@ -138,6 +138,9 @@ def test_a_query_that_fails_says_why(api: APIClient, code: str) -> None:
     for word in words:
         assert word in told
     assert response.data["value"] is None
+    assert response["Content-Type"] == "application/problem+json"
+    assert response.data["type"] == "urn:uac:problem:code-failed"
+    assert response.data["error"]["message"] in response.data["detail"]
     assert len(response.content) < 60_000
     run = Run.objects.get(pk=response.data["id"])
     assert (run.status, run.outcome, run.output) == (RunStatus.DONE, outcome, None)

@@ -1,0 +1,234 @@
+"""History that is loaded in one go has its past: up to an entry, and by the entries' own times."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from memory.history import instant_of
+from memory.models import Alert, EntryOutcome, MemoryUser, Run
+from memory.models.log import Outcome
+from memory.models.runs import RunKind
+from tests.factories import make_checkpoint
+from tests.integration.time.test_as_of import ask
+from tests.integration.time.test_forecast import NOTICE
+from tests.integration.time.test_forecast import settle as settle_rules
+
+pytestmark = pytest.mark.django_db
+
+USER = "/v1/users/ada/"
+Work = Callable[[], None]
+
+
+def pill(name: str, day: str, **more: Any) -> dict[str, Any]:
+    """What somebody took, and since when."""
+    said = {"domain": "health", "type": "Medication", "key": name, "data": {"name": name}}
+    return {"kind": "record", "occurred_at": f"{day}T10:00:00Z", **said, **more}
+
+
+# Loaded in another order than it occurred in.
+HISTORY = [
+    pill("ibuprofen", "2025-03-01"),
+    pill("aspirin", "2025-01-10", data={"name": "aspirin", "dose": 100}),
+    pill("aspirin", "2025-02-01", data={"dose": 75}),
+    pill("insulin", "2025-02-10"),
+    {**pill("insulin", "2025-04-01"), "retired": True},
+]
+del HISTORY[-1]["data"]
+
+
+@pytest.fixture
+def loaded(api: APIClient, user: MemoryUser, work: Work) -> MemoryUser:
+    """A user whose history was posted in bulk, and settled as one version."""
+    assert api.post(f"{USER}entries/", {"entries": HISTORY}).status_code == 202
+    work()
+    user.refresh_from_db()
+    assert user.head is not None
+    assert user.head.version == 1
+    return user
+
+
+def names(answer: Any) -> list[str]:
+    return [record["key"] for record in answer.data["records"]]
+
+
+def test_within_a_batch_a_number_is_what_was_told_up_to_it(
+    api: APIClient, loaded: MemoryUser, work: Work
+) -> None:
+    count = "len(medications)"
+    assert [ask(api, work, count, as_of=str(seq)) for seq in (1, 2, 3, 5)] == [1, 2, 2, 2]
+    assert ask(api, work, "[m.dose for m in medications]", as_of=2) == [None, 100]  # a number
+    assert ask(api, work, "[m.dose for m in medications]", as_of=3) == [None, 75]
+
+    then = api.get(f"{USER}state/health/medications/?as_of=2")
+    assert names(then) == ["ibuprofen", "aspirin"]
+    assert then.data["as_of"] == {
+        "seq": 2,
+        "version": 1,
+        "by": "recorded",
+        "moment": None,
+        "computed": True,
+        "pending_count": 0,
+        "pending": [],
+        "left_out": [],
+    }
+    assert "medications: 2" in api.get(f"{USER}manifest/?as_of=2").data["text"]
+    assert api.post(f"{USER}context/", {"query": "aspirin", "as_of": 2}).status_code == 200
+
+    changed = api.get(f"{USER}diff/?since=2&until=4").data
+    assert [(one["key"], one["entries"]) for one in changed["changed"]] == [("aspirin", [3])]
+    assert [(one["key"], one["entries"]) for one in changed["added"]] == [("insulin", [4])]
+    gone = api.get(f"{USER}diff/?since=4").data["retired"]
+    assert [(one["key"], one["entries"]) for one in gone] == [("insulin", [5])]
+
+
+def test_what_was_settled_together_by_something_else_is_refused_and_never_older(
+    api: APIClient, loaded: MemoryUser
+) -> None:
+    said = {"kind": "fact", "content": "She takes insulin."}
+    api.post(f"{USER}entries/", {"entries": [said, said]})
+    loaded.refresh_from_db()
+    assert loaded.head is not None
+    head = loaded.head
+    version = make_checkpoint(
+        loaded, 2, seen_seq=7, origin="llm", tree=head.tree, outline=head.outline
+    )
+    EntryOutcome.objects.bulk_create(
+        EntryOutcome(user=loaded, seq=seq, outcome=Outcome.COVERED, checkpoint=version)
+        for seq in (6, 7)
+    )
+
+    answers = [
+        api.get(f"{USER}state/?as_of=6"),
+        api.get(f"{USER}diff/?since=6"),
+        api.post(f"{USER}query/", {"code": "1", "as_of": 6}),
+    ]
+
+    for answer in answers:
+        assert answer.status_code == 409
+        assert answer.data["type"] == "urn:uac:problem:cannot-be-told"
+        assert "Ask as of a version (v1 or v2)" in answer.data["detail"]
+    assert [api.get(f"{USER}state/?as_of={seq}").data["version"] for seq in (5, 7)] == [1, 2]
+
+
+def test_what_was_the_case_is_told_by_the_entries_own_times(
+    api: APIClient, loaded: MemoryUser, work: Work
+) -> None:
+    def state(day: str) -> list[str]:
+        return names(api.get(f"{USER}state/health/medications/?by=occurred&as_of={day}"))
+
+    assert state("2025-01-11") == ["aspirin"]
+    assert state("2025-02-15") == ["aspirin", "insulin"]
+    assert state("2025-03-02") == ["aspirin", "insulin", "ibuprofen"]
+    assert state("2025-04-02") == ["aspirin", "ibuprofen"]
+    dose = "[m.dose for m in medications if m.name == 'aspirin'][0]"
+    assert ask(api, work, dose, by="occurred", as_of="2025-01-11") == 100
+    assert ask(api, work, dose, by="occurred", as_of="2025-02-01T12:00") == 75  # in Berlin
+    assert ask(api, work, "len(medications)", by="occurred") == 2
+
+    then = api.get(f"{USER}state/?by=occurred&as_of=2025-02-15").data["as_of"]
+    assert (then["by"], then["computed"], then["moment"]) == (
+        *("occurred", True),
+        "2025-02-15T11:00:00+00:00",
+    )
+    changed = api.get(f"{USER}diff/?by=occurred&since=2025-01-11&until=2025-02-15").data
+    assert [(one["key"], one["entries"]) for one in changed["changed"]] == [("aspirin", [3])]
+    assert [(one["key"], one["entries"]) for one in changed["added"]] == [("insulin", [4])]
+    until_now = api.get(f"{USER}diff/?by=occurred&since=2025-03-02").data
+    assert [(one["key"], one["entries"]) for one in until_now["retired"]] == [("insulin", [5])]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ({"as_of": "3"}, 400),
+        ({"as_of": "v1"}, 400),
+        ({"as_of": "someday"}, 400),
+        ({"as_of": "2024-01-01"}, 404),
+        ({"as_of": "2999-01-01"}, 404),
+    ],
+)
+def test_by_occurred_time_there_are_days_and_moments_alone(
+    api: APIClient, loaded: MemoryUser, asked: dict[str, str], status: int
+) -> None:
+    answer = api.get(f"{USER}state/", {"by": "occurred", **asked})
+
+    assert (answer.status_code, list(answer.data["errors"])) == (status, ["as_of"])
+
+
+def test_by_names_a_time(api: APIClient, loaded: MemoryUser) -> None:
+    for answer in (
+        api.get(f"{USER}state/?by=told"),
+        api.get(f"{USER}diff/?since=1&by=told"),
+        api.post(f"{USER}query/", {"code": "1", "by": "told"}),
+    ):
+        assert (answer.status_code, list(answer.data["errors"])) == (400, ["by"])
+
+
+def test_what_something_else_than_typed_entries_has_made_has_no_time_of_its_own(
+    api: APIClient, loaded: MemoryUser
+) -> None:
+    add = {
+        "op": "add",
+        "domain": "health",
+        "class_name": "Medication",
+        "fields": {},
+        "sources": [1],
+    }
+    for number, (origin, edits) in enumerate(
+        [("proposed", [{"op": "write_constraint", "name": "x"}]), ("llm", [add])], 2
+    ):
+        assert loaded.head is not None
+        loaded.head = make_checkpoint(
+            loaded,
+            number,
+            seen_seq=5,
+            origin=origin,
+            edits=edits,
+            tree=loaded.head.tree,
+            outline=loaded.head.outline,
+        )
+        loaded.save()
+        answer = api.get(f"{USER}state/?by=occurred&as_of=2025-02-15")
+        # A constraint changes no record.
+        assert answer.status_code == (200 if origin == "proposed" else 409), answer.data
+
+    assert answer.data["type"] == "urn:uac:problem:cannot-be-told"
+    assert "Version 3 (language model)" in answer.data["detail"]
+    assert "Ask without by=occurred" in answer.data["detail"]
+
+
+def test_a_constraint_is_run_as_of_a_day_and_opens_nothing(
+    api: APIClient, user: MemoryUser, work: Work
+) -> None:
+    settle_rules(user, {"home_notice": NOTICE}, {"home": "2027-04-01"})
+    path = f"{USER}constraints/home_notice/run/?wait=0"
+
+    def found(**asked: str) -> list[str]:
+        answer = api.post(path, asked)
+        assert answer.status_code == 202, answer.data
+        work()
+        run = api.get(f"/v1/runs/{answer.data['id']}/").data
+        assert (run["kind"], run["outcome"]) == ("constraint", "ok"), run["error"]
+        return [alert["message"] for alert in run["output"]["alerts"]]
+
+    assert found(at="2027-01-01") == []
+    assert found(at="2027-03-12") == ["20 days are left"]
+    assert found(as_of="v1", at="2027-03-02") == ["30 days are left"]
+    assert not Alert.objects.exists()
+    assert api.post(f"{USER}constraints/other/run/", {}).status_code == 404
+    run = Run.objects.filter(kind=RunKind.CONSTRAINT).earliest("queued_at")
+    assert run.output is not None
+    assert (run.output["constraint"], run.output["applies"]) == ("constraints/home_notice.py", True)
+
+
+def test_times_without_an_offset_are_where_the_user_lives(api: APIClient, user: MemoryUser) -> None:
+    """In Berlin, which in winter is an hour ahead of UTC."""
+    api.post(f"{USER}entries/", {**HISTORY[0], "occurred_at": "2025-01-10T10:00:00"})
+    assert api.get(f"{USER}entries/1/").data["occurred_at"] == "2025-01-10T09:00:00Z"
+
+    utc = datetime.UTC
+    for text, hour in (("2025-01-10T10:00", 9), ("2025-01-10", 11), ("2025-01-10T10:00Z", 10)):
+        assert instant_of(user, text) == datetime.datetime(2025, 1, 10, hour, tzinfo=utc)
