@@ -10,7 +10,9 @@ from memory.project.literals import LiteralError, call_fields, value_from_node
 from memory.project.outline import REQUIRED, Class, Default, Domain, Enumeration, Field
 from memory.project.types import Named, dotted_name, parts, type_from_node
 from memory.project.values import Record, Struct, Value
-from memory.texts import parse_python
+from memory.texts import parse_expression, parse_python
+
+PIECE = 2048  # characters that are parsed in one go
 
 
 @dataclass
@@ -54,7 +56,7 @@ def parse_schema(path: str, source: str, name: str) -> Domain:
 
 def parse_state(path: str, source: str, domain: Domain) -> StateSource:
     """Read a state file or shard of a domain; ProjectError for what cannot be in one."""
-    body = _parse(path, source).body
+    body = _parse_lists(source) or _parse(path, source).body
     names = _imported_names(path, body, domain.name)
     state = StateSource()
     for node in body:
@@ -117,6 +119,57 @@ def _parse(path: str, source: str) -> ast.Module:
         raise ProjectError(path, f"no Python: {error.msg}", error.lineno) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise ProjectError(path, f"no Python: {error}") from None
+
+
+def _parse_lists(source: str) -> list[ast.stmt]:
+    """Parse a file whose lists are laid out as they are rendered, an item on each line.
+
+    Python's parser holds the interpreter until it is done, for a large file long enough that all
+    whom the process serves would notice. So it is given a few lines at a time. Nothing is returned
+    for what is laid out in another way, or is no Python.
+    """
+    lines = source.split("\n")
+    if len(source) <= PIECE or "]" not in lines:
+        return []
+    lists: dict[int, list[ast.expr]] = {}
+    try:
+        end = -1
+        for number, line in enumerate(lines):
+            if number > end and line.endswith(" = [") and line[0] != " ":
+                end = lines.index("]", number)
+                lists[number + 1] = _parse_items(lines, number + 1, end)
+                lines[number : end + 1] = [f"{line}]", *[""] * (end - number)]
+        body = parse_python("\n".join(lines)).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    for node in body:
+        match node:
+            case ast.AnnAssign(value=ast.List(elts=[]) as value) if node.lineno in lists:
+                value.elts = lists.pop(node.lineno)
+    return [] if lists else body  # one that was opened within a text is no list
+
+
+def _parse_items(lines: list[str], start: int, end: int) -> list[ast.expr]:
+    """Parse these lines of a list, a few at a time; ValueError where they are no items.
+
+    Lines that end within an item or a text are no Python by themselves. That a comma ends them is
+    seen by the number that is written behind it.
+    """
+    items: list[ast.expr] = []
+    while start < end:
+        stop, size = start, 0
+        while stop < end and size < PIECE:
+            size += len(lines[stop])
+            stop += 1
+        text = "\n".join(lines[start:stop])
+        # On the lines on which they stand.
+        match parse_expression("\n" * (start - 1) + f"[\n{text}\n0]").body:
+            case ast.List(elts=[*found, ast.Constant(value=0, col_offset=0)]):
+                items += found
+            case _:
+                raise ValueError
+        start = stop
+    return items
 
 
 def _imported_names(path: str, body: list[ast.stmt], domain: str) -> dict[str, str]:
