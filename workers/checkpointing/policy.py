@@ -17,6 +17,7 @@ from typing import TypeGuard
 from memory.project.names import RESERVED_LOWER
 from memory.texts import parse_python
 from workers.checkpointing.policy_tables import (
+    CLASS_BUILDERS,
     CLOCK,
     CONSTRUCTORS,
     DECORATORS,
@@ -147,6 +148,8 @@ class _Policy:
         self.origins: dict[str, str] = dict(QUERY_NAMES) if kind == "query" else {}
         self.bound = set(_bound(tree.body))
         self.type_checking = {id(node.test) for node in tree.body if self.is_type_checking(node)}
+        self.classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+        self.called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
@@ -155,6 +158,7 @@ class _Policy:
             elif isinstance(node, ast.ImportFrom):
                 for alias in node.names:
                     self.origins[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        self.in_place = set(map(id, self.uses_of_classes()))
 
     def check(self) -> Iterator[Found]:
         if self.kind == "manifest":  # generated, and never run
@@ -172,6 +176,33 @@ class _Policy:
                     yield getattr(node, "lineno", statement.lineno), "top_level", message
             yield from self.check_content()
 
+    def uses_of_classes(self) -> Iterator[ast.AST]:
+        """Yield where a class may stand that others could be built with, or a decorator."""
+        for node in ast.walk(self.tree):
+            match node:
+                case (
+                    ast.arg(annotation=ast.expr() as annotation)
+                    | ast.AnnAssign(annotation=annotation)
+                ):
+                    yield from ast.walk(annotation)
+                case ast.FunctionDef(decorator_list=decorators, returns=returns):
+                    yield from _called(decorators)
+                    if returns is not None:
+                        yield from ast.walk(returns)
+                case ast.ClassDef(decorator_list=decorators, bases=bases):
+                    yield from _called(decorators)
+                    yield from (base for base in bases if _root(base) not in ("type", "builtins"))
+                case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kind]):
+                    yield kind
+                case ast.Call(func=function, args=[ast.expr() as value], keywords=[]):
+                    origin = self.origin(function) or ""
+                    if origin.startswith(("enum.", "typing.")) and _is_one_value([value]):
+                        yield function
+                case ast.Compare(left=left, comparators=others):
+                    yield from _kinds_asked_for(left, *others)
+                case ast.Expr(value=value):  # what a query answers, and code goes no further with
+                    yield from _kinds_asked_for(value)
+
     # Rules for every node, wherever it is.
 
     def check_node(self, node: ast.AST, qualified: bool) -> Iterator[tuple[str, str]]:
@@ -179,17 +210,21 @@ class _Policy:
             case ast.Import():
                 for alias in node.names:
                     yield from self.check_import(alias.name)
+                    if alias.asname and alias.name in LIBRARY and alias.name != "datetime":
+                        message = f"import {alias.name} as …: keep the name of the module"
+                        yield "import", message
             case ast.ImportFrom():
                 yield from self.check_import_from(node)
             case ast.Name(id=name):
                 yield from self.check_name(name)
                 if name in TYPE_CHECKER_NAMES and id(node) not in self.type_checking:
                     yield "directive", f"{name} shows the type checker other code: write it once"
-                if not qualified and self.origins.get(name) in LIBRARY:
-                    message = f"the module {name} is used as a value: name what you need of it"
-                    yield "import", message
+                yield from self.check_use(node, qualified)
             case ast.Attribute(attr=name):
                 yield from self.check_attribute(name)
+                yield from self.check_use(node, qualified)
+                if name == "format" and _is_text(node.value) and id(node) not in self.called:
+                    yield "attribute", ".format is passed on: use an f-string"
                 owner = self.origin(node.value)
                 if owner is not None and owner in LIBRARY and f"{owner}.{name}" not in LIBRARY:
                     yield from self.check_member(owner, name)
@@ -213,6 +248,27 @@ class _Policy:
                 yield "statement", "async code does not run here: write an ordinary function"
             case ast.comprehension(is_async=1):
                 yield "statement", "async code does not run here: write an ordinary loop"
+
+    def check_use(
+        self, node: ast.Name | ast.Attribute, qualified: bool
+    ) -> Iterator[tuple[str, str]]:
+        """What may be named, but not passed around: modules, and what builds classes."""
+        origin = self.origin(node) or ""
+        if (
+            origin in LIBRARY
+            and not qualified
+            and (isinstance(node, ast.Attribute) or origin == self.origins.get(node.id))
+        ):
+            message = f"the module {origin} is used as a value: name what you need of it"
+            yield "import", message
+        elif id(node) in self.in_place or not isinstance(node.ctx, ast.Load):
+            return
+        elif origin in CLASS_BUILDERS:
+            name = origin.rpartition(".")[2]
+            fix = "compare type(x) == …" if name == "type" else "write a class"
+            yield "name", f"{name} can build classes: {fix}, or rename your variable"
+        elif origin == "dataclasses.dataclass":
+            yield "name", "dataclass is called or passed on: write @dataclass above a class"
 
     def check_import(self, module: str) -> Iterator[tuple[str, str]]:
         if module in LIBRARY:
@@ -245,7 +301,9 @@ class _Policy:
             for name in names:
                 if name in TYPE_CHECKER_NAMES and self.kind != "schema":
                     yield "directive", f"{name} shows the type checker other code: write it once"
-                if f"{module}.{name}" not in LIBRARY:
+                if f"{module}.{name}" in LIBRARY:
+                    yield "import", f"from {module} import {name}: write import {module}.{name}"
+                else:
                     yield from self.check_member(module, name)
         elif self.is_own_module(module):
             for name in names:
@@ -300,7 +358,7 @@ class _Policy:
         if name in FORBIDDEN_NAMES:
             message = f"{name} is not allowed: name things directly, or rename your variable"
             yield "name", message
-        elif name.startswith("__"):
+        elif name.startswith("__") or (name[0] == name[-1] == "_" and len(name) > 2):
             yield "name", f"{name} is not allowed: use a name without leading underscores"
 
     def check_attribute(self, name: str) -> Iterator[tuple[str, str]]:
@@ -313,6 +371,8 @@ class _Policy:
             yield "clock", f".{name} reads the clock: {fix} instead"
         elif name in TYPE_CHECKER_NAMES:
             yield "directive", f".{name} shows the type checker other code: write it once"
+        elif name == "format_map":
+            yield "attribute", ".format_map() is not allowed: use an f-string"
         elif name in INNER_MODULES:
             yield "attribute", f".{name} reaches into a module: import what you need"
 
@@ -320,14 +380,10 @@ class _Policy:
         match node.func:
             case ast.Name(id=name) if name in FORBIDDEN_CALLS:
                 yield "name", f"{name}() differs from run to run: compare the values or their keys"
-            case ast.Name(id="type") if node.keywords or not _is_one_value(node.args):
-                yield "name", "type() with more than one argument builds a class: write a class"
             case ast.Attribute(attr="astimezone") if not node.args and not node.keywords:
                 yield "clock", ".astimezone() uses the machine's time zone: name one with ZoneInfo"
             case ast.Attribute(attr="samples"):
                 yield "random", ".samples() is random: compute the quantiles instead"
-            case ast.Attribute(attr="format_map"):
-                yield "attribute", ".format_map() is not allowed: use an f-string"
             case ast.Attribute(attr="format", value=ast.Constant(value=str(text))):
                 if any("_" in part for part in _format_attributes(text)):
                     yield "attribute", "the format reads an internal attribute: use an f-string"
@@ -432,6 +488,8 @@ class _Policy:
                 if not known:
                     text = ast.unparse(function)[:60]
                     yield node, f"{text}(…) runs on import: call it within a function"
+                elif origin == "dataclasses.field":
+                    yield from self.check_factories(node.keywords)
             case ast.BinOp(op=ast.Pow() | ast.LShift() | ast.MatMult()):
                 yield node, "an operation that can take long on import: write its result"
             case (
@@ -454,6 +512,18 @@ class _Policy:
                 yield from self.check_pure(child.value)
             elif isinstance(child, ast.expr):
                 yield from self.check_pure(child)
+
+    def check_factories(self, keywords: list[ast.keyword]) -> Iterator[tuple[ast.AST, str]]:
+        """What makes the default of a field runs when a state is imported that leaves it out."""
+        for keyword in keywords:
+            match keyword:
+                case ast.keyword(arg="default_factory", value=ast.Lambda(body=body)):
+                    yield from self.check_pure(body)
+                case ast.keyword(arg="default_factory", value=value):
+                    name = _root(value)
+                    if name in self.bound - self.classes:
+                        message = f"{name} runs on import: write a literal in a lambda"
+                        yield keyword.value, message
 
     def origin(self, node: ast.expr) -> str | None:
         """The full name of what an expression names, as far as imports tell."""
@@ -543,6 +613,28 @@ def _root(node: ast.expr) -> str:
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def _called(decorators: list[ast.expr]) -> Iterator[ast.expr]:
+    for decorator in decorators:
+        yield decorator.func if isinstance(decorator, ast.Call) else decorator
+
+
+def _kinds_asked_for(*values: ast.expr) -> Iterator[ast.expr]:
+    """Yield what is called of `type(value)`."""
+    for one in values:
+        match one:
+            case ast.Call(func=ast.Name(id="type") as function, args=[value], keywords=[]):
+                if _is_one_value([value]):
+                    yield function
+
+
+def _is_text(node: ast.expr) -> bool:
+    """Whether an expression is a text, or their class, as far as it can be seen."""
+    match node:
+        case ast.Constant(value=str()) | ast.JoinedStr() | ast.Name(id="str"):
+            return True
+    return False
 
 
 def _is_one_value(arguments: list[ast.expr]) -> bool:

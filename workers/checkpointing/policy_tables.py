@@ -16,12 +16,20 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# What may be imported, and of it only what is public. Left out: what evaluates strings, builds
-# code, reads files, or tells the type checker to look away.
+# What may be imported, and of it only what is public. Left out: what evaluates strings (dispatch
+# does so with annotations), builds code or classes, copies attributes or globals by their names,
+# reads files, or tells the type checker to look away.
 _LEFT_OUT = {
     "calendar": _names("HTMLCalendar LocaleHTMLCalendar LocaleTextCalendar setfirstweekday"),
     "dataclasses": _names("make_dataclass"),
-    "typing": _names("ForwardRef get_type_hints no_type_check no_type_check_decorator"),
+    "enum": _names("EnumMeta EnumType global_enum global_enum_repr global_flag_repr global_str"),
+    "functools": _names(
+        "WRAPPER_ASSIGNMENTS WRAPPER_UPDATES singledispatch singledispatchmethod update_wrapper"
+        " wraps"
+    ),
+    "typing": _names(
+        "ForwardRef get_args get_origin get_type_hints no_type_check no_type_check_decorator"
+    ),
     "zoneinfo": _names("TZPATH available_timezones reset_tzpath"),
 }
 _BUILTIN_TYPES = _names("bool bytes dict float frozenset int list object set str tuple type")
@@ -75,6 +83,11 @@ FORBIDDEN_NAMES = _names(
 )
 # As variables they are common; called, they differ from one process to the next.
 FORBIDDEN_CALLS = _names("id hash")
+# Called with more than a value, they build classes, whose names are texts that nobody reads here.
+CLASS_BUILDERS = _names(
+    "type builtins.type enum.Enum enum.Flag enum.IntEnum enum.IntFlag enum.StrEnum"
+    " typing.NamedTuple typing.TypedDict"
+)
 # Type checkers take these names to be true, wherever they come from.
 TYPE_CHECKER_NAMES = _names("TYPE_CHECKING MYPY")
 CLOCK = _names(

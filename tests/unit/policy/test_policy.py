@@ -319,6 +319,49 @@ IN_A_CHECK = [
     ("template = '{0.__class__}'\ntemplate.format(trips)", "attribute"),
     ("('{0.__cla' + 'ss__}').format(trips)", "attribute"),
     ("'{x.__class__}'.format_map({'x': trips})", "attribute"),
+    ("show = '{0.__class__}'.format\nshow(trips)", "attribute"),
+    ("print(*map('{0.__class__}'.format, trips))", "attribute"),
+    ("import functools\nfunctools.partial(str.format, '{0.__class__}')", "attribute"),
+    ("show = '{x.__class__}'.format_map", "attribute"),
+    ("(step for step in trips).gi_yieldfrom", "attribute"),
+    ("later.ag_frame", "attribute"),
+    ("later.cr_frame", "attribute"),
+    ("check.__wrapped__", "attribute"),
+    # What copies attributes by their names, or evaluates annotations.
+    ("import functools\nfunctools.update_wrapper(check, check)", "import"),
+    ("from functools import wraps", "import"),
+    ("from functools import singledispatch", "import"),
+    ("import functools\nfunctools.singledispatchmethod(check)", "import"),
+    ("from typing import get_origin", "import"),
+    ("import operator", "import"),
+    ("import string", "import"),
+    # What builds classes out of texts.
+    ("build = type\nbuild('X', (), {})", "name"),
+    ("print(*map(type, 'X', [()], [{}]))", "name"),
+    ("type(int)('X', (), {})", "name"),
+    ("build = type(int)\nbuild('X', (), {})", "name"),
+    ("type[int]('X', (), {})", "name"),
+    ("class Kind(type): pass", "name"),
+    ("class Kind(metaclass=type): pass", "statement"),
+    ("from enum import EnumType", "import"),
+    ("import enum\nenum.Enum('X', {'__call__': print})", "name"),
+    ("import enum, functools\nfunctools.partial(enum.Enum, 'X')", "name"),
+    ("from typing import TypedDict as D\nD('X', {'a=exec()': int})", "name"),
+    ("from typing import NamedTuple\nNamedTuple('X', [('a', int)])", "name"),
+    ("from enum import global_enum", "import"),
+    ("from dataclasses import dataclass\ndataclass(trips[0])", "name"),
+    ("import dataclasses\nprint(*map(dataclasses.dataclass, trips))", "name"),
+    ("from dataclasses import dataclass\nsame = dataclass(trips[0]) == 1", "name"),
+    ("class Kind:\n    __set_name__ = print", "name"),
+    ("class Kind:\n    def __class_getitem__(cls, key: str) -> int: ...", "name"),
+    ("class Kind:\n    __match_args__ = ('gi_frame',)", "name"),
+    # Modules under other names, which another file would take from here.
+    ("import enum as e", "import"),
+    ("import re as r", "import"),
+    ("from collections import abc", "import"),
+    ("from uac import testing", "import"),
+    ("import uac\ntools = uac.testing", "import"),
+    ("import collections.abc\ntools = collections.abc", "import"),
     # The clock and chance.
     ("datetime.datetime.now()", "clock"),
     ("datetime.date.today()", "clock"),
@@ -355,6 +398,26 @@ IN_A_CHECK = [
 @pytest.mark.parametrize("field", ["co_pay", "f_score", "tb_test", "gi_tract"])
 def test_fields_that_only_begin_like_that_are_in_order(field: str) -> None:
     assert check_policy(CONSTRAINT, constraint(f"total = trips[0].{field}")) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "same = type(trips[0]) == type(trips[1])",
+        "same = type(trips[0]) is int",
+        "type(trips[0])",
+        "def same(kind: type, of: type[int]) -> type[str] | None: ...",
+        "import enum\nclass Mode(enum.Enum):\n    A = 1\nmode = Mode(1)",
+        "import enum\nsame = isinstance(trips[0], enum.Enum)",
+        "from typing import NamedTuple\nclass Stay(NamedTuple):\n    days: int",
+        "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Stay:\n    days: int",
+        "same = trips[0].format == 'jpeg'\nkind = trips[0].format",
+        "import collections.abc\nrows: collections.abc.Sequence[int] = ()",
+        "for _ in trips: pass",
+    ],
+)
+def test_what_is_like_it_is_in_order(statement: str) -> None:
+    assert check_policy(CONSTRAINT, constraint(statement)) == []
 
 
 @pytest.mark.parametrize(("statement", "code"), IN_A_CHECK)
@@ -413,6 +476,16 @@ def test_finds_in_a_check(statement: str, code: str) -> None:
         (CONSTRAINT, CHECK + "X: int\nX += 1"),
         (CONSTRAINT, CHECK + "with trips: pass"),
         (CONSTRAINT, CHECK + "try:\n    pass\nfinally:\n    pass"),
+        (
+            SCHEMA,
+            "from dataclasses import field\nclass A:\n"
+            "    x: int = field(default_factory=lambda: sum(range(10**9)))",
+        ),
+        (
+            SCHEMA,
+            "from dataclasses import field\nclass A:\n    def make() -> int: ...\n"
+            "    x: int = field(default_factory=make)",
+        ),
         (TEST, "def test_x() -> None: ...\ntest_x()"),
         (TEST, "def test_x() -> None: ...\nX = test_x()"),
         # A constructor that the file itself has defined is none.
@@ -439,6 +512,14 @@ def test_finds_what_runs_on_import(path: str, statement: str) -> None:
         (SCHEMA, "from uac.testing import run_check", "import"),
         (SCHEMA, "class A(metaclass=type):\n    pass", "statement"),
         (SCHEMA, "class __A:\n    pass", "name"),
+        # What an enumeration calls when it is made, or asked for what it has not.
+        (
+            SCHEMA,
+            "import enum\nclass A(enum.Enum):\n"
+            "    def _generate_next_value_(name, start, count, last): ...\n    X = enum.auto()",
+            "name",
+        ),
+        (SCHEMA, "import enum\nclass A(enum.Enum):\n    _missing_ = print\n", "name"),
         (SCHEMA, "class A:\n    def __getattr__(self, name: str) -> int: ...", "name"),
         (SCHEMA, "@print\nclass A:\n    pass", "decorator"),
         (SCHEMA, "import functools\n@functools.singledispatch\nclass A:\n    pass", "decorator"),
