@@ -267,7 +267,8 @@ class Story:
         """Wait for the alert of a constraint, and show it with all that it rests on."""
 
         def of_constraint() -> list[dict[str, Any]]:
-            return [alert for alert in self._alerts() if _constraint_of(alert) == constraint]
+            found = self._alerts_of_all_time()  # somebody may have resolved it meanwhile
+            return [alert for alert in found if _constraint_of(alert) == constraint]
 
         for alert in self._wait(f"the alert of {constraint}", of_constraint, bool):
             self._print_alert(alert)
@@ -292,7 +293,7 @@ class Story:
         """Wait for an alert that rests on both conversations, and show it."""
         for alert in self._wait(
             "an alert that rests on both conversations",
-            lambda: list(filter(self._cites_both, self._alerts())),
+            lambda: list(filter(self._cites_both, self._alerts_of_all_time())),
             bool,
         ):
             self._print_alert(alert)
