@@ -5,6 +5,7 @@ the one that asks the database runs at those starts and with `check --deploy --d
 """
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from django.apps import AppConfig
 from django.conf import settings
@@ -215,6 +216,24 @@ def check_mail(
             )
         )
     return found
+
+
+@register(TAG, deploy=True)
+def check_static_files(
+    *, app_configs: Sequence[AppConfig] | None, **kwargs: object
+) -> list[CheckMessage]:
+    """The web process of a production has the admin's styles and scripts to serve."""
+    is_web = service_checks.starting in (None, "web")
+    style = Path(str(settings.STATIC_ROOT)) / "admin" / "css" / "base.css"
+    if settings.DEVELOPMENT or not is_web or style.exists():
+        return []
+    return [
+        Warning(
+            f"There are no static files in {settings.STATIC_ROOT}: the admin has no styles.",
+            hint="Run `manage.py collectstatic --noinput`, with the STATIC_ROOT of this process.",
+            id="uac.W024",
+        )
+    ]
 
 
 # Not among the checks of `migrate`, which has to run as the owner.

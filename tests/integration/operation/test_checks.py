@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import environ
 import psycopg
 import pytest
 import redis
 import time_machine
 from django.contrib.auth.models import User
 from django.core.checks import run_checks
+from django.core.management import call_command
 from django.db import connection
 from django.db.backends.base import base
 from django.utils import timezone
@@ -129,6 +131,23 @@ def test_mails_that_nobody_can_send_are_told_at_the_start(settings: Settings) ->
     subscription.enabled = False
     subscription.save()
     assert told(**nothing) == []
+
+
+def test_static_files_that_are_not_collected_are_told_to_the_web_process(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def told() -> list[str]:
+        for name, value in {**SAFE, "STATIC_ROOT": environ.Path(str(tmp_path))}.items():
+            setattr(settings, name, value)
+        found = run_checks(tags=[checks.TAG], include_deployment_checks=True)
+        return [str(message.id) for message in found]
+
+    monkeypatch.setattr(service_checks, "starting", "worker")
+    assert told() == []
+    monkeypatch.setattr(service_checks, "starting", "web")
+    assert told() == ["uac.W024"]
+    call_command("collectstatic", "--noinput", verbosity=0)
+    assert told() == []
 
 
 def test_development_may_do_what_production_may_not(settings: Settings) -> None:
