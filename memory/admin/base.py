@@ -11,6 +11,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME, ActionForm
 from django.contrib.admin.utils import NotRelationField, get_model_from_relation, quote
 from django.contrib.admin.utils import get_fields_from_path as fields_of_path
+from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import FieldDoesNotExist
 from django.db import models
 from django.db.models import QuerySet
@@ -56,6 +57,8 @@ _MAX_PAGES = 1000
 
 
 MAX_NOTE = 2000
+# The rows of a list on which somebody has just acted, in the session.
+_KEPT = "kept_rows"
 
 
 class NotedActionForm(ActionForm):
@@ -206,11 +209,21 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     def action_checkbox(self, obj: Row) -> SafeString:
         """Offer the row for an action, under a name that cannot steer the page."""
         label = format_html("Select this object for an action - {}", masking.name_of(obj))
-        box = forms.CheckboxInput({"class": "action-select", "aria-label": label}, lambda _: False)
+        # A browser that restores forms ticks boxes by their place, where another row may stand now.
+        attributes = {"class": "action-select", "aria-label": label, "autocomplete": "off"}
+        box = forms.CheckboxInput(attributes, lambda _: False)
         rendered = str(box.render(ACTION_CHECKBOX_NAME, str(obj.pk)))
         return SafeString(visible(rendered))  # nosec B703 # by Django, which has escaped it
 
     # -- Lists and pages -----------------------------------------------------------------------
+
+    def subtitle_of(self, row: Row) -> str:
+        """Return what the page of a row is headed with."""
+        return masking.name_of(row)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """Show a list in which no row moves when something was done with some of them."""
+        return SteadyChangeList
 
     def actions_for(self, row: Row) -> Collection[str]:
         """Name the actions that make sense for this row."""
@@ -248,7 +261,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
             _mask_page(self, context)
         if obj is not None:
             allowed = self.get_actions(request)
-            context["subtitle"] = visible(masking.name_of(obj))
+            context["subtitle"] = visible(self.subtitle_of(obj))
             context["list_url"] = _list_url(self.model)
             context["action_note"] = self.action_note
             context["dangerous"] = self.dangerous
@@ -317,14 +330,43 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
             told = "More rows match than are listed: nothing was done. Choose fewer by the filters."
             messages.error(request, told)
             return HttpResponseRedirect(request.get_full_path())
+        from_page = "from_page" in request.POST
+        shown = [] if from_page else self.get_changelist_instance(request).result_list
+        keys = [str(row.pk) for row in shown]
         response = super().response_action(request, queryset, *args, **kwargs)
         # An action that leads elsewhere itself does so.
         here = getattr(response, "url", None) == request.get_full_path()
-        if "from_page" in request.POST and isinstance(response, HttpResponseRedirect) and here:
+        if isinstance(response, HttpResponseRedirect) and here:
             row = queryset.filter(pk__in=request.POST.getlist("_selected_action")).first()
-            if row is not None:
+            if from_page and row is not None:
                 return HttpResponseRedirect(page_url(row))
+            request.session[_KEPT] = {"path": request.get_full_path(), "keys": keys}
         return response
+
+
+class SteadyChangeList(ChangeList):
+    """A list that, right after an action on some of its rows, shows the same rows as before.
+
+    Else those that were acted on would move or vanish, and another row would come to stand where
+    somebody is about to click. When the list is loaded again, it is sorted and filtered anew.
+    """
+
+    is_kept = False
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Find the rows."""
+        super().get_results(request)
+        if request.method != "GET" or _KEPT not in request.session:
+            return
+        kept = request.session.pop(_KEPT)
+        if kept["path"] != request.get_full_path():
+            return
+        rows = self.apply_select_related(self.root_queryset.filter(pk__in=kept["keys"]))
+        by_key = {str(row.pk): row for row in rows}
+        steady = [by_key[key] for key in kept["keys"] if key in by_key]
+        self.is_kept = [row.pk for row in steady] != [row.pk for row in self.result_list]
+        if self.is_kept:
+            self.result_list = steady
 
 
 def _noted(act: Callable[..., Any], name: str) -> Callable[..., Any]:
