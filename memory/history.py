@@ -373,8 +373,8 @@ def difference(before: Checkpoint | None, after: Checkpoint | None) -> Differenc
     Only files that differ are read. `files` are those without records: schemas, constraints, tests.
     """
     differing = _differing(before, after)
-    were = {record: value for record, (_, value) in _records(before, differing).items()}
-    are = {record: value for record, (_, value) in _records(after, differing).items()}
+    were = {record: value for record, (_, value) in records_in(before, differing).items()}
+    are = {record: value for record, (_, value) in records_in(after, differing).items()}
     causes, of_classes = _causes(before, after)
     found = Difference(files=sorted(path for path in differing if is_code(path)))
     for record in sorted(were.keys() | are.keys()):
@@ -398,14 +398,17 @@ def _differing(before: Checkpoint | None, after: Checkpoint | None) -> set[str]:
     return {path for path in old.keys() | new.keys() if old.get(path) != new.get(path)}
 
 
-def _records(
+def records_in(
     checkpoint: Checkpoint | None, paths: Iterable[str]
 ) -> dict[RecordId, tuple[str, Any]]:
-    """Return the records of some files of a version: each with its file, and in typed JSON."""
+    """Return the records of some files of a version: each with its file, and in typed JSON.
+
+    Raises Redacted.
+    """
     if checkpoint is None:
         return {}
-    outline = Outline.from_json(checkpoint.outline)
     wanted = [path for path in paths if holds_records(path) and path in checkpoint.tree]
+    outline = Outline.from_json(checkpoint.outline) if wanted else Outline()
     found = {}
     for path, source in checkpoints.read_files(checkpoint, wanted).items():
         domain = outline.domains[path.split("/")[1]]
@@ -551,7 +554,7 @@ def _move_records(
     head: Checkpoint, target: Checkpoint, checkpoint: Checkpoint, *, reopen: bool
 ) -> None:
     differing = _differing(head, target)
-    were, back = _records(head, differing), _records(target, differing)
+    were, back = records_in(head, differing), records_in(target, differing)
     locations = RecordLocation.objects.filter(user=head.user_id)
     for record, (path, _) in back.items():
         if record in were and were[record][0] == path:

@@ -1,24 +1,27 @@
 """Alerts."""
 
 import datetime
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
 from django.contrib import admin, messages
 from django.db.models import Count, F, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
+from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memory import alerts, feedback, workspace_constraints
+from memory.admin import masking
 from memory.admin.base import (
     NotedActionForm,
     ReadOnlyAdmin,
     link,
-    link_to_entry,
+    link_to_alert,
     note_of,
+    page_url,
     staff_of,
 )
 from memory.admin.display import (
@@ -36,10 +39,11 @@ from memory.admin.display import (
     shortened,
     source,
 )
+from memory.admin.evidence import local_time, show_entries, show_fields
 from memory.admin.source import block, statements_that_say
 from memory.checkpoints import Redacted, read_files
 from memory.feedback import Precision, in_words
-from memory.models import Alert, AlertEvent, AlertFeedback, EventCounter, LogEntry
+from memory.models import Alert, AlertEvent, AlertFeedback, EventCounter, RecordLocation
 from memory.models.alerts import (
     BY_SEVERITY,
     BY_STATE,
@@ -49,11 +53,15 @@ from memory.models.alerts import (
     Verdict,
 )
 from memory.models.runs import warning_of
+from memory.project.values import RecordId
+from memory.provenance import read_records
 from memory.redaction import TOLD
 
 SNOOZES = ["snooze_for_a_day", "snooze_for_a_week", "snooze_until_it_changes"]
 # So many lines of a constraint are shown before and after those that made an alert.
 AROUND = 4
+# Whoever confirms it is to see what is resolved.
+MAX_RESOLVED = 200
 WHY_LEFT = {
     "acknowledged": "acknowledged or resolved already",
     "reopened": "open already, or no longer found",
@@ -139,19 +147,21 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     # What needs somebody first: live before resolved, grave before slight, new before old.
     ordering = [BY_STATE, BY_SEVERITY, "-opened_at"]
     actions = ["acknowledge", *SNOOZES, "reopen", "resolve", "useful", "wrong"]
+    asking = ["resolve"]
     when_empty = "No constraint has found anything yet."
     fieldsets = [
-        (None, {"fields": [("level", "standing"), "headline", "user_link"]}),
-        ("What it rests on", {"fields": ["evidence_tree"]}),
-        ("The constraint that speaks", {"fields": ["rule", "run_link", "ran_in"]}),
-        ("What was thought of it", {"fields": ["judged", "verdicts"]}),
+        (None, {"fields": [("level", "standing", "user_link", "opened_here")]}),
+        ("Evidence", {"fields": ["evidence_tree"]}),
+        ("Constraint", {"fields": ["rule", "run_link", "ran_in"]}),
+        ("Feedback", {"fields": ["judged", "verdicts"]}),
         (
-            "Times",
+            "More times, in UTC",
             {
+                "classes": ["collapse"],
                 "fields": [
-                    *("opened_at", "open_since", "changed_at", "resolved_at"),
+                    *("open_since", "changed_at", "resolved_at"),
                     *("snoozed_until", "escalate_at", "escalated_at"),
-                ]
+                ],
             },
         ),
         ("Identity", {"classes": ["collapse"], "fields": ["id", "fingerprint"]}),
@@ -182,6 +192,14 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
                 return ["acknowledge", "reopen", "resolve", *verdicts]
         return ["reopen", *verdicts] if row.holds_back else verdicts
 
+    def subtitle_of(self, alert: Alert) -> str:
+        """Return the message: how severe it is stands below."""
+        return super().subtitle_of(alert) if masking.is_hidden() else alert.message
+
+    def is_confirmed(self, request: HttpRequest, action: str, rows: QuerySet[Alert]) -> bool:
+        """A reason is kept where there is one; none is asked for."""
+        return "confirmed" in request.POST
+
     @admin.display(description="message", ordering="message")
     def headline(self, alert: Alert) -> str:
         """Show the message."""
@@ -202,6 +220,11 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     def standing(self, alert: Alert) -> str:
         """Show where it is in its life."""
         return badge(alert.state, alert.get_state_display())
+
+    @admin.display(description="opened")
+    def opened_here(self, alert: Alert) -> str:
+        """Say when it opened, by the user's own clock."""
+        return local_time(alert.opened_at, alert.user)
 
     @admin.display(description="useful")
     def verdicts(self, alert: Alert) -> str:
@@ -235,19 +258,18 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="records")
     def evidence_tree(self, alert: Alert) -> str:
-        """Show each record with the entries that it rests on."""
-        entries = {
-            entry.seq: entry
-            for entry in LogEntry.objects.filter(user_id=alert.user_id, seq__in=alert.entries)
-        }
+        """Show each record with its fields and entries, down to the messages behind these."""
         if not alert.evidence:
             return "The constraint named no record."
+        entries = show_entries(alert.user, alert.entries)
+        locations, fields = _locations(alert), _fields(alert)
         return lines(
             format_html(
-                "{} in {}{}",
-                record_name(item["class"], item["key"]),
+                "{} in {}{}{}",
+                _record_link(item, locations.get(_record_id(item))),
                 inline(f"{item['domain']}.{item['collection']}"),
-                lines(link_to_entry(entries[seq]) for seq in item["sources"] if seq in entries),
+                show_fields(fields.get(_record_id(item), {})),
+                lines(entries[seq] for seq in item["sources"] if seq in entries),
             )
             for item in alert.evidence
         )
@@ -316,9 +338,11 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             verb="reopened",
         )
 
-    @admin.action(description="Resolve the selected alerts", permissions=["operate"])
-    def resolve(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Close them; a constraint that finds the same unchanged opens no new one."""
+    @admin.action(description="Resolve the selected alerts…", permissions=["operate"])
+    def resolve(self, request: HttpRequest, queryset: QuerySet[Alert]) -> TemplateResponse | None:
+        """Close them, after asking; a constraint that finds the same unchanged opens no new one."""
+        if not self.is_confirmed(request, "resolve", queryset):
+            return _ask_to_resolve(request, queryset)
         reason = note_of(request, "resolved by staff")
         self._do(
             request,
@@ -326,6 +350,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             lambda alert, **by: alerts.resolve(alert, reason=reason, **by),
             verb="resolved",
         )
+        return None
 
     @admin.action(description="The selected alerts are useful", permissions=["operate"])
     def useful(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
@@ -381,8 +406,60 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             messages.warning(request, f"{left}: {WHY_LEFT.get(verb, 'resolved already')}.")
 
 
+def _record_id(item: Mapping[str, Any]) -> RecordId:
+    return RecordId(item["domain"], item["collection"], item["key"])
+
+
+def _record_link(item: Mapping[str, Any], location: RecordLocation | None) -> SafeString:
+    name = record_name(item["class"], item["key"])
+    if location is None:
+        return name
+    return format_html('<a href="{}">{}</a>', page_url(location), name)
+
+
+def _locations(alert: Alert) -> Mapping[RecordId, RecordLocation]:
+    """Return the pages of the records in the alert's evidence."""
+    keys = {item["key"] for item in alert.evidence}
+    rows = RecordLocation.objects.filter(user=alert.user, key__in=keys)
+    return {RecordId(row.domain, row.collection, row.key): row for row in rows}
+
+
+def _fields(alert: Alert) -> Mapping[RecordId, Mapping[str, Any]]:
+    """Return the fields of these records, as of the run that found the alert last."""
+    checkpoint = alert.last_run.checkpoint if alert.last_run else None
+    if checkpoint is None:
+        return {}
+    try:
+        found = read_records(checkpoint, [_record_id(item) for item in alert.evidence])
+    except Redacted:
+        return {}
+    return {record: value["fields"] for record, value in found.items()}
+
+
+def _ask_to_resolve(request: HttpRequest, chosen: QuerySet[Alert]) -> TemplateResponse | None:
+    """Show what would be resolved, and what that means; None if it is too much at once."""
+    rows = list(chosen.select_related("user")[: MAX_RESOLVED + 1])
+    if len(rows) > MAX_RESOLVED:
+        messages.error(request, f"Choose {MAX_RESOLVED} alerts at most: nothing was done.")
+        return None
+    context = {
+        **admin.site.each_context(request),
+        "title": f"Resolve {counted(len(rows), 'alert')}?",
+        "opts": Alert._meta,
+        "media": admin.ModelAdmin(Alert, admin.site).media,
+        "action": "resolve",
+        "chosen": [str(alert.pk) for alert in rows],
+        "alerts": [format_html("{} of {}", link_to_alert(one), link(one.user)) for one in rows],
+        "resumes": any(one.kind == AlertKind.CONSTRAINT_PAUSED for one in rows),
+        "from_page": "from_page" in request.POST,
+        "note": note_of(request),
+        "back_url": page_url(rows[0]) if "from_page" in request.POST else request.get_full_path(),
+    }
+    return TemplateResponse(request, "admin/memory/resolve.html", context)
+
+
 def _rule(alert: Alert, text: str) -> SafeString:
-    """Show the constraint's source; if it shows where the alert comes from, that place leads."""
+    """Show the constraint's source, folded; the place that the alert comes from leads."""
     is_finding = alert.kind == AlertKind.FINDING
     places = (
         statements_that_say(text, alert.severity, alert.message)
@@ -390,7 +467,7 @@ def _rule(alert: Alert, text: str) -> SafeString:
         else _failed_at(alert)
     )
     if not places:
-        return format_html("{}", source(text))
+        return folded("Source", source(text))
     marked = {number for place in places for number in place}
     where = ", ".join(
         str(place[0]) if len(place) == 1 else f"{place[0]}–{place[-1]}" for place in places
@@ -398,14 +475,11 @@ def _rule(alert: Alert, text: str) -> SafeString:
     noun = "line" if len(marked) == 1 else "lines"
     if len(places) > 1:
         noun = f"one of the {noun}"
-    verb = "Made" if is_finding else "Failed"
+    verb = "Raised" if is_finding else "Failed"
     told = f"{verb} on {noun} {where}, which {'is' if len(marked) == 1 else 'are'} marked."
-    return format_html(
-        "<div>{}</div>{}{}",
-        told,
-        block(text, marked=marked, around=AROUND),
-        folded("The whole source", source(text, marked=marked)),
-    )
+    excerpt = block(text, marked=marked, around=AROUND)
+    whole = folded("The whole source", source(text, marked=marked))
+    return folded(told, format_html("{}{}", excerpt, whole))
 
 
 def _failed_at(alert: Alert) -> list[range]:

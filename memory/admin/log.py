@@ -9,7 +9,7 @@ from django.template.response import TemplateResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memory import copies, log
+from memory import copies, log, redaction
 from memory.admin.base import (
     ReadOnlyAdmin,
     heavy,
@@ -221,9 +221,9 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="alerts that rest on it")
     def alerts(self, entry: LogEntry) -> str:
-        """Lead to the alerts that cite it, live ones and past ones."""
-        citing = Alert.objects.filter(user=entry.user, entries__contains=[entry.seq])
-        return links_to_alerts(citing)
+        """Lead to the alerts that cite it or what was derived from it, live ones and past ones."""
+        whole = redaction.closure(entry.user, [entry.seq])
+        return links_to_alerts(Alert.objects.filter(user=entry.user, entries__overlap=whole))
 
     @admin.display(description="came")
     def written_by(self, entry: LogEntry) -> SafeString | str:

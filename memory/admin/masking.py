@@ -124,7 +124,7 @@ OPEN: dict[type[Model], AllBut | frozenset[str]] = {
     ),
     EntryOutcome: _names("result entry user_link version decided_at"),
     Alert: _names(
-        "id level standing user_link verdicts run_link ran_in",
+        "id level standing user_link opened_here verdicts run_link ran_in",
         "opened_at open_since changed_at resolved_at snoozed_until escalate_at escalated_at",
     ),
     AlertEvent: _names("at seq step user_link by_run"),
@@ -137,7 +137,7 @@ OPEN: dict[type[Model], AllBut | frozenset[str]] = {
     ),
     Blob: _names("user_link size"),
     Bytecode: _names("user_link image_digest size"),
-    RecordLocation: _names("user_link added_in retired_in"),
+    RecordLocation: _names("user_link standing added_in retired_in"),
     Run: _names(
         "id name user_link kind came_to checkpoint_link why instant ran_in ran_on kind_of_sandbox",
         "found took durations memory queued_at started_at finished_at who_asked limit_hit",

@@ -1,12 +1,26 @@
-"""Where each record of a project is."""
+"""Records: what each says with the entries behind it, where it is, and what rests on it."""
 
 from django.contrib import admin
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
 
-from memory.admin.base import PresenceFilter, ReadOnlyAdmin, link, link_to_key, links_to_alerts
-from memory.admin.display import NOTHING, inline
+from memory.admin import masking
+from memory.admin.base import (
+    PresenceFilter,
+    ReadOnlyAdmin,
+    entry_pages,
+    link,
+    link_to_key,
+    links_to_alerts,
+)
+from memory.admin.display import NOTHING, badge, inline, lines
+from memory.admin.evidence import show_entries
+from memory.admin.values import in_words
+from memory.checkpoints import Redacted
 from memory.models import Alert, Checkpoint, RecordLocation
+from memory.provenance import RecordOrigin, trace_record
+from memory.redaction import TOLD
 
 
 class RetiredFilter(PresenceFilter):
@@ -19,7 +33,7 @@ class RetiredFilter(PresenceFilter):
 
 @admin.register(RecordLocation)
 class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
-    """In which file each record is, and which keys are used up."""
+    """What each record says and why, in which file it is, and which keys are used up."""
 
     list_display = ["record", "collection_name", "user_link", "file", "added_in", "retired_in"]
     list_filter = [RetiredFilter, "user__workspace"]
@@ -28,14 +42,12 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
     search_help_text = "By the whole key, collection or user id."
     ordering = ["-id"]
     when_empty = "No project has a record yet."
-    fields = [
-        "user_link",
-        "record",
-        "collection_name",
-        "file",
-        "added_in",
-        "retired_in",
-        "alerts",
+    fieldsets = [
+        (None, {"fields": [("standing", "user_link")]}),
+        ("What it says", {"fields": ["content"]}),
+        ("Evidence", {"fields": ["entries"]}),
+        ("What rests on it", {"fields": ["alerts"]}),
+        ("Where it is", {"fields": ["file", "added_in", "retired_in"]}),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[RecordLocation]:
@@ -51,6 +63,57 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
                 retired_id=Subquery(retired.values("pk")[:1]),
             )
         )
+
+    def subtitle_of(self, location: RecordLocation) -> str:
+        """Return the record's key, and where it is kept."""
+        if masking.is_hidden():
+            return super().subtitle_of(location)
+        return f"{location.key} in {location.domain}.{location.collection}"
+
+    @admin.display(description="state", ordering="retired_version")
+    def standing(self, location: RecordLocation) -> str:
+        """Say whether the project has it."""
+        is_retired = location.retired_version is not None
+        return badge("resolved", "retired") if is_retired else badge("covered", "in the project")
+
+    @admin.display(description="fields")
+    def content(self, location: RecordLocation) -> str:
+        """Show each field with the entries that set it last."""
+        origin = _origin_of(location)
+        if isinstance(origin, str):
+            return origin
+        pages = entry_pages(location.user, origin.entries)
+        rows = format_html_join(
+            "",
+            '<tr><th scope="row">{}</th><td>{}</td><td>{}</td></tr>',
+            (
+                (
+                    inline(field.name),
+                    NOTHING if field.value is None else inline(in_words(field.value)),
+                    format_html_join(
+                        ", ",
+                        '<a href="{}">#{}</a>',
+                        ((pages[seq], seq) for seq in field.entries if seq in pages),
+                    ),
+                )
+                for field in origin.fields
+            ),
+        )
+        return format_html(
+            '<div class="scrolled"><table class="fields"><thead><tr><th scope="col">{}</th>'
+            '<th scope="col">value</th><th scope="col">from</th></tr></thead>'
+            "<tbody>{}</tbody></table></div>",
+            inline(origin.class_name),
+            rows,
+        )
+
+    @admin.display(description="entries")
+    def entries(self, location: RecordLocation) -> str:
+        """Show the entries that the record rests on, down to the messages behind them."""
+        origin = _origin_of(location)
+        if isinstance(origin, str):
+            return NOTHING
+        return lines(show_entries(location.user, origin.entries).values())
 
     @admin.display(description="record", ordering="key")
     def record(self, location: RecordLocation) -> str:
@@ -96,3 +159,18 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
         }
         citing = Alert.objects.filter(user=location.user, evidence__contains=[item])
         return links_to_alerts(citing)
+
+
+def _origin_of(location: RecordLocation) -> RecordOrigin | str:
+    """Return the record with the entries behind it, or why there is nothing to show.
+
+    It is read once for a page.
+    """
+    found: RecordOrigin | str | None = location.__dict__.get("_origin")
+    if found is None:
+        try:
+            found = trace_record(location) or "no version that is kept tells of it"
+        except Redacted:
+            found = TOLD
+        location.__dict__["_origin"] = found
+    return found

@@ -88,7 +88,11 @@ def test_on_a_telephone_nothing_is_wider_than_the_screen(page: Page) -> None:
     page.goto("/admin/memory/alert/")
     follow(page.get_by_role("link", name=MESSAGE))
 
+    page.locator(".field-rule summary").first.click()
     expect(page.locator(".field-rule pre").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    follow(page.locator(".field-evidence_tree").get_by_role("link", name="Medication amoxicillin"))
+    expect(page.locator("table.fields")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
@@ -97,11 +101,13 @@ def test_the_statement_that_made_an_alert_needs_no_scrolling_of_its_box(page: Pa
     follow(page.get_by_role("link", name=MESSAGE))
 
     box = page.locator(".field-rule pre").first
+    expect(box).to_be_hidden()
+    page.get_by_text("Raised on").click()
     assert box.evaluate("box => box.scrollHeight <= box.clientHeight")
     marked = box.locator("mark")
     expect(marked).to_have_count(5)  # from `yield critical(` to its closing bracket
     expect(marked.first).to_contain_text("yield critical(")
-    whole = page.locator(".field-rule details pre")
+    whole = page.locator(".field-rule details details pre")
     expect(whole).to_be_hidden()
     page.get_by_text("The whole source").click()
     expect(whole).to_contain_text("def check(today")

@@ -558,11 +558,16 @@ def test_alerts_are_acknowledged_together_and_snoozed_judged_and_resolved_one_by
         return str(alert["state"])
 
     page.goto("/admin/memory/alert/?q=alerted")
+    rows = page.locator("#result_list tbody tr .field-headline")
+    places = rows.all_inner_texts()
     for key in "ab":
         page.get_by_role("row").filter(has_text=f"task {key} is").get_by_role("checkbox").check()
     page.get_by_label("Action:").select_option("acknowledge")
     follow(page.get_by_role("button", name="Go", exact=True))
     said(page, "2 alerts acknowledged.")
+    # No row has come to stand under the pointer that was not there.
+    assert rows.all_inner_texts() == places
+    expect(page.locator("#result_list input:checked")).to_have_count(0)
     assert [state(key) for key in "abc"] == ["acknowledged", "acknowledged", "open"]
 
     follow(page.get_by_role("link", name="task c is"))
@@ -574,5 +579,7 @@ def test_alerts_are_acknowledged_together_and_snoozed_judged_and_resolved_one_by
     said(page, "1 alert marked as wrong.")
     expect(page.locator(".field-judged")).to_contain_text("it was done long ago")
     act(page, "Resolve", "done")
+    expect(page.get_by_label("Why")).to_have_value("done")
+    follow(page.get_by_role("button", name="Resolve"))
     said(page, "1 alert resolved.")
     assert [state(key) for key in "abc"] == ["acknowledged", "acknowledged", "resolved"]

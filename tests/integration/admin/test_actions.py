@@ -88,8 +88,46 @@ def test_acknowledging_twice_changes_nothing_and_says_so(admin_client: Client, r
     assert [kind for kind, _ in history(rows[Alert])] == ["opened", "acknowledged"]
 
 
+def resolve(client: Client, *rows: Model, **fields: str) -> Any:
+    """Resolve alerts, and confirm it."""
+    return act(client, "resolve", *rows, confirmed="1", **fields)
+
+
+def test_resolving_asks_first_and_says_what_it_means(admin_client: Client, rows: Rows) -> None:
+    asked = act(admin_client, "resolve", rows[Alert], note="told the person", from_page="1")
+
+    assert history(rows[Alert]) == [("opened", "constraints")]
+    words = shown(asked)
+    assert "Resolve 1 alert?" in words
+    assert "Aspirin" in words
+    assert "Reopen on the alert’s page takes this back" in words
+    assert page_url(rows[Alert]) in text_of(asked)  # the way back
+    assert 'value="told the person"' in text_of(asked)
+
+
+def test_more_alerts_than_anybody_reads_are_not_resolved_at_once(
+    admin_client: Client, populate: Populate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.admin.alerts.MAX_RESOLVED", 1)
+    chosen = [populate(user_id=name)[Alert] for name in ("ada", "bob")]
+
+    response = act(admin_client, "resolve", *chosen)
+
+    assert messages_of(response) == ["Choose 1 alerts at most: nothing was done."]
+    assert not Alert.objects.filter(state=AlertState.RESOLVED).exists()
+
+
+def test_what_was_resolved_is_reopened(admin_client: Client, rows: Rows) -> None:
+    resolve(admin_client, rows[Alert])
+
+    response = act(admin_client, "reopen", rows[Alert])
+
+    assert messages_of(response) == ["1 alert reopened."]
+    assert Alert.objects.get().state == AlertState.OPEN
+
+
 def test_resolving_an_alert_closes_it(admin_client: Client, rows: Rows) -> None:
-    response = act(admin_client, "resolve", rows[Alert])
+    response = resolve(admin_client, rows[Alert])
 
     assert messages_of(response) == ["1 alert resolved."]
     alert = Alert.objects.get()
@@ -104,7 +142,7 @@ def test_what_is_resolved_already_is_left_and_the_rest_is_done(
     first, second = populate(user_id="ada")[Alert], populate(user_id="bob")[Alert]
     alerts.resolve(first, actor="constraints", reason="no longer found")
 
-    response = act(admin_client, "resolve", first, second)
+    response = resolve(admin_client, first, second)
 
     assert messages_of(response) == ["1 alert resolved.", "1 alert left: resolved already."]
     assert history(first)[-1] == ("resolved", "constraints")
@@ -130,7 +168,7 @@ def test_the_page_offers_what_makes_sense(admin_client: Client, rows: Rows) -> N
     assert offered() == [*snoozes, "reopen", "resolve", *verdicts]
     act(admin_client, "snooze_for_a_day", rows[Alert])
     assert offered() == ["acknowledge", "reopen", "resolve", *verdicts]
-    act(admin_client, "resolve", rows[Alert])
+    resolve(admin_client, rows[Alert])
     assert offered() == ["reopen", *verdicts]
     Alert.objects.update(holds_back=False)
     assert offered() == verdicts
@@ -168,8 +206,8 @@ def test_a_reason_is_kept_and_one_is_given_where_nobody_gives_one(
 ) -> None:
     first, second = populate(user_id="ada")[Alert], populate(user_id="bob")[Alert]
 
-    act(admin_client, "resolve", first, note="told the person", from_page="1")
-    act(admin_client, "resolve", second)
+    resolve(admin_client, first, note="told the person", from_page="1")
+    resolve(admin_client, second)
 
     assert first.events.latest("seq").detail == {"reason": "told the person"}
     assert second.events.latest("seq").detail == {"reason": "resolved by staff"}
@@ -242,8 +280,8 @@ def test_who_may_only_view_alerts_cannot_act(staff: Staff, rows: Rows) -> None:
     client = staff("view_alert")
 
     for action in ("acknowledge", "resolve"):
-        act(client, action, rows[Alert])
-        act(client, action, rows[Alert], from_page="1")
+        act(client, action, rows[Alert], confirmed="1")
+        act(client, action, rows[Alert], confirmed="1", from_page="1")
 
     assert history(rows[Alert]) == [("opened", "constraints")]
     assert Alert.objects.get().state == AlertState.OPEN

@@ -124,7 +124,12 @@ def test_an_action_is_noted_with_its_name_and_number(
     )
     admin_client.post(
         list_url(Alert),
-        {"action": "resolve", "note": CANARY, "_selected_action": str(alerts[0].pk)},
+        {
+            "action": "resolve",
+            "confirmed": "1",
+            "note": CANARY,
+            "_selected_action": str(alerts[0].pk),
+        },
     )
 
     both, one = noted(kind=AuditKind.ACT)
@@ -149,7 +154,8 @@ def test_to_be_asked_is_to_look_and_to_confirm_is_to_act(admin_client: Client, r
 
 def test_who_may_not_act_has_not_acted(staff: Any, rows: Rows) -> None:
     client = staff("view_alert")
-    client.post(list_url(Alert), {"action": "resolve", "_selected_action": str(rows[Alert].pk)})
+    chosen = {"action": "resolve", "_selected_action": str(rows[Alert].pk)}
+    client.post(list_url(Alert), {**chosen, "confirmed": "1"})
 
     assert not StaffAudit.objects.filter(kind=AuditKind.ACT).exists()
 
@@ -292,7 +298,10 @@ def test_what_cannot_be_noted_is_not_done(
 
     monkeypatch.setattr(StaffAudit.objects, "create", refuse)
     for url, fields in [
-        (list_url(Alert), {"action": "resolve", "_selected_action": str(alert.pk)}),
+        (
+            list_url(Alert),
+            {"action": "resolve", "_selected_action": str(alert.pk), "confirmed": "1"},
+        ),
         (reverse("admin:memory_work"), {"action": "dismiss", "chosen": f"runs:{run.pk}"}),
         (
             reverse("admin:auth_user_password_change", args=[bob.pk]),

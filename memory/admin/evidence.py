@@ -1,0 +1,75 @@
+"""What something rests on, down to what was said: records with their fields, entries, messages."""
+
+import datetime
+from collections.abc import Iterable, Mapping
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from memory.admin.base import link_to_entry, page_url
+from memory.admin.display import badge, inline, lines, shortened
+from memory.admin.masking import content
+from memory.admin.values import in_words
+from memory.models import LogEntry, MemoryUser
+from memory.models.log import EntryKind
+from memory.redaction import TOLD
+
+_MAX_QUOTE = 500
+
+
+def local_time(at: datetime.datetime, user: MemoryUser) -> str:
+    """Return a moment by the clock of the user, with the name of the time zone."""
+    return f"{at.astimezone(ZoneInfo(user.time_zone)):%Y-%m-%d %H:%M} ({user.time_zone})"
+
+
+def show_fields(fields: Mapping[str, Any]) -> SafeString | str:
+    """Show the fields of a record in one line, without those that are empty."""
+    told = format_html_join(
+        ", ",
+        "{} <b>{}</b>",
+        (
+            (inline(name), inline(in_words(value)))
+            for name, value in fields.items()
+            if value not in (None, "", [])
+        ),
+    )
+    return format_html('<div class="fields">{}</div>', told) if told else ""
+
+
+def show_entries(user: MemoryUser, seqs: Iterable[int]) -> Mapping[int, SafeString]:
+    """Return these entries of the user's log as evidence, by number: facts lead to the messages
+    that they were derived from, and messages are quoted."""
+    known: dict[int, LogEntry] = {}
+    wanted = chosen = set(seqs)
+    while wanted:  # an entry is derived from earlier ones alone, so this ends
+        found = LogEntry.objects.filter(user=user, seq__in=wanted)
+        known |= {entry.seq: entry for entry in found}
+        wanted = {seq for entry in found for seq in entry.derived_from} - known.keys()
+    return {seq: _show(known[seq], user, known) for seq in sorted(chosen & known.keys())}
+
+
+def _show(entry: LogEntry, user: MemoryUser, known: Mapping[int, LogEntry]) -> SafeString:
+    told = _quote(entry, user) if entry.kind == EntryKind.MESSAGE else link_to_entry(entry)
+    behind = [_show(known[seq], user, known) for seq in entry.derived_from if seq in known]
+    return format_html("{}{}", told, lines(behind) if behind else "")
+
+
+def _quote(message: LogEntry, user: MemoryUser) -> SafeString:
+    """Quote a message: who said it, when by the user's clock, and its words."""
+    who = message.speaker or message.role or "somebody"
+    words = (
+        TOLD
+        if message.redacted_at is not None
+        else shortened(" ".join((message.content or "").split()), _MAX_QUOTE)
+    )
+    return format_html(
+        '<a href="{}">#{}</a> {} {}, {}: <q class="said">{}</q>',
+        page_url(message),
+        message.seq,
+        badge(message.kind, message.get_kind_display()),
+        content(inline(who)),
+        local_time(message.occurred_at, user),
+        content(inline(words)),
+    )

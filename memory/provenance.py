@@ -1,0 +1,113 @@
+"""Provenance: the fields of a record, each with the log entries that set it last."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memory import history
+from memory.models import Checkpoint, EntryOutcome, MemoryUser, RecordLocation
+from memory.project.names import key_of_entry
+from memory.project.values import RecordId
+
+# Of a record that was changed more often, older changes are not read: such a field names all of
+# the record's entries.
+MAX_VERSIONS = 50
+
+
+@dataclass(frozen=True)
+class FieldOrigin:
+    """A field of a record: its value in typed JSON, and the entries behind it, ascending."""
+
+    name: str
+    value: Any
+    entries: Sequence[int]
+
+
+@dataclass(frozen=True)
+class RecordOrigin:
+    """A record as a version has it, or as the last version had it that did.
+
+    `class_name` and `entries` are the record's own; `fields` are in the order of its class.
+    """
+
+    class_name: str
+    fields: Sequence[FieldOrigin]
+    entries: Sequence[int]
+
+
+def read_records(checkpoint: Checkpoint, records: Collection[RecordId]) -> dict[RecordId, Any]:
+    """Return these records of a version, in typed JSON, as far as it has them; Redacted."""
+    wanted = set(records)
+    locations = RecordLocation.objects.filter(
+        user=checkpoint.user_id, key__in={record.key for record in wanted}
+    )
+    paths = {location.path for location in locations if _id_of(location) in wanted}
+    found = history.records_in(checkpoint, paths)
+    return {record: value for record, (_, value) in found.items() if record in wanted}
+
+
+def trace_record(location: RecordLocation) -> RecordOrigin | None:
+    """Return a record with the entries behind each field; None where no version tells of it.
+
+    A retired record is read from the last version that had it. Raises Redacted.
+    """
+    user, record_id = location.user, _id_of(location)
+    checkpoint = _last_version_of(location)
+    record = read_records(checkpoint, [record_id]).get(record_id) if checkpoint else None
+    if record is None:
+        return None
+    sources, class_name = record["sources"], record["$record"]
+    behind = _last_edits(user, record_id, class_name, sources)
+    return RecordOrigin(
+        class_name,
+        [
+            FieldOrigin(name, value, behind.get(name, () if value is None else sources))
+            for name, value in record["fields"].items()
+        ],
+        sources,
+    )
+
+
+def _id_of(location: RecordLocation) -> RecordId:
+    return RecordId(location.domain, location.collection, location.key)
+
+
+def _last_version_of(location: RecordLocation) -> Checkpoint | None:
+    if location.retired_version is None:
+        return location.user.head
+    versions = Checkpoint.objects.filter(user=location.user, version=location.retired_version - 1)
+    return versions.first()
+
+
+def _last_edits(
+    user: MemoryUser, record: RecordId, class_name: str, sources: Sequence[int]
+) -> Mapping[str, list[int]]:
+    """Return by field the entries that the last edit of it cites.
+
+    Edits are looked for in the versions with which the record's entries were settled. A field that
+    none of them sets (it is empty, was renamed, or the record imported) is not in the result.
+    """
+    settled = EntryOutcome.objects.filter(user=user, seq__in=sources, checkpoint__isnull=False)
+    versions = Checkpoint.objects.filter(pk__in=settled.order_by().values("checkpoint"))
+    newest = versions.order_by("-version").values_list("edits", flat=True)[:MAX_VERSIONS]
+    found: dict[str, list[int]] = {}
+    for edits in newest:
+        for edit in reversed(edits):
+            if _is_about(edit, record, class_name):
+                for name in edit["fields"]:
+                    found.setdefault(name, sorted(edit["sources"]))
+    return found
+
+
+def _is_about(edit: Mapping[str, Any], record: RecordId, class_name: str) -> bool:
+    """Tell whether an edit sets fields of the record; an `add` need not name collection and key."""
+    if edit.get("op") not in ("add", "update") or edit["domain"] != record.domain:
+        return False
+    if edit["op"] == "update":
+        return (edit["collection"], edit["key"]) == (record.collection, record.key)
+    if edit["class_name"] != class_name or edit.get("collection") not in (None, record.collection):
+        return False
+    if edit.get("key") is not None:
+        return bool(edit["key"] == record.key)
+    base = key_of_entry(class_name, max(edit["sources"]))
+    return record.key == base or record.key.startswith(f"{base}-")

@@ -1,0 +1,193 @@
+"""The way from an alert over records and facts to what was said, and back from a message."""
+
+import datetime
+import html
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from memory import alerts, log, runs
+from memory.alerts import Finding
+from memory.log import Draft
+from memory.models import Alert, LogEntry, MemoryUser, RecordLocation, Run
+from memory.models.alerts import Severity
+from memory.models.log import EntryKind
+from memory.models.runs import RunKind, RunTrigger
+from tests.factories import make_run
+from tests.integration.admin.conftest import page_url, shown, text_of
+from tests.integration.checkpointing.conftest import trip
+from workers import tasks
+
+pytestmark = pytest.mark.django_db
+
+RULE = "constraints/late.py"
+# 23:30 in the evening, by the clock of the user in Berlin.
+SAID_AT = datetime.datetime(2026, 3, 14, 22, 30, tzinfo=datetime.UTC)
+
+
+def log_records(user: MemoryUser, *statements: dict[str, Any]) -> list[int]:
+    """Append typed entries and settle them; return their numbers."""
+    drafts = [Draft(kind=EntryKind.RECORD, data=statement) for statement in statements]
+    seqs = [entry.seq for entry in log.append(user, drafts, source="test")]
+    tasks.checkpoint_records(user.pk)
+    user.refresh_from_db()
+    return seqs
+
+
+def say(user: MemoryUser, words: str, fact: str) -> tuple[LogEntry, LogEntry]:
+    """Append a message and the fact that a model found in it."""
+    message = Draft(kind=EntryKind.MESSAGE, content=words, role="user", occurred_at=SAID_AT)
+    [said] = log.append(user, [message], source="test")
+    found = Draft(kind=EntryKind.FACT, content=fact, derived_from=[said.seq])
+    return said, log.append(user, [found], source="test")[0]
+
+
+def propose(user: MemoryUser, *edits: dict[str, Any]) -> Run:
+    """Have the gate decide on edits, as on those of a model."""
+    user.refresh_from_db()
+    body = {"edits": list(edits), "considered": []}
+    run = runs.queue(user, RunKind.PROPOSAL, RunTrigger.API, checkpoint=user.head, input=body)
+    tasks.execute_run(str(run.pk))
+    run.refresh_from_db()
+    user.refresh_from_db()
+    return run
+
+
+def open_alert(user: MemoryUser, key: str, *, sources: list[int]) -> Alert:
+    """Have the constraints find something about a trip."""
+    assert user.head is not None
+    run = make_run(user.head, runner="docker")
+    evidence = {
+        "class": "Trip",
+        "domain": "travel",
+        "collection": "trips",
+        "key": key,
+        "sources": sources,
+    }
+    finding = Finding(
+        constraint=RULE, severity=Severity.CRITICAL, message="Too dear", evidence=[evidence]
+    )
+    alerts.apply(run, [finding], spoke=[RULE], existing=[RULE])
+    return Alert.objects.get(user=user)
+
+
+def location(user: MemoryUser, key: str) -> RecordLocation:
+    return RecordLocation.objects.get(user=user, key=key)
+
+
+def rows_of(response: Any) -> list[list[str]]:
+    """Return the table of a record's fields: name, value, entries."""
+    [table] = re.findall(r'<table class="fields">(.*?)</table>', text_of(response), re.DOTALL)
+    rows = re.findall(r"<tr>(.*?)</tr>", table.partition("<tbody>")[2], re.DOTALL)
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
+    return [[html.unescape(re.sub(r"<[^>]+>", "", cell)) for cell in row] for row in cells]
+
+
+def test_a_fact_of_a_message_is_followed_both_ways(admin_client: Client, user: MemoryUser) -> None:
+    # Given a record that rests on a fact, which was derived from a message
+    log_records(user, trip("Rome", key="rome", cost=1))
+    said, fact = say(user, "It cost 1200 in the end!", "The trip to Rome cost 1200.")
+    update = {"op": "update", "domain": "travel", "collection": "trips", "key": "rome"}
+    another = {"op": "add", "domain": "travel", "class_name": "Trip", "sources": [fact.seq]}
+    run = propose(
+        user,
+        {**update, "fields": {"cost": 1200}, "sources": [fact.seq]},
+        {**another, "fields": {"to": "Rome", "cost": 1200}},
+    )
+    assert run.outcome == "ok", run.output
+    # And an alert about that record
+    alert = open_alert(user, "rome", sources=[1, fact.seq])
+
+    # Then the alert leads to the record with its fields, to the fact, and to the quoted message
+    page = admin_client.get(page_url(alert))
+    words = shown(page)
+    quoted = f"#{said.seq} message user , 2026-03-14 23:30 (Europe/Berlin): It cost 1200"
+    chain = [
+        *("Trip rome in travel.trips", "to Rome , cost 1200", "#1 typed record"),
+        *(f"#{fact.seq} fact The trip to Rome cost 1200.", quoted),
+    ]
+    assert [part for part in chain if part not in words] == [], words
+    places = [words.index(part) for part in chain]
+    assert places == sorted(places)
+    for row in (location(user, "rome"), said, fact):
+        assert f'href="{page_url(row)}"' in text_of(page)
+    # And the message leads to the alert, as does the fact
+    for entry in (said, fact):
+        assert f'href="{page_url(alert)}"' in text_of(admin_client.get(page_url(entry)))
+    # And the record shows which entry each of its fields is from, and what was said
+    record = admin_client.get(page_url(location(user, "rome")))
+    assert rows_of(record) == [["to", "Rome", "#1"], ["cost", "1200", f"#{fact.seq}"]]
+    [added] = RecordLocation.objects.exclude(key="rome")  # its edit names no collection, and no key
+    first, *_ = rows_of(admin_client.get(page_url(added)))
+    assert first == ["to", "Rome", f"#{fact.seq}"]
+    assert quoted in shown(record)
+
+
+def test_a_message_that_nothing_rests_on_has_no_alert(
+    admin_client: Client, user: MemoryUser
+) -> None:
+    [seq] = log_records(user, trip("Rome", key="rome"))
+    alert = open_alert(user, "rome", sources=[seq])
+    said, _ = say(user, "Hello", "The user says hello.")
+
+    assert page_url(alert) not in text_of(admin_client.get(page_url(said)))
+
+
+def test_a_record_that_is_retired_shows_what_it_was(admin_client: Client, user: MemoryUser) -> None:
+    [first] = log_records(user, trip("Rome", key="rome", note=None))
+    log_records(user, {**trip(key="rome"), "data": {}, "retired": True})
+
+    page = admin_client.get(page_url(location(user, "rome")))
+
+    assert rows_of(page) == [["to", "Rome", f"#{first}"], ["note", "–", ""]]
+    assert "retired" in shown(page)
+
+
+def test_a_record_of_which_no_version_tells_says_so(admin_client: Client, user: MemoryUser) -> None:
+    log_records(user, trip("Rome", key="rome"))
+    RecordLocation.objects.filter(user=user).update(path="domains/travel/trips_9.py")
+
+    page = admin_client.get(page_url(location(user, "rome")))
+
+    assert "no version that is kept tells of it" in shown(page)
+
+
+def test_an_alert_says_each_thing_once_and_its_evidence_first(
+    admin_client: Client, user: MemoryUser
+) -> None:
+    [seq] = log_records(user, trip("Rome", key="rome"))
+    alert = open_alert(user, "rome", sources=[seq])
+    Alert.objects.filter(pk=alert.pk).update(opened_at=SAID_AT)
+
+    page = admin_client.get(page_url(alert))
+
+    words = shown(page).rpartition("View alert")[2].partition("history")[0]
+    assert words.count("Too dear") == 1
+    assert words.count("2026-03-14 23:30 (Europe/Berlin)") == 1
+    badges = re.findall(r'<span class="badge[^"]*">(critical|open)</span>', text_of(page))
+    assert badges == ["critical", "open"]
+    assert words.index("Trip rome") < words.index("Constraint") < words.index("Feedback")
+
+
+def test_source_is_folded(admin_client: Client, populate: Callable[..., Any]) -> None:
+    page = text_of(admin_client.get(page_url(populate()[Alert])))
+
+    _, _, constraint = page.partition("field-rule")
+    before, _, _ = constraint.partition("<pre")
+    assert before.count("<details>") == 1
+    assert "<details open" not in page
+
+
+def test_who_sees_no_content_is_shown_none_of_a_record(
+    staff: Callable[..., Client], user: MemoryUser
+) -> None:
+    log_records(user, trip("Rome", key="rome"))
+    client = staff("view_recordlocation")
+
+    words = shown(client.get(page_url(location(user, "rome"))))
+
+    assert "Rome" not in words
+    assert "in the project" in words
