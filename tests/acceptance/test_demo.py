@@ -133,9 +133,15 @@ def calls_of(model: str, output: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
+def variables_in(output: str) -> dict[str, str]:
+    """Return the variables that the demo says to set, in one line to be copied."""
+    [line] = re.findall(r"^ *export (UAC_URL=\S+ UAC_KEY=\S+)$", output, re.MULTILINE)
+    return dict(one.split("=", 1) for one in line.split())
+
+
 def client_of(output: str) -> Client:
-    """A client with the two variables that the demo says to set."""
-    variables = dict(re.findall(r"^ *export (UAC_\w+)=(\S+)$", output, re.MULTILINE))
+    """Return a client with these variables."""
+    variables = variables_in(output)
     return Client(variables["UAC_URL"], variables["UAC_KEY"])
 
 

@@ -1,12 +1,14 @@
 """The main job over HTTP with real workers: entries in, typed Python out, alerts, exact answers."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import analytical
 from benchmarks.harness import Client, data_file
-from tests.system import Person, message, record
+from tests.snippets import blocks, pasted, wait_longer
+from tests.system import Person, message, new_client, record
 from tests.waiting import polled
 from uac_site.demo import person as sample
 from uac_site.embedded.system import System
@@ -111,6 +113,21 @@ def patient(person: Person) -> Person:
     decision = write_constraint(person, "drug_allergy", DRUG_ALLERGY.source, DRUG_ALLERGY.tests)
     assert decision["accepted"], decision
     return person
+
+
+def test_the_readme_is_followed_from_the_first_user_to_a_first_constraint_that_fires(
+    system: System,
+) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    client = new_client(system, "readme")
+
+    steps = pasted(
+        wait_longer("\n".join(blocks(readme))),
+        {"UAC_URL": system.base_url, "UAC_KEY": client.key},
+    )
+
+    assert [step for step in steps if step.shown]
+    assert not [step for step in steps if not step.as_shown]
 
 
 class TestEntries:

@@ -1,58 +1,14 @@
-"""What the README shows works as it is shown, and what the documents name is there."""
+"""What the README and the documents name is there: `test_tutorial` runs what they show."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from benchmarks import plots
-from tests.system import LATE, Person, new_client, record
-from tests.waiting import polled, scaled
-from uac_site.embedded.system import System
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
 PATHS = r"`((?:uac_site|memory|workers|sandbox_image|benchmarks|tests|docs)/[\w./-]+)`"
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-
-
-def test_twenty_lines_tell_count_and_hear_what_was_noticed(system: System) -> None:
-    # Given somebody else in the workspace of whom there is an alert
-    program, *_ = blocks("python")
-    client = new_client(system, "readme")
-    assert client.post("users/", {"user_id": "grace"})[0] == 201
-    grace = Person(client, "grace")
-    grace.log(record("Task", "report", domain="work", name="The report", days=3))
-    grace.request("PUT", "constraints/late/?wait=100", LATE, status=200)
-    polled(lambda: grace.alerts("open"), bool)
-    # When the program is run
-    ran = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "UAC_URL": system.base_url, "UAC_KEY": client.key},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=scaled(240),
-    )
-    # Then it says what the README promises
-    assert ran.stdout.splitlines() == ["2100", "warning The report is 3 days late ['report']"]
-    entries = client.get("users/ada/entries/")[1]["results"]
-    assert [entry["kind"] for entry in entries] == ["record", "record", "message"]
-
-
-def test_the_agent_and_the_constraint_are_those_that_the_tutorial_runs_and_has_judged() -> None:
-    _, agent, constraint = blocks("python")
-
-    assert f"```python\n{agent}```" in TUTORIAL
-    assert constraint in TUTORIAL
-    lines = [line for line in agent.splitlines() if line and not line.startswith("#")]
-    assert len(lines) == 20
 
 
 def test_the_numbers_are_those_that_were_measured() -> None:

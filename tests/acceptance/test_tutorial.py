@@ -1,86 +1,26 @@
-"""The tutorial and the recipes are followed, step by step, beside a demo that is running."""
+"""README, tutorial and recipes are followed, step by step, beside a demo that is running."""
 
-import doctest
-import itertools
 import os
-import re
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.test_demo import demo, output_of
+from benchmarks.harness import Client
+from tests.acceptance.test_demo import demo, output_of, variables_in
 from tests.llm_server import KEY, llm_server, said
+from tests.snippets import blocks, pasted, requests_in, wait_longer
 from tests.system import new_client
 from tests.waiting import scaled
 from uac_site.embedded.system import System
 
-DOCS = Path(__file__).parents[2] / "docs"
-TUTORIAL = (DOCS / "tutorial.md").read_text()
+CHECKOUT = Path(__file__).parents[2]
+TUTORIAL = (CHECKOUT / "docs" / "tutorial.md").read_text()
 PROGRAM = "# agent.py\n"
-# Stand for `>>> ` and `... `: nothing else prints them.
-NEXT, MORE = "\x1e", "\x1f"
-PROMPTS = f"import sys; sys.ps1, sys.ps2 = {NEXT!r}, {MORE!r}"
-
-
-def blocks(text: str) -> list[str]:
-    """The blocks of Python in their order."""
-    return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Step:
-    """A statement that was pasted, what Python answered, and what the page says it answers."""
-
-    source: str
-    answer: str
-    shown: str
-
-    def __str__(self) -> str:
-        return f"{self.source}\nanswered:\n{self.answer}shown:\n{self.shown}"
-
-    @property
-    def as_shown(self) -> bool:
-        compared = doctest.OutputChecker()
-        return compared.check_output(self.shown, self.answer, doctest.ELLIPSIS)
-
-
-def pasted(text: str, environment: Mapping[str, str]) -> list[Step]:
-    """Paste a text into Python's prompt, line for line; returns each statement with its answer."""
-    ran = subprocess.run(
-        [sys.executable, "-X", "utf8", "-u", "-q", "-i", "-c", PROMPTS],
-        env={**os.environ, **environment},
-        input=f"{text}\n",
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=scaled(600),
-    )
-    # A prompt for each line, and one for the end: what was printed after a line comes before the
-    # next prompt.
-    _, *told = re.split(f"([{NEXT}{MORE}])", ran.stdout)
-    printed, prompts = told[1::2], told[2::2]
-    lines = text.splitlines()
-    assert len(prompts) >= len(lines), ran.stdout
-    steps, source = [], ""
-    for number, line in enumerate(lines):
-        if line.startswith("#") and not source:
-            assert lines[number - 1], f"an answer, but right under no statement: {line}"
-            continue
-        source += f"{line}\n"
-        if prompts[number] == NEXT:
-            if source.strip():
-                shown = itertools.takewhile(lambda one: one.startswith("#"), lines[number + 1 :])
-                comment = "".join(f"{one[2:]}\n" for one in shown)
-                steps.append(Step(source, printed[number], comment))
-            source = ""
-    return steps
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +29,7 @@ def server() -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="uac-test-tutorial-") as parent:
         Path(parent).chmod(0o755)
         docker = os.environ.get("DOCKER_HOST", "")
-        with demo(Path(parent) / "data", DOCKER_HOST=docker) as process:
+        with demo(Path(parent) / "data", DOCKER_HOST=docker, UAC_MAX_WAIT_SECONDS="50") as process:
             try:
                 assert process.stdout is not None
                 lines = []
@@ -98,9 +38,7 @@ def server() -> Iterator[dict[str, str]]:
                     if "Running until Ctrl-C" in line:
                         break
                 shown = "".join(lines)
-                variables = dict(re.findall(r"^ *export (UAC_\w+)=(\S+)$", shown, re.MULTILINE))
-                assert variables.keys() == {"UAC_URL", "UAC_KEY"}, shown
-                yield variables
+                yield variables_in(shown)
             finally:
                 process.send_signal(signal.SIGINT)
                 output_of(process)
@@ -139,16 +77,69 @@ def test_what_differs_from_what_is_shown_or_cannot_be_pasted_is_noticed() -> Non
 
 # A whole demo is told first, which takes minutes where the machine is busy.
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", ["tutorial.md", "how-to.md"])
-def test_every_step_answers_as_it_is_shown(server: dict[str, str], name: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "least"), [("README.md", 9), ("docs/tutorial.md", 25), ("docs/how-to.md", 25)]
+)
+def test_every_step_answers_as_it_is_shown(server: dict[str, str], page: str, least: int) -> None:
     # Given a page, and a server as the page has one start it
-    found = [block for block in blocks((DOCS / name).read_text()) if not block.startswith(PROGRAM)]
+    text = wait_longer((CHECKOUT / page).read_text())
+    found = [block for block in blocks(text) if not block.startswith(PROGRAM)]
     # When its Python is pasted into the prompt, one block after the other
     steps = pasted("\n".join(found), server)
     # Then each statement answers what is shown
-    assert len(steps) >= 25
+    assert len(steps) >= least
     wrong = [step for step in steps if not step.as_shown]
     assert not wrong, "\n".join(map(str, wrong))
+
+
+# Below the pages that are followed: the README makes the user whom the others ask about.
+@pytest.mark.timeout(900)
+def test_the_requests_that_the_pages_show_are_answered(server: dict[str, str]) -> None:
+    client = Client(server["UAC_URL"], server["UAC_KEY"])
+    answers = {}
+    for page in sorted((CHECKOUT / "docs").glob("*.md")):
+        for method, path, body in requests_in(page.read_text()):
+            status, answer = client.request(method, path, body)
+            assert 200 <= status < 300, f"{page.name}: {method} {path} answered {status}: {answer}"
+            answers[path] = answer
+
+    assert len(answers) >= 7
+    assert answers["users/ada/query/"]["value"] == 2100
+    assert "Rome" in answers["users/ada/context/"]["text"]
+
+
+# A program that git would otherwise ask for the key.
+ASKPASS = """#!/bin/sh
+echo "$UAC_KEY"
+"""
+
+
+@pytest.mark.timeout(900)
+def test_the_commands_of_the_page_about_exports_work(
+    server: dict[str, str], tmp_path: Path
+) -> None:
+    [commands] = [
+        one for one in blocks((CHECKOUT / "docs" / "export.md").read_text(), "") if "curl" in one
+    ]
+    askpass = tmp_path / "askpass"
+    askpass.write_text(ASKPASS)
+    askpass.chmod(0o700)
+    # The programs of this checkout, which are those of its venv.
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+    ran = subprocess.run(
+        ["sh", "-e", "-c", commands],
+        env={**os.environ, **server, "GIT_ASKPASS": str(askpass), "PATH": programs},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=scaled(300),
+    )
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert " passed in " in ran.stdout
+    assert (tmp_path / "ada.zip").stat().st_size > 0
 
 
 def test_the_agent_of_the_tutorial_remembers_what_was_said(system: System) -> None:

@@ -155,8 +155,7 @@ def _tell(system: System, screen: Screen) -> Story:
         "The API, from a second terminal (this key is the demo's own, and may do everything):"
     )
     screen.line("")
-    screen.line(f"export UAC_URL={system.base_url}")
-    screen.line(f"export UAC_KEY={api_key}")
+    screen.line(f"export UAC_URL={system.base_url} UAC_KEY={api_key}")
     screen.line(
         f'curl -H "Authorization: Bearer $UAC_KEY" $UAC_URL/v1/users/{person.USER_ID}/manifest/'
     )
