@@ -1,13 +1,13 @@
 """Types: what the type checker is shown of a project, and which of its errors count."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from memory import checkpoints
 from memory.models import Checkpoint
 from memory.project import Change, EditError, Outline
-from memory.project.outline import Class
+from memory.project.outline import REQUIRED, Class
 from memory.project.render import render_state_stub
 from memory.project.types import format_type, is_wider, members_of, parse_type, union
 from workers.checkpointing.findings import Finding
@@ -18,6 +18,10 @@ from workers.typecheck.checker import TypeFault, check_types
 _ARGUMENT = re.compile(
     r'Argument "(?P<field>\w+)" to "(?P<class>\w+)" has incompatible type "(?P<type>[^"]+)"'
 )
+# What mypy says where code expects another project.
+_NO_MODULE = re.compile(r'module named "domains\.(\w+)')
+_NO_NAME = re.compile(r'Module "domains\.(\w+)\.(state|schema)" has no attribute')
+_NO_ARGUMENT = re.compile(r'Missing named arguments? .* for "(\w+)"')
 
 
 def wants_type_check(parent: Checkpoint | None, change: Change) -> bool:
@@ -72,7 +76,7 @@ def _findings(check: Callable[[], list[TypeFault]], outline: Outline) -> Iterato
             path=fault.path,
             line=fault.line,
             message=fault.message,
-            fix=widening(fault.message, outline),
+            fix=suggest_fix(fault, outline) or widening(fault.message, outline),
         )
 
 
@@ -116,6 +120,32 @@ def _widened(class_: Class, name: str, given: str) -> str | None:
     if wider == field.type or not {format_type(one) for one in members_of(new)} <= plain:
         return None
     return format_type(wider)
+
+
+def suggest_fix(fault: TypeFault, outline: Outline) -> str:
+    """Return what to do about code that expects another project than there is; empty for others.
+
+    The type checker only says that a module, a name or an argument is missing.
+    """
+    if (match := _NO_MODULE.search(fault.message)) and match[1] not in outline.domains:
+        return (
+            f"This project has no domain {match[1]!r}: log a record of it first. It has"
+            f" {_listed(outline.domains)}."
+        )
+    if (match := _NO_NAME.search(fault.message)) and match[1] in outline.domains:
+        domain = outline.domains[match[1]]
+        known = {"state": [*domain.collections, *domain.singletons], "schema": domain.classes}
+        return f"domains.{match[1]}.{match[2]} has {_listed(known[match[2]])}."
+    if match := _NO_ARGUMENT.search(fault.message):
+        for domain in outline.domains.values():
+            if (class_ := domain.classes.get(match[1])) is not None:
+                needed = [one.name for one in class_.fields if one.default is REQUIRED]
+                return f"Each {match[1]} here needs {_listed(['key', *needed])}."
+    return ""
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none yet"
 
 
 def _shown(
