@@ -10,10 +10,10 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, sync_playwright
 
-from tests.system import Person, message, new_client
+from tests.system import Person, message, new_client, running_system
 from tests.waiting import polled
 from uac_site.demo import person as sample
-from uac_site.embedded.system import System, running_system
+from uac_site.embedded.system import System
 
 FOLDER = Path(__file__).parents[1] / "docs" / "screenshots"
 STAFF, PASSWORD = "eve", "correct horse battery staple"
