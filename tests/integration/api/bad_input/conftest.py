@@ -19,6 +19,7 @@ from memory.models import (
     MemoryUser,
     Run,
 )
+from tests.rows import read_rows
 
 WRITTEN: tuple[type[Model], ...] = (
     MemoryUser,
@@ -33,11 +34,9 @@ WRITTEN: tuple[type[Model], ...] = (
 )
 
 
-def stored() -> dict[str, list[dict[str, Any]]]:
+def stored() -> dict[str, list[str]]:
     """Return everything that a request could write."""
-    return {
-        model.__name__: list(model._default_manager.order_by("pk").values()) for model in WRITTEN
-    }
+    return read_rows(WRITTEN)
 
 
 @contextmanager

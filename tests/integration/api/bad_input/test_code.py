@@ -49,7 +49,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hints, "wait_done", execute)
 
 
-def everything_but_runs() -> dict[str, list[dict[str, Any]]]:
+def everything_but_runs() -> dict[str, list[str]]:
     return {name: rows for name, rows in stored().items() if name != "Run"}
 
 
