@@ -6,20 +6,16 @@ A conftest that imports the fixtures has to have one named `system`.
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import (
-    Browser,
-    ConsoleMessage,
-    Locator,
-    Page,
-    Response,
-    expect,
-    sync_playwright,
-)
 
 from tests.docker_engine import skip_or_fail
 from uac_site.embedded.system import System
+
+# Playwright is imported where a browser is used: every process imports this file.
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Response
 
 # A superuser, to go through the admin with.
 STAFF = "eve"
@@ -29,8 +25,10 @@ PASSWORD = "correct horse battery staple"
 # For a module and no longer: while it is there, a loop of events goes on in this thread, beside
 # which tests cannot start one of theirs.
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser() -> Iterator["Browser"]:
     """Chromium as the system has it."""
+    from playwright.sync_api import sync_playwright
+
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         reason = "NOT RUN: the admin in a browser needs chromium (apt-get install chromium)"
@@ -59,7 +57,7 @@ def staff(system: System) -> str:
 
 
 @pytest.fixture
-def page(browser: Browser, system: System, staff: str) -> Iterator[Page]:
+def page(browser: "Browser", system: System, staff: str) -> Iterator["Page"]:
     """The admin's front page, logged in; a page that fails or asks something fails the test."""
     trouble: list[str] = []
     with visitor(browser, system, trouble) as page:
@@ -69,18 +67,19 @@ def page(browser: Browser, system: System, staff: str) -> Iterator[Page]:
 
 
 @contextmanager
-def visitor(browser: Browser, system: System, trouble: list[str]) -> Iterator[Page]:
+def visitor(browser: "Browser", system: System, trouble: list[str]) -> Iterator["Page"]:
     """Open a page of somebody who is not logged in yet.
 
     What a page does that it must not is put into `trouble`: that it fails, asks something, or
     breaks the Content-Security-Policy.
     """
+    from playwright.sync_api import expect
 
-    def complain(message: ConsoleMessage) -> None:
+    def complain(message: "ConsoleMessage") -> None:
         if message.type == "error" and "favicon" not in str(message.location):
             trouble.append(message.text)
 
-    def fail(response: Response) -> None:
+    def fail(response: "Response") -> None:
         if response.status >= 400 and not response.url.endswith("/favicon.ico"):
             trouble.append(f"{response.status} {response.url}")
 
@@ -102,7 +101,7 @@ def visitor(browser: Browser, system: System, trouble: list[str]) -> Iterator[Pa
         context.close()
 
 
-def follow(target: Locator) -> None:
+def follow(target: "Locator") -> None:
     """Click on what leads to a page, and wait until that is there, all of its scripts too.
 
     What is done next would else be done to the page before, or before a script listens.
@@ -111,8 +110,10 @@ def follow(target: Locator) -> None:
         target.click()
 
 
-def log_in(page: Page, name: str = STAFF) -> None:
+def log_in(page: "Page", name: str = STAFF) -> None:
     """Log in as one of the staff."""
+    from playwright.sync_api import expect
+
     page.goto("/admin/")
     page.get_by_label("Username").fill(name)
     page.get_by_label("Password").fill(PASSWORD)

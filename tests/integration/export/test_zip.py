@@ -175,35 +175,39 @@ def encrypted() -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("make", "message"),
     [
-        pytest.param(b"", "is required", id="empty"),
-        pytest.param(b"import os", "cannot be read", id="no zip"),
-        pytest.param(packed(**{"a.py": "x"})[:-10], "cannot be read", id="cut off"),
-        pytest.param(damaged(), "cannot be read", id="damaged"),
-        pytest.param(encrypted(), "not read", id="encrypted"),
-        pytest.param(with_link(), "symbolic link", id="link"),
-        pytest.param(twice(), "twice", id="twice"),
-        pytest.param(packed(), "no Python file", id="nothing in it"),
-        pytest.param(packed(**{"README.md": "hi"}), "no Python file", id="no Python in it"),
-        pytest.param(packed(**{"../a.py": "x"}), "no path within", id="up"),
-        pytest.param(packed(**{"/etc/a.py": "x"}), "no path within", id="absolute"),
-        pytest.param(packed(**{"a\\b.py": "x"}), "no path within", id="backslash"),
-        pytest.param(packed(**{"a.py": b"\xff\xfe"}), "not UTF-8", id="no UTF-8"),
-        pytest.param(packed(**{"a.py": " " * (3 << 20)}), "too large", id="large file"),
+        pytest.param(lambda: b"", "is required", id="empty"),
+        pytest.param(lambda: b"import os", "cannot be read", id="no zip"),
+        pytest.param(lambda: packed(**{"a.py": "x"})[:-10], "cannot be read", id="cut off"),
+        pytest.param(damaged, "cannot be read", id="damaged"),
+        pytest.param(encrypted, "not read", id="encrypted"),
+        pytest.param(with_link, "symbolic link", id="link"),
+        pytest.param(twice, "twice", id="twice"),
+        pytest.param(packed, "no Python file", id="nothing in it"),
+        pytest.param(lambda: packed(**{"README.md": "hi"}), "no Python file", id="no Python in it"),
+        pytest.param(lambda: packed(**{"../a.py": "x"}), "no path within", id="up"),
+        pytest.param(lambda: packed(**{"/etc/a.py": "x"}), "no path within", id="absolute"),
+        pytest.param(lambda: packed(**{"a\\b.py": "x"}), "no path within", id="backslash"),
+        pytest.param(lambda: packed(**{"a.py": b"\xff\xfe"}), "not UTF-8", id="no UTF-8"),
+        pytest.param(lambda: packed(**{"a.py": " " * (3 << 20)}), "too large", id="large file"),
         pytest.param(
-            packed(**{f"m{n}.py": " " * (2 << 20) for n in range(200)}), "too large", id="bomb"
+            lambda: packed(**{f"m{n}.py": " " * (2 << 20) for n in range(200)}),
+            "too large",
+            id="bomb",
         ),
-        pytest.param(packed(**{f"m{n}.py": "" for n in range(501)}), "too large", id="many"),
         pytest.param(
-            packed(**{f"m{n}.txt": "" for n in range(20_001)}), "entries", id="many others"
+            lambda: packed(**{f"m{n}.py": "" for n in range(501)}), "too large", id="many"
+        ),
+        pytest.param(
+            lambda: packed(**{f"m{n}.txt": "" for n in range(20_001)}), "entries", id="many others"
         ),
     ],
 )
 def test_zips_that_are_no_project_are_refused_at_once(
-    user: MemoryUser, api: APIClient, content: bytes, message: str
+    user: MemoryUser, api: APIClient, make: Callable[[], bytes], message: str
 ) -> None:
-    answer = api.post("/v1/users/ada/import/", content, content_type="application/zip")
+    answer = api.post("/v1/users/ada/import/", make(), content_type="application/zip")
     assert answer.status_code == 400, answer.content
     assert message in str(answer.json())
     assert not Run.objects.filter(user=user).exists()
