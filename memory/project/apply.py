@@ -125,6 +125,7 @@ def _update(project: Project, edit: Update) -> None:
     sources = tuple(sorted({*record.sources, *edit.sources}))
     project.replace(record_id, replace(record, fields=fields, sources=sources))
     project.note_derived(record_id, dict(edit.derived))
+    project.note_set(record_id, changed, edit.sources)
 
 
 def _check_derived(edit: Add | Update, where: str) -> None:
@@ -194,7 +195,7 @@ def _conflict(project: Project, edit: Conflict) -> None:
         # It rests on what made these records, too: an alert about it leads to all that was said.
         tuple({*edit.sources, *(seq for record in records for seq in record.sources)}),
         collection=conflicts.COLLECTION,
-        derived=(("records", "names of records"),),
+        derived=(("about", "what they disagree on"), ("records", "names of records")),
     )
     _add(project, add)
 

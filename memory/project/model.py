@@ -45,8 +45,9 @@ class Change:
     `files` has the new text of every file that changed, None for one that is gone. `records` has
     every record that was added or updated. `transient` are records both added and retired since:
     they are in no file, but their keys are used up like those of `retired`. `retired_by` has the
-    entries that the edits cite which retired them. `derived` has the fields of records that an edit
-    marked as derived, each with the reason.
+    entries that the edits cite which retired them, `set_by` by field those that the edits cite
+    which set it. `derived` has the fields of records that an edit marked as derived, each with the
+    reason.
     """
 
     files: Mapping[str, str | None]
@@ -62,6 +63,7 @@ class Change:
     expected: Mapping[str, FileRecords]
     previous: Mapping[str, FileRecords]
     derived: Mapping[RecordId, Mapping[str, str]]
+    set_by: Mapping[RecordId, Mapping[str, Sequence[int]]]
 
     def records_in(self, path: str) -> dict[str, list[Record]]:
         """Return what a changed file holds now: the records of each collection and singleton."""
@@ -93,6 +95,7 @@ class Project:
         self._renamed: list[tuple[str, str, str]] = []
         self._derived: dict[RecordId, dict[str, str]] = {}
         self._retired_by: dict[RecordId, Sequence[int]] = {}
+        self._set_by: dict[RecordId, dict[str, Sequence[int]]] = {}
 
     @classmethod
     def empty(cls) -> "Project":
@@ -277,6 +280,11 @@ class Project:
         """Remember which fields of a record follow from what is said, and are not said."""
         self._derived.setdefault(record_id, {}).update(reasons)
 
+    def note_set(self, record_id: RecordId, fields: Iterable[str], sources: Sequence[int]) -> None:
+        """Remember which entries an edit cites that sets these fields of a record."""
+        set_by = self._set_by.setdefault(record_id, {})
+        set_by |= {name: (*set_by.get(name, ()), *sources) for name in fields}
+
     def change(self) -> Change:
         """Return what has changed since the project was opened; it may be called repeatedly.
 
@@ -310,6 +318,7 @@ class Project:
             expected={path: _copy(self.records_of(path)) for path in changed_states},
             previous={path: self._originals[path] for path in changed_states},
             derived={i: dict(self._derived[i]) for i in (*added, *updated) if i in self._derived},
+            set_by={i: dict(self._set_by[i]) for i in updated if i in self._set_by},
         )
 
     # Bookkeeping

@@ -19,7 +19,7 @@ from memory.search.words import terms
 from sandbox_image.uac import protocol
 from workers.checkpointing.grounding import Claim, Source, ungrounded
 from workers.checkpointing.repairs import repair
-from workers.checkpointing.retirements import names_one_of
+from workers.checkpointing.words import names_one_of
 
 SHORT, LONG = 4_000, 16_000
 # Linear time grows by 4 from the one to the other, quadratic time by 16.

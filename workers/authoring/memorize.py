@@ -28,6 +28,7 @@ from workers.authoring.conversation import Conversation
 from workers.authoring.settling import NotSettled
 from workers.checkpointing.findings import Finding
 from workers.checkpointing.grounding import Source, claims_of, ungrounded
+from workers.checkpointing.wording import unsaid_texts
 from workers.llm.interface import Tool, ToolCall
 
 logger = structlog.get_logger(__name__)
@@ -70,7 +71,8 @@ REMEMBER = Tool(
                         "derived": {
                             "type": "string",
                             "description": "Only where a number or date in `text` follows from what"
-                            " is said and is not said itself: how it follows.",
+                            " is said and is not said itself, or where `text` is in other words"
+                            " altogether or in another language: how it follows.",
                         },
                     },
                     "required": ["text", "sources"],
@@ -134,7 +136,13 @@ def memorize(lane: Lane, user: MemoryUser, messages: Sequence[LogEntry]) -> None
         question = prompts.messages(user, part.text, *context)
         facts += _facts_of(Conversation(work, lane), user, question, part.sources, remembered)
     _commit(lane, user, messages, facts)
-    logger.info("memorized", user=user.pk, messages=len(messages), facts=len(facts))
+    logger.info(
+        "memorized",
+        user=user.pk,
+        messages=len(messages),
+        facts=len(facts),
+        derived=sum(bool(fact.derived) for fact in facts),
+    )
 
 
 def _facts_of(
@@ -194,7 +202,9 @@ def _findings(
         )
         for number, fact in enumerate(facts)
     ]
-    yield from ungrounded(claims, {**remembered, **sources}, user.time_zone)
+    known = {**remembered, **sources}
+    yield from ungrounded(claims, known, user.time_zone)
+    yield from unsaid_texts(claims, known, user.time_zone)
 
 
 def _form(

@@ -30,7 +30,7 @@ from memory.search.words import STOP_WORDS
 from workers.checkpointing.grounding import words_of
 from workers.checkpointing.policy import check_policy
 from workers.checkpointing.repairs import repair_constraint
-from workers.checkpointing.retirements import names_one_of
+from workers.checkpointing.words import names_one_of
 
 # What one answer of a tool may show.
 MAX_CHARACTERS = 8000

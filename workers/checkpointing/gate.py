@@ -14,11 +14,12 @@ from dataclasses import replace
 from django.utils import timezone
 
 from memory.canonical import canonical_json, sha256
-from memory.models import Checkpoint, LogEntry, MemoryUser, Run
+from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunTrigger
-from memory.project import Change, Record, RecordId
+from memory.project import Change, Edit
 from memory.project.legacy import is_legacy
 from memory.project.typed import encode
+from workers.checkpointing.citations import unfounded
 from workers.checkpointing.execution import (
     OTHER_HASH_SEED,
     failed_tests,
@@ -29,13 +30,12 @@ from workers.checkpointing.execution import (
     policy_findings,
 )
 from workers.checkpointing.findings import Check, Finding, Verdict
-from workers.checkpointing.grounding import Claim, Source, claims_of, ungrounded
 from workers.checkpointing.mutants import BOUNDARY_UNNOTICED, surviving_mutants
 from workers.checkpointing.no_loss import domain_of, lost_records
 from workers.checkpointing.policy import check_policy
-from workers.checkpointing.retirements import Retirement, ungrounded_retirements
 from workers.checkpointing.type_check import type_errors, wants_type_check
 from workers.outlook import alerts_of, day_of, foresee
+from workers.checkpointing.wording import PARAPHRASE
 from workers.projects import allowance_of, bytecode_of, load, loaded
 from workers.sandbox import runner
 from workers.sandbox.interface import (
@@ -61,10 +61,10 @@ def judge(
     *,
     judge_code: bool = False,
     judge_grounding: bool = True,
-    for_model: bool = False,
     dry_run: bool = False,
     at: datetime.datetime | None = None,
     checks: Sequence[Check] = (),
+    of_model: Sequence[Edit] = (),
 ) -> Verdict:
     """Judge a change of the project at `parent`; raises GateUnavailable.
 
@@ -72,11 +72,12 @@ def judge(
     and those that it retires named (unless no text says them: `judge_grounding`), and types, tests
     and constraints must be in order too. A change made of typed entries goes without: its records
     say what the entries say, and a fact is not refused because a constraint cannot cope with it.
-    The constraint's run after the checkpoint fails visibly instead.
+    The constraint's run after the checkpoint fails visibly instead. `of_model` are the edits where
+    a language model made them: it has to show its words, too.
 
-    Constraints run as of `at`, by default now. Boundaries that no test notices are reported;
-    `for_model` they refuse a constraint once, and are reported from then on, since some mutants
-    cannot be told from it; and of what is not committed it is foreseen on what days alerts change.
+    Constraints run as of `at`, by default now. Boundaries that no test notices are reported; those
+    of a model's constraint refuse it once, and are reported from then on, since some mutants cannot
+    be told from it. A model is also told on what days alerts change, of what is not committed.
 
     The checks run from the cheap to the dear and stop at the first that fails, because those after
     it would speak of its consequences.
@@ -101,7 +102,9 @@ def judge(
     if verdict.accepted:
         verdict.checks.append(Check("no loss", list(lost_records(change, sources))))
     if judge_code and judge_grounding and verdict.accepted:
-        verdict.checks.append(Check("grounding", list(_grounding(user, change))))
+        found = list(unfounded(user, parent, change, is_of_model=bool(of_model)))
+        verdict.checks.append(Check("grounding", found))
+        verdict.counts["paraphrases"] = sum(one.code == PARAPHRASE for one in found)
     if not verdict.accepted:
         return verdict
     try:
@@ -117,7 +120,7 @@ def judge(
                 sources,
                 verdict,
                 judge_code=judge_code,
-                for_model=for_model,
+                for_model=bool(of_model),
                 dry_run=dry_run,
                 at=at or timezone.now(),
             )
@@ -159,45 +162,6 @@ def _refused_for_boundaries(user: MemoryUser) -> set[str]:
 def _policy(sources: Mapping[str, str]) -> Iterator[Finding]:
     for path, source in sources.items():
         yield from policy_findings(check_policy(path, source))
-
-
-def _grounding(user: MemoryUser, change: Change) -> Iterator[Finding]:
-    """What is new in records is said by the entries that they cite; who retires one names it."""
-    before = {
-        RecordId(domain_of(path), collection, record.key): record
-        for path in change.previous
-        for collection, records in change.previous_records_in(path).items()
-        for record in records
-    }
-    claims = list(_claims(change, before))
-    retirements = [
-        Retirement(record_id, before[record_id], sources)
-        for record_id, sources in change.retired_by.items()
-    ]
-    cited = {seq for claim in claims for seq in claim.sources}
-    cited |= {seq for retirement in retirements for seq in retirement.sources}
-    entries = LogEntry.objects.filter(user=user, seq__in=cited).values_list(
-        "seq", "content", "occurred_at", "data", "speaker"
-    )
-    sources = {
-        seq: Source(seq, content or "", occurred_at, data, speaker or "")
-        for seq, content, occurred_at, data, speaker in entries
-    }
-    added = [change.records[record_id].record for record_id in change.added]
-    yield from ungrounded_retirements(retirements, sources, added)
-    yield from ungrounded(claims, sources, user.time_zone)
-
-
-def _claims(change: Change, before: Mapping[RecordId, Record]) -> Iterator[Claim]:
-    for record_id, placed in change.records.items():
-        class_ = change.outline.domains[record_id.domain].classes[placed.record.class_name]
-        yield claims_of(
-            record_id,
-            placed.record,
-            before.get(record_id),
-            change.derived.get(record_id, {}),
-            [field.name for field in class_.fields],
-        )
 
 
 def _execute(

@@ -74,12 +74,16 @@ class Source:
 
 @dataclass(frozen=True)
 class Claim:
-    """A record's fields that are new, and those of them that are said to be derived."""
+    """A record's fields that are new, and those of them that are said to be derived.
+
+    `is_new` tells whether the record is, too.
+    """
 
     record_id: RecordId
     sources: Sequence[int]
     fields: Mapping[str, Value]
     derived: Mapping[str, str] = field(default_factory=dict)
+    is_new: bool = True
 
 
 def claims_of(
@@ -101,7 +105,7 @@ def claims_of(
         for name, value in record.fields.items()
         if (name not in old or old[name] != value) and value not in renamed
     }
-    return Claim(record_id, record.sources, new, derived)
+    return Claim(record_id, record.sources, new, derived, is_new=before is None)
 
 
 def ungrounded(
@@ -127,6 +131,13 @@ def ungrounded(
                 if kind.blocking and derived:
                     continue
                 yield _finding(claim, name, kind, text)
+
+
+def says(source: Source, value: Value, zone: zoneinfo.ZoneInfo) -> bool:
+    """Tell whether an entry says every date, number and name of a value."""
+    ground = _Ground(zone)
+    ground.read(source)
+    return next(ground.missing(value), None) is None
 
 
 @dataclass(frozen=True)
@@ -176,7 +187,7 @@ class _Ground:
         text = source.whole
         self._said.update(moments_said(text, source.at.astimezone(self._zone)))
         self._numbers |= numbers_said(text)
-        self._texts.append(_plain(text))
+        self._texts.append(plain(text))
         self._digits.append(_DIGITS.sub("", text))
         self._squeezed.append(_squeezed(text))
         self._words |= set(words_of(text))
@@ -253,7 +264,7 @@ class _Ground:
             yield TIME, moment.isoformat()
 
     def _missing_in_text(self, text: str) -> Iterator[tuple[_Kind, str]]:
-        if any(_plain(text) in said for said in self._texts):
+        if any(plain(text) in said for said in self._texts):
             return
         read: list[tuple[int, int]] = []
         for dated in absolute_dates(text):
@@ -336,7 +347,7 @@ def _codes(text: str) -> Iterator[tuple[int, str]]:
                 yield joined.start() + first.start(), code
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """The text in small letters without accents, with single spaces."""
     parts = unicodedata.normalize("NFKD", with_few_marks(text.casefold()))
     return " ".join("".join(one for one in parts if not unicodedata.combining(one)).split())
@@ -344,7 +355,7 @@ def _plain(text: str) -> str:
 
 def words_of(text: str) -> list[str]:
     """Return the words of a text as they are compared: in small letters without accents."""
-    return _WORDS.findall(_plain(text))
+    return _WORDS.findall(plain(text))
 
 
 def _squeezed(text: str) -> str:

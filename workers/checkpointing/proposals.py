@@ -69,10 +69,10 @@ def execute(run: Run) -> None:
             user.head,
             change,
             judge_code=True,
-            for_model=run.trigger == RunTrigger.MODEL,
             dry_run=bool(run.input.get("dry_run")),
             at=run.instant,
             checks=checks,
+            of_model=edits if run.trigger == RunTrigger.MODEL else (),
         )
         if not verdict.accepted:
             _refuse(run, verdict)

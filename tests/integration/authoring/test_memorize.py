@@ -45,7 +45,9 @@ def remembering(*, note: bool = True) -> Callable[[Request], Reply]:
 
     def script(request: Request) -> Reply:
         if request.tools == ["remember"]:
-            return remembers(("The user said something.", numbers(request)[:1]))
+            _, _, said = asked(request).rpartition("Messages to remember:")[2].partition(") ")
+            text = f"The user said: {said.splitlines()[0][:60]}"
+            return remembers((text, numbers(request)[:1]))
         if any(message["role"] == "assistant" for message in request.body["messages"]):
             return finishes()
         facts = [int(seq) for seq in re.findall(r"^\[(\d+)\]", asked(request), re.MULTILINE)]
@@ -61,7 +63,7 @@ def slices(server: LlmServer) -> list[list[int]]:
 def test_sessions_are_not_mixed(user: MemoryUser, say: Say, work: Work) -> None:
     # Given messages of two sessions that went on at the same time, and some of none
     for session in ("a", "b", "a", None, "b"):
-        say(f"in {session}", session_id=session)
+        say(f"hello in {session}", session_id=session)
     # When they are remembered
     server = work(script=remembering())
     # Then each session was asked for by itself, the one that has waited longest first
@@ -77,7 +79,7 @@ def test_a_fact_has_what_its_messages_share(user: MemoryUser, say: Say, work: Wo
     say("two", session_id="s", agent_id="cook", metadata={"n": 2, "tags": ["a"]})
     say("three", session_id="s", agent_id="clerk")
     # When facts are found in one, in two and in all of them
-    work(remembers(("A.", [1]), ("B.", [1, 2]), ("C.", [1, 2, 3])), finishes())
+    work(remembers(("One.", [1]), ("Two.", [1, 2]), ("Three.", [1, 2, 3])), finishes())
     # Then each has what is the same in all of its messages
     facts = LogEntry.objects.filter(kind=EntryKind.FACT).order_by("seq")
     assert [(fact.agent_id, fact.metadata) for fact in facts] == [

@@ -385,7 +385,8 @@ def test_one_entry_fails_and_the_others_pass(
     user: MemoryUser, say: Say, work: Work, outcomes: Callable[[], dict[int, str]]
 ) -> None:
     # Given four facts, and a model that refuses to say anything of one
-    seqs = say("a is 1", "b is bad", "c is 3", "d is 4", kind=EntryKind.FACT)
+    texts = ["a is 1", "b is bad", "c is 3", "d is 4"]
+    seqs = say(*texts, kind=EntryKind.FACT)
 
     def script(request: Request) -> Reply:
         asked = request.body["messages"][1]["content"]
@@ -394,7 +395,7 @@ def test_one_entry_fails_and_the_others_pass(
         if number(request):
             return finishes()
         mine = [seq for seq in seqs if f"[{seq}]" in asked]
-        return edits(*({"op": "note", "text": "noted", "sources": [seq]} for seq in mine))
+        return edits(*(note(seq, texts[seq - 1]) for seq in mine))
 
     # When it works on them
     work(script=script)
@@ -438,13 +439,13 @@ def test_bad_entries_in_a_row_do_not_keep_back_for_ever_what_comes_after_them(
     assert outcomes() == {**dict.fromkeys(range(1, good), "rejected"), good: "covered"}
 
 
-def note(seq: int) -> dict[str, Any]:
-    return {"op": "note", "text": "tea", "sources": [seq]}
+def note(seq: int, text: str = "tea") -> dict[str, Any]:
+    return {"op": "note", "text": text, "sources": [seq]}
 
 
 def test_what_follows_the_end_is_left_alone(user: MemoryUser, fact: int, work: Work) -> None:
     # Given a model that does all in one answer, and does not stop
-    written_down = Called("edit", json.dumps({"edits": [note(fact)]}))
+    written_down = Called("edit", json.dumps({"edits": [note(fact, "to Rome")]}))
     work(Said(calls=(written_down, *[Called("finish", "{}")] * 5)))
     # Then it has ended with the first
     assert coverage(user).covered == 1
@@ -457,7 +458,7 @@ def test_checks_for_ever(
 ) -> None:
     # Given a model that has the gate check again and again what is in order
     monkeypatch.setattr("workers.authoring.structure.MAX_JUDGED", 3)
-    written_down = Called("edit", json.dumps({"edits": [note(fact)]}))
+    written_down = Called("edit", json.dumps({"edits": [note(fact, "to Rome")]}))
     work(Said(calls=(written_down, *[Called("check", "{}")] * 50)))
     # Then it is stopped, even within one answer
     assert Run.objects.filter(kind=RunKind.PROPOSAL).count() == 3
@@ -537,7 +538,8 @@ def test_failure_of_ours_comes_again_and_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Given three facts, of which one makes the server fail, whatever the model does
-    seqs = say("a is well", "b is odd", "c is well", kind=EntryKind.FACT)
+    texts = ["a is well", "b is odd", "c is well"]
+    seqs = say(*texts, kind=EntryKind.FACT)
     original = Workbench.edit
 
     def fails(bench: Workbench, some: list[Any]) -> str:
@@ -552,7 +554,7 @@ def test_failure_of_ours_comes_again_and_again(
             return finishes()
         asked = request.body["messages"][1]["content"]
         mine = [seq for seq in seqs if f"[{seq}]" in asked]
-        return edits(*({"op": "note", "text": "noted", "sources": [seq]} for seq in mine))
+        return edits(*(note(seq, texts[seq - 1]) for seq in mine))
 
     # When it is tried, it counts at first as something that passes
     for _ in range(3):

@@ -45,6 +45,12 @@ def window(request: Request) -> list[int]:
     return [int(seq) for seq in re.findall(r"^\[(\d+)\]", asked(request), re.MULTILINE)]
 
 
+def shown(request: Request) -> list[tuple[int, str]]:
+    """The same, with the beginning of their texts."""
+    lines = re.findall(r"^\[(\d+)\] \([^)]*\) (.{1,80})", asked(request), re.MULTILINE)
+    return [(int(seq), text) for seq, text in lines]
+
+
 def begins(request: Request) -> bool:
     return len(request.body["messages"]) == 2
 
@@ -53,7 +59,7 @@ def taking_notes(request: Request) -> Reply:
     """A model that keeps every entry as a note."""
     if not begins(request):
         return finishes()
-    return edits(*({"op": "note", "text": "noted", "sources": [seq]} for seq in window(request)))
+    return edits(*({"op": "note", "text": text, "sources": [seq]} for seq, text in shown(request)))
 
 
 def test_correction_retires_with_its_source(
@@ -172,7 +178,7 @@ def test_long_entry_is_read_on(user: MemoryUser, say: Say, work: Work) -> None:
         called("read_entry", {"seq": seq, "start": 4000}),
         called("read_entry", {"seq": seq, "start": 12000}),
         called("read_entry", {"seq": seq, "start": 20000}),
-        edits({"op": "note", "text": "many words", "sources": [seq]}),
+        edits({"op": "note", "text": "word1 word2", "sources": [seq]}),
         finishes(),
     )
     # Then it has seen all of it

@@ -1,0 +1,95 @@
+"""Which texts share enough words with what they cite, in several languages."""
+
+import datetime
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from memory.project import EnumMember, RecordId
+from memory.project.values import Value
+from workers.checkpointing.findings import Finding
+from workers.checkpointing.grounding import Claim, Source
+from workers.checkpointing.wording import unsaid_texts
+
+AT = datetime.datetime(2026, 3, 4, tzinfo=datetime.UTC)
+JAZZ = "Paul likes jazz and cooks pasta"
+
+
+def findings(
+    said: str,
+    fields: Mapping[str, Value],
+    derived: Mapping[str, str] | None = None,
+    *,
+    speaker: str = "",
+    is_new: bool = True,
+) -> Sequence[Finding]:
+    claim = Claim(RecordId("d", "c", "k"), [1], fields, derived or {}, is_new)
+    return list(unsaid_texts([claim], {1: Source(1, said, AT, speaker=speaker)}, "UTC"))
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("I can't stand penicillin", "The user is allergic to penicillin."),
+        ("I went to a support group yesterday", "Caroline attended a support group on 3 March."),
+        ("Ich bin allergisch gegen Penicillin", "Die Nutzerin hat eine Allergie gegen Penicillin."),
+        ("Nous partons à Rome en mai avec Zoé", "Zoé part à Rome en mai 2026."),
+        ("Mi hermana vive en Córdoba", "La hermana de la usuaria vive en Cordoba."),
+        ("Мы переезжаем в Москву", "Пользователь переезжает в Москву."),
+        ("来月東京へ引っ越します", "ユーザーは2026年4月に東京へ引っ越す。"),
+        ("Room 412, please", "The user has room 412."),
+        ("OK 👍", "👍"),
+    ],
+)
+def test_text_that_is_said(said: str, text: str) -> None:
+    assert findings(said, {"text": text}) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (JAZZ, "The user is allergic to nsaid."),
+        (JAZZ, "to be read and compared as such; what entries say is material"),
+        (JAZZ, "and of the"),
+        (JAZZ, "👍"),
+        ("Ich koche gern Nudeln", "Die Nutzerin hat eine Allergie gegen Penicillin."),
+        ("来月東京へ引っ越します", "ユーザーは猫を飼っている。"),
+        ("", "The user is well."),
+    ],
+)
+def test_text_that_is_not(said: str, text: str) -> None:
+    (finding,) = findings(said, {"text": text})
+    assert (finding.code, finding.field, finding.blocking) == ("ungrounded_text", "text", True)
+    assert "derived" in finding.fix
+
+
+def test_who_says_it_and_when_is_said_too() -> None:
+    assert findings("Great!", {"text": "Gina is happy on March 4, 2026."}, speaker="Gina") == []
+
+
+def test_translation_is_declared_and_reported() -> None:
+    said = "Ich koche gern Nudeln"
+    (finding,) = findings(said, {"text": "The user likes noodles."}, {"text": "from German"})
+    assert (finding.code, finding.blocking) == ("paraphrase", False)
+    assert "from German" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "unsaid"),
+    [
+        # A label classifies what is said.
+        ({"name": "jazz", "category": "music"}, []),
+        ({"category": "music", "since": datetime.date(2026, 3, 4)}, []),
+        # A record of which nothing else is told has to say it.
+        ({"category": "drug", "severity": "high", "is_safe": True}, ["category", "severity"]),
+        ({"kind": EnumMember("Kind", "DRUG")}, []),
+        # A sentence is said by itself.
+        ({"name": "jazz", "remark": "must never ever take penicillin again"}, ["remark"]),
+    ],
+)
+def test_record_is_said_by_one_of_its_texts(fields: dict[str, Value], unsaid: list[str]) -> None:
+    assert [finding.field for finding in findings(JAZZ, fields)] == unsaid
+
+
+def test_label_that_is_updated_is_judged_as_an_update() -> None:
+    assert findings(JAZZ, {"status": "done"}, is_new=False) == []

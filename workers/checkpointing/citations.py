@@ -1,0 +1,149 @@
+"""What edits cite, held against what they do: every check of whether entries say so."""
+
+import ast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from memory import checkpoints, workspace_constraints
+from memory.models import Checkpoint, LogEntry, MemoryUser
+from memory.project import Change, Outline, Record, RecordId
+from memory.texts import parse_python
+from workers.checkpointing.findings import Finding
+from workers.checkpointing.grounding import Claim, Source, claims_of, ungrounded
+from workers.checkpointing.no_loss import domain_of
+from workers.checkpointing.retirements import Retirement, successor, ungrounded_retirements
+from workers.checkpointing.updates import Update, ungrounded_updates
+from workers.checkpointing.wording import unsaid_texts
+
+
+def unfounded(
+    user: MemoryUser, parent: Checkpoint | None, change: Change, *, is_of_model: bool
+) -> Iterator[Finding]:
+    """Yield a finding for whatever a change says, or does to records, and no cited entry says.
+
+    The words of texts are a language model's to show; a person or product chooses its own.
+    """
+    before = {
+        RecordId(domain_of(path), collection, record.key): record
+        for path in change.previous
+        for collection, records in change.previous_records_in(path).items()
+        for record in records
+    }
+    touched = {one: before[one] for one in (*change.updated, *change.retired)}
+    rested_on = rest_on(user, touched)
+    claims = list(_claims(change, before))
+    retirements = [
+        Retirement(record_id, before[record_id], cited, rested_on[record_id])
+        for record_id, cited in change.retired_by.items()
+    ]
+    added = [change.records[record_id].record for record_id in change.added]
+    updates = [
+        *(_update(change, one, before[one], rested_on[one]) for one in change.updated),
+        *_told_anew(change, retirements, added),
+    ]
+    seqs = {seq for seqs in rested_on.values() for seq in seqs}
+    seqs |= {seq for one in (*claims, *retirements) for seq in one.sources}
+    seqs |= {seq for one in updates for cited in one.cited.values() for seq in cited}
+    sources = read_sources(user, seqs)
+    read = _fields_read(user, parent) if updates and parent is not None else frozenset()
+    yield from ungrounded_retirements(retirements, sources, added)
+    yield from ungrounded_updates(updates, sources, read, user.time_zone, is_of_model=is_of_model)
+    yield from ungrounded(claims, sources, user.time_zone)
+    if is_of_model:
+        yield from unsaid_texts(claims, sources, user.time_zone)
+
+
+def read_sources(user: MemoryUser, seqs: Collection[int]) -> dict[int, Source]:
+    """Return the user's entries of these numbers as checks read them."""
+    entries = LogEntry.objects.filter(user=user, seq__in=seqs).values_list(
+        "seq", "content", "occurred_at", "data", "speaker"
+    )
+    return {
+        seq: Source(seq, content or "", occurred_at, data, speaker or "")
+        for seq, content, occurred_at, data, speaker in entries
+    }
+
+
+def rest_on(user: MemoryUser, records: Mapping[RecordId, Record]) -> dict[RecordId, set[int]]:
+    """Return the entries that each record rests on, with those that they were derived from."""
+    seqs = {seq for record in records.values() for seq in record.sources}
+    entries = LogEntry.objects.filter(user=user, seq__in=seqs)
+    origins = dict(entries.values_list("seq", "derived_from"))
+    return {
+        record_id: {
+            *record.sources,
+            *(origin for seq in record.sources for origin in origins.get(seq, ())),
+        }
+        for record_id, record in records.items()
+    }
+
+
+def _claims(change: Change, before: Mapping[RecordId, Record]) -> Iterator[Claim]:
+    for record_id, placed in change.records.items():
+        yield claims_of(
+            record_id,
+            placed.record,
+            before.get(record_id),
+            change.derived.get(record_id, {}),
+            _fields_of(change, record_id, placed.record),
+        )
+
+
+def _update(change: Change, record_id: RecordId, before: Record, rested_on: set[int]) -> Update:
+    after = change.records[record_id].record
+    return Update(
+        record_id,
+        before,
+        after,
+        cited=change.set_by.get(record_id, {}),
+        fields=_fields_of(change, record_id, after),
+        rested_on=rested_on,
+        derived=change.derived.get(record_id, {}),
+    )
+
+
+def _told_anew(
+    change: Change, retirements: Sequence[Retirement], added: Sequence[Record]
+) -> Iterator[Update]:
+    """Yield what becomes of the values of records whose place another one takes."""
+    for one in retirements:
+        if (new := successor(one.record, added)) is None:
+            continue
+        fields = _fields_of(change, one.record_id, new)
+        new_id = one.record_id._replace(key=new.key)
+        yield Update(
+            one.record_id,
+            one.record,
+            new,
+            cited=dict.fromkeys([*one.record.fields, *fields], (*one.sources, *new.sources)),
+            fields=fields,
+            rested_on=one.rested_on,
+            derived=change.derived.get(new_id, {}),
+        )
+
+
+def _fields_of(change: Change, record_id: RecordId, record: Record) -> list[str]:
+    class_ = change.outline.domains[record_id.domain].classes[record.class_name]
+    return [field.name for field in class_.fields]
+
+
+def _fields_read(user: MemoryUser, parent: Checkpoint) -> frozenset[str]:
+    """Return the names that constraints of this version read of records, the workspace's too."""
+    outline = Outline.from_json(parent.outline)
+    paths = [f"constraints/{name}.py" for name in outline.constraints]
+    standings = workspace_constraints.standings(user, outline)
+    applying = [one.constraint for one in standings if one.applies]
+    live = workspace_constraints.read_live(applying).values()
+    sources = [*checkpoints.read_files(parent, paths).values(), *(one.source for one in live)]
+    return frozenset().union(*map(_attributes, sources))
+
+
+@lru_cache(maxsize=1024)
+def _attributes(source: str) -> frozenset[str]:
+    names = set()
+    for node in ast.walk(parse_python(source)):
+        if isinstance(node, ast.Attribute):
+            names.add(node.attr)
+        elif isinstance(node, ast.MatchClass):
+            names.update(node.kwd_attrs)
+    return frozenset(names)
