@@ -29,6 +29,7 @@ from memory.models import (
     Alert,
     AlertEvent,
     AlertFeedback,
+    Checkpoint,
     Delivery,
     MemoryUser,
     Merge,
@@ -43,6 +44,7 @@ from memory.models.alerts import (
     Severity,
     severity_rank,
 )
+from memory.models.checkpoints import Origin
 from memory.models.runs import RunKind, RunTrigger
 
 # Who the events name where nobody did it.
@@ -50,6 +52,10 @@ CONSTRAINTS = "constraints"
 CLOCK = "clock"
 REDACTION = "redaction"
 MERGE = "merge"
+MODEL = "language model"
+# What the gate finds of a critical alert that a model's edits resolve, or would.
+RESOLVES = "critical_alert_resolves"
+HELD = "critical_alert_held"
 # What alerts say, until they are worded anew, of what may quote something that was redacted.
 REDACTED = "(redacted)"
 # What ran as of an instant so far ahead was told the time by a clock that was wrong: what runs by
@@ -208,7 +214,8 @@ def apply(
             _let_go(alert)
         else:
             gone = ended.get(alert.constraint, "constraint deleted")
-            _resolve(alert, step, "no longer found" if exists else gone)
+            reason = "no longer found" if exists else gone
+            _resolve(alert, step, reason + _grounds(alert, run))
     for flood in floods_now:
         live = [alert for alert in known.values() if not alert.holds_back]
         _pause(flood, hashes.get(flood.constraint, ""), live, step)
@@ -331,6 +338,49 @@ def _reschedule(alert: Alert, limits: Holding, since: datetime.datetime) -> None
 def _let_go(alert: Alert) -> None:
     alert.holds_back = False
     alert.save(update_fields=["holds_back"])
+
+
+def _grounds(alert: Alert, run: Run) -> str:
+    """Say by which version of a language model a critical alert is resolved, and on which entry."""
+    if alert.severity != Severity.CRITICAL or run.checkpoint is None:
+        return ""
+    told = {"code": RESOLVES, "fingerprint": alert.fingerprint}
+    checkpoint = (
+        Checkpoint.objects.filter(
+            user=alert.user_id,
+            origin=Origin.LLM,
+            version__lte=run.checkpoint.version,
+            created_at__gte=alert.opened_at,
+            verdict__checks__contains=[{"findings": [told]}],
+        )
+        .order_by("-version")
+        .first()
+    )
+    if checkpoint is None:
+        return ""
+    entry = next(
+        finding["entry"]
+        for check in checkpoint.verdict["checks"]
+        for finding in check["findings"]
+        if {**finding, **told} == finding
+    )
+    version = checkpoint.version
+    return f": by the language model's version {version}, since entry {entry} speaks of it"
+
+
+def tell_held(user: MemoryUser, reasons: Mapping[str, str], run: Run) -> None:
+    """Note in the history of live alerts, by fingerprint, that edits would have silenced them.
+
+    It is noted once until something else happens to the alert. Call it in a transaction.
+    """
+    locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+    step = Step(locked, MODEL, run=run)
+    live = Alert.objects.filter(user=user, fingerprint__in=reasons, state__in=LIVE_STATES)
+    for alert in live.order_by("pk"):
+        last = AlertEvent.objects.filter(alert=alert).order_by("-seq").first()
+        if last is None or "held" not in last.detail:
+            step.tell(alert, AlertEventKind.CHANGED, changed=[], held=reasons[alert.fingerprint])
+    step.record()
 
 
 # -- By hand -----------------------------------------------------------------------------------
@@ -573,7 +623,7 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | N
         chosen |= Q(resolved_at=None) | Q(resolved_at__gte=since)
     alerts = list(Alert.objects.select_for_update(no_key=True).filter(chosen, user=user))
     # What people have said of them, and why they did what they did.
-    said = Func(F("detail"), template="%(expressions)s - 'note' - 'reason'")
+    said = Func(F("detail"), template="%(expressions)s - 'note' - 'reason' - 'held'")
     AlertEvent.objects.filter(alert__in=alerts).update(detail=said)
     AlertFeedback.objects.filter(alert__in=alerts).update(note="")
     deliveries = list(Delivery.objects.filter(alert__in=alerts).values_list("pk", flat=True))

@@ -53,7 +53,7 @@ def loaded(
                 checkpoint, digest, allowance.shape, without=same, compile_=compile_
             )
             missing = [one for one in constraints or () if one.path not in same]
-            added = _compiled(missing, digest, allowance.shape)
+            added = compiled(missing, digest, allowance.shape)
             lease.tree = {}  # a load that fails leaves what nobody may go on with
             lease.sandbox.prepare(bytecode={**bytecode, **added}, removed=removed)
         try:
@@ -77,10 +77,11 @@ def _hashes(
     return {one.path: one.live.source_hash for one in constraints if one.live is not None}
 
 
-def _compiled(
+def compiled(
     constraints: Collection[WorkspaceConstraint], digest: str, shape: Shape
 ) -> dict[str, str]:
-    """Return path → bytecode of constraints of a workspace, as `bytecode_of` does of a project's.
+    """Return path → bytecode of constraints of a workspace, as `bytecode_of` does of a project's;
+    raises SandboxError.
 
     Once an image has compiled a version, it is so for all users of the workspace: what is compiled
     is the workspace's, and has seen nothing of anybody's.
@@ -89,10 +90,10 @@ def _compiled(
         return {}
     live = workspace_constraints.read_live(constraints)
     sources = {path: one.source for path, one in live.items() if one.image_digest != digest}
-    compiled = _compile(sources, digest, shape) if sources else {}
-    for path, bytecode in compiled.items():
+    new = _compile(sources, digest, shape) if sources else {}
+    for path, bytecode in new.items():
         workspace_constraints.store_bytecode(live[path].pk, bytecode, digest)
-    return {path: compiled.get(path, one.bytecode) for path, one in live.items()}
+    return {path: new.get(path, one.bytecode) for path, one in live.items()}
 
 
 def load(

@@ -233,6 +233,7 @@ _ASKS = {
     "policy": "Is it valid Python that does nothing but compute?",
     "no loss": "Is every record still there that nobody has retired?",
     "grounding": "Do the entries say what the records say?",
+    "holds": "Does an entry speak of what a model's edits would silence?",
     "types": "Do the types fit together?",
     "execution": "Does it run in the sandbox?",
     "tests": "Do its tests pass?",

@@ -18,7 +18,8 @@ class Finding:
 
     The rest says where, as far as it applies: a line of a file, a record and its field, an entry by
     its seq, an edit by its place in the list, a test by its name; of an error in the user's code
-    its type and the user's own frames. What is not `blocking` is reported and refuses nothing.
+    its type and the user's own frames; an alert by its fingerprint. What is not `blocking` is
+    reported and refuses nothing.
     """
 
     code: str
@@ -33,6 +34,7 @@ class Finding:
     test: str | None = None
     type: str | None = None
     traceback: str | None = None
+    fingerprint: str | None = None
     blocking: bool = True
 
     @classmethod

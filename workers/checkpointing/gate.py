@@ -30,12 +30,13 @@ from workers.checkpointing.execution import (
     policy_findings,
 )
 from workers.checkpointing.findings import Check, Finding, Verdict
+from workers.checkpointing.holds import Candidate, held
 from workers.checkpointing.mutants import BOUNDARY_UNNOTICED, surviving_mutants
 from workers.checkpointing.no_loss import domain_of, lost_records
 from workers.checkpointing.policy import check_policy
 from workers.checkpointing.type_check import type_errors, wants_type_check
-from workers.outlook import alerts_of, day_of, foresee
 from workers.checkpointing.wording import PARAPHRASE
+from workers.outlook import alerts_of, day_of, foresee
 from workers.projects import allowance_of, bytecode_of, load, loaded
 from workers.sandbox import runner
 from workers.sandbox.interface import (
@@ -73,7 +74,7 @@ def judge(
     and constraints must be in order too. A change made of typed entries goes without: its records
     say what the entries say, and a fact is not refused because a constraint cannot cope with it.
     The constraint's run after the checkpoint fails visibly instead. `of_model` are the edits where
-    a language model made them: it has to show its words, too.
+    a language model made them: what they would silence is held (`holds`).
 
     Constraints run as of `at`, by default now. Boundaries that no test notices are reported; those
     of a model's constraint refuse it once, and are reported from then on, since some mutants cannot
@@ -120,7 +121,7 @@ def judge(
                 sources,
                 verdict,
                 judge_code=judge_code,
-                for_model=bool(of_model),
+                of_model=of_model,
                 dry_run=dry_run,
                 at=at or timezone.now(),
             )
@@ -172,7 +173,7 @@ def _execute(
     verdict: Verdict,
     *,
     judge_code: bool,
-    for_model: bool,
+    of_model: Sequence[Edit],
     dry_run: bool,
     at: datetime.datetime,
 ) -> None:
@@ -209,14 +210,25 @@ def _execute(
         if judge_code and verdict.accepted:
             found = _constraints(sandboxes, user, parent, change, allowance, verdict, at)
             verdict.checks.append(Check("constraints", list(found)))
+        if of_model and parent is not None and verdict.accepted:
+            # In the one that nobody uses afterwards.
+            candidate = Candidate(
+                user=user,
+                parent=parent,
+                change=change,
+                edits=of_model,
+                sandbox=sandboxes[-1],
+                allowance=allowance,
+                now=timezone.now(),
+            )
+            verdict.checks.append(Check("holds", list(held(candidate))))
         if judge_code and verdict.accepted:
             constraints = _changed_constraints(sources)
-            # In the one that nobody uses afterwards.
             survivors = surviving_mutants(sandboxes[-1], constraints, allowance.limits)
-            if for_model:
+            if of_model:
                 survivors = _blocking_once(user, survivors)
             verdict.checks.append(Check("mutants", list(survivors)))
-        if for_model and verdict.day and (dry_run or not verdict.accepted):
+        if of_model and verdict.day and (dry_run or not verdict.accepted):
             paths = [f"constraints/{name}.py" for name in change.outline.constraints]
             verdict.coming = foresee(sandbox, user, at, paths, allowance.limits)
         if verdict.accepted:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from django.db import transaction
 
-from memory import checkpoints, log, redaction, runs, users
+from memory import alerts, checkpoints, log, redaction, runs, users
 from memory.checkpoints import Candidate, Decision, HeadMoved
 from memory.models import LogEntry, MemoryUser, Run
 from memory.models.checkpoints import Origin
@@ -205,6 +205,19 @@ def _accept(run: Run, verdict: Verdict, version: int | None) -> None:
 
 
 def _refuse(run: Run, verdict: Verdict) -> None:
+    held = {
+        finding.fingerprint: finding.message
+        for check in verdict.checks
+        for finding in check.findings
+        if finding.code == alerts.HELD and finding.fingerprint is not None
+    }
+    with transaction.atomic():
+        if held and not run.input.get("dry_run"):
+            alerts.tell_held(run.user, held, run)
+        _finish_refused(run, verdict)
+
+
+def _finish_refused(run: Run, verdict: Verdict) -> None:
     runs.finish(
         run,
         runs.Result(

@@ -1,0 +1,335 @@
+"""What a model cannot show it cannot change: values, critical alerts, rules."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from memory import alerts, log
+from memory.log import Draft
+from memory.models import Alert, AlertEvent, MemoryUser, Run
+from memory.models.alerts import AlertEventKind, AlertState
+from memory.models.log import EntryKind
+from memory.models.runs import RunTrigger
+from tests.integration.checkpointing.conftest import Append, Records, trip
+from tests.integration.checkpointing.test_proposals import (
+    BUDGET,
+    BUDGET_TESTS,
+    Propose,
+    constraint,
+    propose,
+)
+
+__all__ = ["propose"]  # the fixture
+
+pytestmark = pytest.mark.django_db
+
+ALLERGY = """\
+import datetime
+from collections.abc import Iterator
+from domains.health.state import allergies, clearances, medications
+from uac import Alert, critical
+
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    \"\"\"A prescribed drug must not belong to a class that the user is allergic to.\"\"\"
+    cleared = {one.drug_class for one in clearances}
+    for medication in medications:
+        for allergy in allergies:
+            drug_class = allergy.drug_class
+            if drug_class and drug_class == medication.drug_class and drug_class not in cleared:
+                yield critical(
+                    f"{medication.name} conflicts with the {allergy.allergen} allergy",
+                    evidence=[medication, allergy],
+                )
+"""
+ALLERGY_TESTS = """\
+import datetime
+from constraints import drug_allergy
+from domains.health.schema import Allergy, Clearance, Medication
+from uac.testing import run_check
+
+DAY = datetime.date(2026, 1, 1)
+DRUG = Medication(key="m", name="Amoxicillin", drug_class="penicillin")
+ALLERGY = Allergy(key="a", allergen="penicillin", drug_class="penicillin")
+
+
+def test_speaks() -> None:
+    found = run_check(drug_allergy, today=DAY, medications=[DRUG], allergies=[ALLERGY])
+    assert [alert.severity for alert in found] == ["critical"]
+
+
+def test_is_silent() -> None:
+    assert run_check(drug_allergy, today=DAY, medications=[DRUG]) == []
+    cleared = Clearance(key="c", doctor="Who", drug_class="penicillin")
+    found = run_check(
+        drug_allergy, today=DAY, medications=[DRUG], allergies=[ALLERGY], clearances=[cleared]
+    )
+    assert found == []
+"""
+JAZZ = "Paul likes jazz and cooks pasta"
+WHERE = {"domain": "health", "collection": "allergies", "key": "pen"}
+PEN = {"record": WHERE}
+
+
+Say = Callable[[str], int]
+
+
+def health(kind: str, key: str, **data: Any) -> dict[str, Any]:
+    return {"domain": "health", "type": kind, "key": key, "data": data}
+
+
+@pytest.fixture
+def allergy(
+    user: MemoryUser, checkpoint: Append, propose: Propose, work: Callable[[], None]
+) -> Alert:
+    """A drug against an allergy, of which a critical alert tells."""
+    checkpoint(
+        health("Allergy", "pen", allergen="penicillin", drug_class="penicillin", person="Paul"),
+        health("Allergy", "nuts", allergen="peanuts", drug_class=None, person=None),
+        health("Medication", "amox", name="Amoxicillin", drug_class="penicillin"),
+        health("Clearance", "old", doctor="Dr. Who", drug_class="sulfa"),
+    )
+    run = propose(constraint(ALLERGY, ALLERGY_TESTS, "drug_allergy"))
+    assert run.outcome == "ok", run.error
+    work()
+    alert = Alert.objects.get(user=user)
+    assert (alert.severity, alert.state) == ("critical", AlertState.OPEN)
+    return alert
+
+
+@pytest.fixture
+def say(user: MemoryUser) -> Say:
+    """Append a fact that nobody has settled; return its seq."""
+
+    def do(text: str) -> int:
+        (entry,) = log.append(user, [Draft(kind=EntryKind.FACT, content=text)], source="test")
+        return entry.seq
+
+    return do
+
+
+def update(*sources: int, **fields: Any) -> dict[str, Any]:
+    return {"op": "update", **WHERE, "fields": fields, "sources": list(sources)}
+
+
+def findings(run: Run, *, blocking: bool = True) -> list[dict[str, Any]]:
+    assert run.output is not None
+    return [
+        finding
+        for check in run.output["verdict"]["checks"]
+        for finding in check["findings"]
+        if finding["blocking"] is blocking
+    ]
+
+
+def is_open(alert: Alert) -> bool:
+    alert.refresh_from_db()
+    return alert.state == AlertState.OPEN
+
+
+# Updates
+
+
+def test_update_that_no_cited_entry_speaks_of_is_refused(
+    allergy: Alert, say: Say, propose: Propose, fields_of: Records, work: Callable[[], None]
+) -> None:
+    # Given a critical alert about penicillin, and an entry about something else
+    jazz = say(JAZZ)
+    # When a model changes the class of the allergy on it
+    run = propose(update(jazz, drug_class="nsaid"), considered=[jazz], trigger=RunTrigger.MODEL)
+    work()
+    # Then it is refused, with what to mend, and the alert stays
+    (finding,) = findings(run)
+    assert finding["code"] == "ungrounded_update"
+    assert (finding["record"], finding["field"]) == (WHERE, "drug_class")
+    assert finding["entry"] == jazz
+    assert "cite the entry that says so" in finding["fix"]
+    assert fields_of("health.allergies")["pen"]["drug_class"] == "penicillin"
+    assert is_open(allergy)
+
+
+def test_rename_hides_no_value(allergy: Alert, say: Say, propose: Propose) -> None:
+    # Given a model that moves a value to another field, and leaves nothing in its place
+    jazz = say(JAZZ)
+    where = {"domain": "health", "class_name": "Allergy", "sources": [jazz]}
+    rename = {"op": "rename_field", **where, "name": "drug_class", "new_name": "group"}
+    anew = {"op": "add_field", **where, "name": "drug_class", "type": "str | None"}
+    run = propose(rename, {**anew, "default": None}, trigger=RunTrigger.MODEL)
+    # Then this is a change of the value
+    assert ("ungrounded_update", "drug_class") in {
+        (one["code"], one["field"]) for one in findings(run)
+    }
+
+
+def test_record_that_is_told_anew_keeps_its_values(
+    allergy: Alert, say: Say, propose: Propose
+) -> None:
+    # Given a record that takes the place of another, with another value
+    jazz = say(JAZZ)
+    retire = {"op": "retire", **WHERE, "sources": [jazz]}
+    add = {
+        "op": "add",
+        "domain": "health",
+        "class_name": "Allergy",
+        "key": "new",
+        "fields": {"allergen": "penicillin", "drug_class": "nsaid", "person": "Paul"},
+        "sources": [jazz, 1],
+    }
+    run = propose(retire, add, trigger=RunTrigger.MODEL)
+    # Then this is an update
+    assert ("ungrounded_update", "drug_class") in {
+        (one["code"], one["field"]) for one in findings(run)
+    }
+    # And one with the same values is none
+    same = {**add, "fields": {**add["fields"], "drug_class": "penicillin"}}  # type: ignore[dict-item]
+    assert propose(retire, same, dry_run=True).outcome == "ok"
+
+
+# Critical alerts
+
+
+def clearance(*sources: int) -> dict[str, Any]:
+    return {
+        "op": "add",
+        "domain": "health",
+        "class_name": "Clearance",
+        "key": "new",
+        "fields": {"doctor": "Dr. Who", "drug_class": "penicillin"},
+        "sources": list(sources),
+    }
+
+
+def test_critical_alert_is_held_until_an_entry_speaks_of_its_evidence(
+    allergy: Alert, say: Say, propose: Propose, work: Callable[[], None]
+) -> None:
+    # Given a record that silences it, of which the entry says something, and not of the drug
+    said = say("Dr. Who has given his clearance for jazz")
+    run = propose(clearance(said), considered=[said], trigger=RunTrigger.MODEL)
+    work()
+    # Then it is refused, and the alert stays open; its history says so
+    (finding,) = findings(run)
+    assert finding["code"] == "critical_alert_held"
+    assert finding["path"] == "constraints/drug_allergy.py"
+    assert finding["fingerprint"] == allergy.fingerprint
+    assert "health.allergies.pen" in finding["message"]
+    assert is_open(allergy)
+    held = AlertEvent.objects.filter(alert=allergy, detail__has_key="held")
+    assert held.count() == 1
+    # And told once, however often it is tried
+    propose(clearance(said), considered=[said], trigger=RunTrigger.MODEL)
+    assert held.count() == 1
+
+
+def test_critical_alert_resolves_by_an_entry_that_speaks_of_its_evidence(
+    user: MemoryUser, allergy: Alert, say: Say, propose: Propose, work: Callable[[], None]
+) -> None:
+    said = say("Dr. Who has cleared penicillin for Paul")
+    run = propose(clearance(said), considered=[said], trigger=RunTrigger.MODEL)
+    work()
+    # Then the checkpoint says so, and the alert's history
+    (finding,) = findings(run, blocking=False)
+    assert (finding["code"], finding["entry"]) == ("critical_alert_resolves", said)
+    assert user.head is not None
+    assert finding["fingerprint"] in str(user.head.verdict)
+    assert not is_open(allergy)
+    event = AlertEvent.objects.get(alert=allergy, kind=AlertEventKind.RESOLVED)
+    assert event.detail["reason"].startswith("no longer found: by the language model's version 3")
+    assert f"entry {said}" in event.detail["reason"]
+
+
+def test_others_silence_what_they_will(
+    allergy: Alert, say: Say, propose: Propose, checkpoint: Append, work: Callable[[], None]
+) -> None:
+    said = say("Dr. Who has given his clearance for jazz")
+    # Given what a product's own agent proposes, or a typed entry
+    assert propose(clearance(said), dry_run=True).outcome == "ok"
+    checkpoint(health("Allergy", "pen", drug_class="nsaid"))
+    work()
+    # Then nothing is held
+    assert not is_open(allergy)
+
+
+def test_what_was_resolved_by_hand_is_not_held(allergy: Alert, say: Say, propose: Propose) -> None:
+    alerts.resolve(allergy, actor="staff", reason="known")
+    said = say("Dr. Who has given his clearance for jazz")
+    assert propose(clearance(said), trigger=RunTrigger.MODEL).outcome == "ok"
+
+
+# Rules
+
+
+def rule(source: str = BUDGET, tests: str = BUDGET_TESTS, *sources: int) -> dict[str, Any]:
+    return {**constraint(source, tests), "sources": list(sources)}
+
+
+WEAKER = BUDGET.replace("> 1000", "> 2000"), BUDGET_TESTS.replace("cost=1001", "cost=2001")
+HARDLY = BUDGET.replace("> 1000", "> 1100")
+MILDER = BUDGET.replace("warning", "info")
+CASE = "\n\ndef test_case() -> None:\n    assert run_check(budget, today=TODAY) == []\n"
+
+
+@pytest.fixture
+def budget(
+    user: MemoryUser, checkpoint: Append, propose: Propose, work: Callable[[], None]
+) -> Alert:
+    """A trip that costs too much, of which a warning tells."""
+    checkpoint(trip(key="a", cost=1500))
+    assert propose(constraint(tests=BUDGET_TESTS + CASE)).outcome == "ok"
+    work()
+    return Alert.objects.get(user=user)
+
+
+@pytest.mark.parametrize(
+    ("source", "tests", "what"),
+    [
+        (*WEAKER, "would not find what it finds now: 'Rome costs 1500'"),
+        (
+            BUDGET.replace("> 1000", "> 1100"),
+            WEAKER[1] + CASE,
+            "would lose the case of test_speaks",
+        ),
+        (BUDGET, BUDGET_TESTS, "would lose the case of test_case"),
+        (
+            BUDGET.replace("warning", "info"),
+            BUDGET_TESTS + CASE,
+            "would not find what it finds now",
+        ),
+    ],
+    ids=["alert", "case that fails", "case that is gone", "severity"],
+)
+def test_rule_is_written_weaker_only_if_an_entry_asks_for_it(
+    budget: Alert, say: Say, propose: Propose, source: str, tests: str, what: str
+) -> None:
+    # Given a model that writes a rule weaker, on an entry about something else
+    jazz = say(JAZZ)
+    run = propose(rule(source, tests, jazz), trigger=RunTrigger.MODEL)
+    # Then it is refused
+    (finding,) = findings(run)
+    assert (finding["code"], finding["path"]) == ("weaker_rule", "constraints/budget.py")
+    assert what in finding["message"]
+    # And accepted, and reported, where an entry names it
+    asked = say("A trip may cost 2000 from now on")
+    run = propose(rule(source, tests, asked), trigger=RunTrigger.MODEL)
+    assert run.outcome == "ok", run.error
+    (finding,) = findings(run, blocking=False)
+    assert (finding["code"], finding["entry"]) == ("weaker_rule", asked)
+
+
+def test_rule_is_deleted_only_if_an_entry_asks_for_it(
+    budget: Alert, say: Say, propose: Propose
+) -> None:
+    delete = {"op": "delete_constraint", "name": "budget"}
+    run = propose({**delete, "sources": [say(JAZZ)]}, trigger=RunTrigger.MODEL)
+    assert [one["code"] for one in findings(run)] == ["weaker_rule"]
+    asked = say("My budget is nobody's business")
+    assert propose({**delete, "sources": [asked]}, trigger=RunTrigger.MODEL).outcome == "ok"
+
+
+def test_rule_may_be_written_stricter_on_any_entry(
+    budget: Alert, say: Say, propose: Propose
+) -> None:
+    stricter = BUDGET.replace("> 1000", "> 1000 or trip.to == 'Oslo'")
+    edit = rule(stricter, BUDGET_TESTS + CASE, say(JAZZ))
+    run = propose(edit, trigger=RunTrigger.MODEL)
+    assert (run.outcome, findings(run)) == ("ok", [])

@@ -1,0 +1,364 @@
+"""Holds: what a model's edits may not silence, unless an entry that they cite speaks of it.
+
+A critical alert goes on until an entry speaks of a record in its evidence; a constraint is written
+weaker or deleted when an entry names it. Compared is what the constraints find on the state before
+and after, at one instant: what time alone ends is none of the edits' doing. What a model cannot
+show is refused, with the finding that names the alert, so that it may mend its edits; typed
+entries, the staff and the product's own proposals silence what they will.
+"""
+
+import ast
+import datetime
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from memory import alerts, checkpoints, workspace_constraints
+from memory.models import Alert, Checkpoint, MemoryUser
+from memory.models.alerts import Severity, severity_rank
+from memory.project import (
+    Add,
+    Change,
+    DeleteConstraint,
+    Edit,
+    Outline,
+    Record,
+    RecordId,
+    RenameField,
+    Retire,
+    Update,
+    WriteConstraint,
+)
+from memory.texts import parse_python
+from memory.workspace_constraints import Standing
+from workers.checkpointing.citations import read_sources, rest_on
+from workers.checkpointing.findings import Finding
+from workers.checkpointing.grounding import Source
+from workers.checkpointing.updates import names_record
+from workers.checkpointing.words import names_one_of
+from workers.constraints import finding_of
+from workers.projects import compiled, loaded
+from workers.sandbox.interface import Allowance, Sandbox
+
+# The edits that can end an alert.
+_ENDING = (Add, Update, Retire, RenameField, WriteConstraint, DeleteConstraint)
+
+Found = Mapping[str, alerts.Finding]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A model's edits, what they make of a version, and a sandbox that holds it.
+
+    All is compared at the instant `now`.
+    """
+
+    user: MemoryUser
+    parent: Checkpoint
+    change: Change
+    edits: Sequence[Edit]
+    sandbox: Sandbox
+    allowance: Allowance
+    now: datetime.datetime
+
+
+def held(candidate: Candidate) -> Iterator[Finding]:
+    """Yield a finding for each critical alert and each rule that the edits silence: it refuses them
+    where no cited entry speaks of it, and is reported where one does.
+
+    What is resident in the sandbox is the candidate again afterwards, and constraints of the
+    workspace beside it. Raises SandboxError.
+    """
+    user, parent = candidate.user, candidate.parent
+    outline = Outline.from_json(parent.outline)
+    applying = _applying(user, outline)
+    if not (outline.constraints or applying):
+        return
+    constraints = [one.constraint for one in applying]
+    with loaded(parent, candidate.allowance, constraints) as sandbox:
+        before = _find(candidate, sandbox, applying)
+    after = _find_after(candidate)
+    cited = {seq for edit in candidate.edits for seq in edit.sources}
+    sources = read_sources(user, cited)
+    yield from _held_alerts(candidate, outline, before, after, sources)
+    yield from _weaker_rules(candidate, outline, before, after, sources)
+
+
+def _applying(user: MemoryUser, outline: Outline) -> list[Standing]:
+    return [one for one in workspace_constraints.standings(user, outline) if one.applies]
+
+
+def _find_after(candidate: Candidate) -> Found:
+    """Return what is found on the candidate; the workspace's constraints are loaded for it."""
+    applying = _applying(candidate.user, candidate.change.outline)
+    sandbox, shape = candidate.sandbox, candidate.allowance.shape
+    if applying:
+        theirs = compiled([one.constraint for one in applying], sandbox.image_digest, shape)
+        sandbox.load(bytecode=theirs)
+    return _find(candidate, sandbox, applying)
+
+
+def _find(
+    candidate: Candidate,
+    sandbox: Sandbox,
+    applying: Sequence[Standing] = (),
+    paths: Sequence[str] | None = None,
+) -> Found:
+    """Return what constraints find in a sandbox, by fingerprint. One that fails finds nothing."""
+    ran = sandbox.run_constraints(
+        paths,
+        now=candidate.now,
+        time_zone=candidate.user.time_zone,
+        bindings={one.constraint.path: one.match.bindings for one in applying},
+        limits=candidate.allowance.limits,
+    )
+    return alerts.most_severe(
+        [
+            finding_of(result.path, alert)
+            for result in ran.results
+            if result.error is None
+            for alert in result.alerts
+        ]
+    )
+
+
+def _is_silenced(finding: alerts.Finding, fingerprint: str, after: Found) -> bool:
+    """Whether it is not found any more, or is found and less severe."""
+    now = after.get(fingerprint)
+    return now is None or severity_rank(now.severity) < severity_rank(finding.severity)
+
+
+# Critical alerts
+
+
+def _held_alerts(
+    candidate: Candidate,
+    outline: Outline,
+    before: Found,
+    after: Found,
+    sources: Mapping[int, Source],
+) -> Iterator[Finding]:
+    silenced = {
+        fingerprint: finding
+        for fingerprint, finding in before.items()
+        if finding.severity == Severity.CRITICAL
+        and _is_silenced(finding, fingerprint, after)
+        and not _goes_on(finding, before, after)
+    }
+    if not silenced:
+        return
+    resolved = Alert.objects.filter(user=candidate.user, holds_back=True, fingerprint__in=silenced)
+    by_hand = set(resolved.values_list("fingerprint", flat=True))
+    cited = {seq for edit in candidate.edits if isinstance(edit, _ENDING) for seq in edit.sources}
+    for fingerprint, finding in silenced.items():
+        if fingerprint in by_hand:
+            continue
+        records = _evidence(candidate, finding)
+        known = {seq for seqs in rest_on(candidate.user, records).values() for seq in seqs}
+        speaking = [
+            seq
+            for seq in sorted(cited - known - {*finding.entries})
+            if seq in sources and _speaks_of(sources[seq], finding, records, outline)
+        ]
+        names = ", ".join(".".join(record_id) for record_id in records)
+        about = f"a record in its evidence ({names})" if names else "it"
+        record = next(iter(records), None)
+        told = f"the critical alert of {finding.constraint}, {finding.message[:300]!r},"
+        if speaking:
+            yield Finding(
+                code=alerts.RESOLVES,
+                path=finding.constraint,
+                record=record,
+                entry=speaking[-1],
+                message=f"{told} resolves: entry {speaking[-1]} speaks of {about}",
+                fingerprint=fingerprint,
+                blocking=False,
+            )
+        else:
+            yield Finding(
+                code=alerts.HELD,
+                path=finding.constraint,
+                record=record,
+                message=f"{told} would no longer be critical, and no entry that the edits cite"
+                f" speaks of {about} besides those it rests on",
+                fix="cite the entry that says what has changed, or leave out what silences it",
+                fingerprint=fingerprint,
+            )
+
+
+def _goes_on(finding: alerts.Finding, before: Found, after: Found) -> bool:
+    """Whether the same constraint finds something critical anew that shares a record with it, such
+    as of the record that has taken another one's place."""
+    mine = _ids(finding)
+    return any(
+        fingerprint not in before
+        and other.constraint == finding.constraint
+        and other.severity == Severity.CRITICAL
+        and bool(mine & _ids(other))
+        for fingerprint, other in after.items()
+    )
+
+
+def _ids(finding: alerts.Finding) -> set[RecordId]:
+    return {RecordId(item["domain"], item["collection"], item["key"]) for item in finding.evidence}
+
+
+def _evidence(candidate: Candidate, finding: alerts.Finding) -> dict[RecordId, Record]:
+    """Return the records that it rests on as they were before."""
+    project = checkpoints.open_project(candidate.parent, candidate.user)
+    records = {record_id: project.record(record_id) for record_id in sorted(_ids(finding))}
+    return {record_id: record for record_id, record in records.items() if record is not None}
+
+
+def _speaks_of(
+    source: Source, finding: alerts.Finding, records: Mapping[RecordId, Record], outline: Outline
+) -> bool:
+    """Tell whether an entry names a record in the evidence of an alert; the constraint, if there is
+    none."""
+    if records:
+        return any(names_record(source, *one) for one in records.items())
+    return names_one_of(source.said, _about(finding.constraint, outline))
+
+
+def _about(path: str, outline: Outline) -> list[str]:
+    """Return by which texts people may speak of a constraint."""
+    name = PurePosixPath(path).stem
+    return [name.replace("_", " "), outline.constraints.get(name, "")]
+
+
+# Rules
+
+
+def _weaker_rules(
+    candidate: Candidate,
+    outline: Outline,
+    before: Found,
+    after: Found,
+    sources: Mapping[int, Source],
+) -> Iterator[Finding]:
+    files = candidate.change.files
+    changed = [
+        name
+        for name in outline.constraints
+        if not files.keys().isdisjoint((_rule(name), _tests(name)))
+    ]
+    if not changed:
+        return
+    paths = [path for name in changed for path in (_rule(name), _tests(name))]
+    old = checkpoints.read_files(candidate.parent, paths)
+    kept = [name for name in changed if files.get(_rule(name), "") is not None]
+    lost = _lost_cases(candidate, kept, old)
+    silent = _silent_alerts(candidate, kept, old, before, after)
+    for name in changed:
+        if name not in kept:
+            what = "would be deleted"
+        elif name in silent:
+            what = f"would not find what it finds now: {silent[name][:300]!r}"
+        elif name in lost:
+            what = f"would lose the case of {lost[name]}"
+        else:
+            continue
+        cited = sorted({seq for edit in _edits_of(candidate, name) for seq in edit.sources})
+        about = _about(_rule(name), outline)
+        asking = [seq for seq in cited if seq in sources and names_one_of(sources[seq].said, about)]
+        named = ", ".join(map(str, cited)) or "none"
+        yield Finding(
+            code="weaker_rule",
+            path=_rule(name),
+            entry=asking[-1] if asking else None,
+            message=f"the constraint {name} {what}; "
+            + (
+                f"entry {asking[-1]} names it"
+                if asking
+                else f"no entry that is cited ({named}) names it"
+            ),
+            fix="" if asking else "cite the entry that asks for it, or leave the rule as strict",
+            blocking=not asking,
+        )
+
+
+def _edits_of(candidate: Candidate, name: str) -> list[WriteConstraint | DeleteConstraint]:
+    return [
+        edit
+        for edit in candidate.edits
+        if isinstance(edit, WriteConstraint | DeleteConstraint) and edit.name == name
+    ]
+
+
+def _silent_alerts(
+    candidate: Candidate, names: Sequence[str], old: Mapping[str, str], before: Found, after: Found
+) -> dict[str, str]:
+    """Return by constraint an alert that its old text would go on finding, and the new one does
+    not, or as less severe."""
+    rules = {
+        _rule(name): old[_rule(name)] for name in names if _rule(name) in candidate.change.files
+    }
+    if not rules:
+        return {}
+    candidate.sandbox.load(rules)
+    try:
+        going_on = _find(candidate, candidate.sandbox, paths=sorted(rules))
+    finally:
+        _load_new(candidate, rules)
+    return {
+        PurePosixPath(finding.constraint).stem: finding.message
+        for fingerprint, finding in going_on.items()
+        if fingerprint in before and _is_silenced(finding, fingerprint, after)
+    }
+
+
+def _lost_cases(
+    candidate: Candidate, names: Sequence[str], old: Mapping[str, str]
+) -> dict[str, str]:
+    """Return by constraint a test that it passed and does not pass any more, or that is gone.
+
+    A test that cannot run on what the schema is now tells of nothing.
+    """
+    tests = {_tests(name): old[_tests(name)] for name in names}
+    candidate.sandbox.load(tests)
+    try:
+        ran = candidate.sandbox.run_tests(sorted(tests), limits=candidate.allowance.limits)
+    finally:
+        _load_new(candidate, tests)
+    lost = {}
+    for result in ran.results:
+        if result.error is not None and result.error.type == "AssertionError":
+            path, _, test = result.name.partition("::")
+            lost[PurePosixPath(path).stem.removeprefix("test_")] = test
+    for path, text in tests.items():
+        new = candidate.change.files.get(path)
+        gone = _gone(text, text if new is None else new)
+        if gone:
+            lost.setdefault(PurePosixPath(path).stem.removeprefix("test_"), gone[0])
+    return lost
+
+
+def _gone(old: str, new: str) -> list[str]:
+    """Return the tests that are there no more, by name or by what they do."""
+    were, are = _functions(old), _functions(new)
+    return [name for name, does in were.items() if name not in are and does not in are.values()]
+
+
+def _functions(source: str) -> dict[str, str]:
+    return {
+        node.name: "".join(map(ast.dump, node.body))
+        for node in parse_python(source).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
+
+
+def _load_new(candidate: Candidate, paths: Collection[str]) -> None:
+    """Have the sandbox hold the candidate's own text of these files again."""
+    files = candidate.change.files
+    own = {path: text for path in paths if (text := files.get(path)) is not None}
+    kept = [path for path in paths if path not in files]
+    own |= checkpoints.read_files(candidate.parent, kept) if kept else {}
+    candidate.sandbox.load(own)
+
+
+def _rule(name: str) -> str:
+    return f"constraints/{name}.py"
+
+
+def _tests(name: str) -> str:
+    return f"tests/test_{name}.py"
