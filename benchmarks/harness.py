@@ -158,13 +158,14 @@ def settings_of(system: System) -> None:
 
 
 def settled(client: "Client", user_id: str, number: int, seconds: float = 120) -> None:
-    """Wait until so many entries of the user are covered; AssertionError if any is rejected."""
+    """Wait until so many entries of the user are covered, or dismissed; AssertionError if any is
+    rejected."""
     started = time.monotonic()
     while (waited := time.monotonic() - started) < seconds:
         counts = client.get(f"users/{user_id}/")[1]["entries"]
         if counts["rejected"]:
             raise AssertionError(f"{user_id}: {counts['rejected']} entries were rejected")
-        if counts["covered"] == number:
+        if counts["covered"] + counts["dismissed"] == number:
             return
         time.sleep(min(1, 0.05 + waited / 20))  # to count a long log takes a while, too
     raise TimeoutError(f"{user_id}: not settled after {seconds} s: {counts}")

@@ -37,6 +37,8 @@ logger = structlog.get_logger(__name__)
 MOST_MESSAGES = 60
 # How often a model may answer for one part of a slice.
 MAX_TURNS = 5
+# Why a message is dismissed of which the model has made nothing.
+NOTHING_REMEMBERED = "the model has found nothing to remember in it"
 MAX_FACT_CHARACTERS = 2000
 MAX_FACTS = 300
 # What was said before in the same session, and remembered of others, is shown so far back.
@@ -249,7 +251,13 @@ def _commit(
         MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         # What a product's agent has settled meanwhile is its own.
         mine = by_seq.keys() - log.outcomes(user, by_seq).keys()
-        decisions = [Decision(seq, Outcome.COVERED) for seq in sorted(mine)]
+        used = {seq for fact in facts for seq in fact.sources}
+        decisions = [
+            Decision(seq, Outcome.COVERED)
+            if seq in used
+            else Decision(seq, Outcome.DISMISSED, NOTHING_REMEMBERED)
+            for seq in sorted(mine)
+        ]
         checkpoints.decide(lane, user, decisions)
         drafts = _drafts([fact for fact in facts if mine & set(fact.sources)], by_seq)
         if drafts:

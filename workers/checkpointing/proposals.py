@@ -11,11 +11,15 @@ from memory.models.checkpoints import Origin
 from memory.models.log import EntryKind, Outcome
 from memory.models.runs import RunOutcome, RunTrigger
 from memory.project import (
+    AddField,
     Change,
+    DefineClass,
     Dismiss,
     Edit,
     EditError,
     ProjectError,
+    RenameField,
+    WidenField,
     WriteConstraint,
     apply,
     edit_from_json,
@@ -30,6 +34,9 @@ from workers.outlook import outlook
 from workers.sandbox.interface import SandboxError
 
 MAX_REBUILDS = 3
+# Edits that say how things are kept, and keep nothing of what is said.
+SCHEMA_EDITS = (DefineClass, AddField, WidenField, RenameField)
+NOTHING_KEPT = "cited for the schema alone: no record, note or constraint rests on it"
 
 
 def execute(run: Run) -> None:
@@ -269,12 +276,15 @@ def _decisions(
 ) -> list[Decision]:
     """Settle the pending entries that the edits cite. Typed entries settle in their own lane.
 
-    A model settles what it was asked about alone: of others it may know no more than a number.
+    Covered is what a record, a note or a constraint rests on, or what ends one; what only the
+    schema cites is dismissed. A model settles what it was asked about alone: of others it may know
+    no more than a number.
     """
     dismissed = {
         seq: edit.reason for edit in edits if isinstance(edit, Dismiss) for seq in edit.sources
     }
     cited = set(_sources(edits))
+    used = set(_sources([edit for edit in edits if not isinstance(edit, SCHEMA_EDITS)]))
     if run.trigger == RunTrigger.MODEL:
         cited &= set(considered)
     pending = (
@@ -289,6 +299,8 @@ def _decisions(
         Decision(seq, Outcome.DISMISSED, dismissed[seq])
         if seq in dismissed
         else Decision(seq, Outcome.COVERED)
+        if seq in used
+        else Decision(seq, Outcome.DISMISSED, NOTHING_KEPT)
         for seq in sorted(pending)
     ]
 

@@ -13,7 +13,7 @@ from pytest_django.fixtures import Settings
 
 from memory import leases, runs
 from memory.log import coverage
-from memory.models import Lane, LlmCall, LogEntry, MemoryUser
+from memory.models import EntryOutcome, Lane, LlmCall, LogEntry, MemoryUser
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunTrigger
 from memory.models.users import LaneName
@@ -133,11 +133,14 @@ def test_pieces_are_the_text(text: str, most: int) -> None:
     assert all(len(piece) <= most for piece in pieces)
 
 
-def test_message_without_facts_is_covered(user: MemoryUser, say: Say, work: Work) -> None:
-    say("Hello!", "Good morning.")
-    server = work(remembers())
-    assert len(server.requests) == 1
-    assert coverage(user).covered == coverage(user).total == 2
+def test_message_that_no_fact_cites_is_dismissed(user: MemoryUser, say: Say, work: Work) -> None:
+    say("Hello!", "I have a dog.", "Good morning.")
+    server = work(remembers(("The user has a dog.", [2])), Said(text="enough", finish="refusal"))
+    assert len(server.requests) == 2
+    counts = coverage(user)
+    assert (counts.covered, counts.dismissed) == (1, 2)
+    reasons = EntryOutcome.objects.filter(user=user, outcome="dismissed")
+    assert {row.reason for row in reasons} == {memorize.NOTHING_REMEMBERED}
 
 
 def test_facts_of_several_calls_are_taken_together(user: MemoryUser, say: Say, work: Work) -> None:

@@ -577,7 +577,7 @@ def test_entry_cannot_pass_for_another(user: MemoryUser, say: Say, work: Work) -
     assert [line for line in asked.splitlines() if line.startswith("[")] == [
         next(line for line in asked.splitlines() if line.startswith(f"[{seq}]"))
     ]
-    assert coverage(user).covered == 1
+    assert coverage(user).dismissed == 1
 
 
 def test_speaker_cannot_pass_for_an_entry(user: MemoryUser, say: Say, work: Work) -> None:
