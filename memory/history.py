@@ -41,6 +41,10 @@ from memory.project.typed import encode
 PENDING_NAMED = 1000
 # What is said of entries that a return to an earlier version has left out.
 UNDONE = "undone by the return to version"
+# What the verdict of a version has by which entries were reopened, and what is said of those of
+# them that were not covered when that is undone.
+REOPENED = "reopened"
+AS_BEFORE = "as it was before it was reopened"
 # A seq, a version such as v7, or a moment.
 _SEQ = re.compile(r"[0-9]{1,18}")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -485,6 +489,8 @@ def excluded_by_restoring(user: MemoryUser, version: int) -> Excluded:
     """
     refuse_being_redacted(user)
     head, target = _head_and_target(user, version)
+    if target.tree == head.tree and not _reopenings_since(target):
+        raise NothingToRestore(f"Version {head.version}, the newest, holds the same.")
     gone = [change.record for change in difference(head, target).retired]
     outline = Outline.from_json(target.outline)
     rules = {f"constraints/{name}.py" for name in outline.constraints}
@@ -508,8 +514,6 @@ def _head_and_target(user: MemoryUser, version: int) -> tuple[Checkpoint, Checkp
     target = Checkpoint.objects.filter(user=user, version=version).first()
     if head is None or target is None:
         raise NoSuchVersion(f"This user has no version {version}.")
-    if target.tree == head.tree:
-        raise NothingToRestore(f"Version {head.version}, the newest, holds the same.")
     refuse_redacted(target)
     return head, target
 
@@ -521,13 +525,17 @@ def restore(
 
     What later versions took from entries is dismissed, with the reason. With `reopen` these entries
     are pending again instead, and are worked on anew, with the keys that they had. Of messages it
-    is their facts that count. Work that goes on meanwhile is done again on the restored version.
+    is their facts that count. What was reopened since has the outcomes again that it had. Work that
+    goes on meanwhile is done again on the restored version.
     Raises NothingToRestore, Redacted and BeingRedacted.
     """
     with transaction.atomic():
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         refuse_being_redacted(locked)
         head, target = _head_and_target(locked, version)
+        reopenings = _reopenings_since(target)
+        if target.tree == head.tree and (reopen or not reopenings):
+            raise NothingToRestore(f"Version {head.version}, the newest, holds the same.")
         restored = {"version": version, "by": by, "reason": reason, "reopened": reopen}
         checkpoint = Checkpoint.objects.create(
             user=locked,
@@ -542,6 +550,8 @@ def restore(
         )
         _move_records(head, target, checkpoint, reopen=reopen)
         _undo_outcomes(target, restored)
+        if not reopen:
+            _undo_reopenings(locked, reopenings)
         answers.forget(locked)
         locked.head = checkpoint
         locked.save(update_fields=["head"])
@@ -581,6 +591,45 @@ def _undone(target: Checkpoint) -> QuerySet[EntryOutcome]:
         .exclude(states.within(states.lineage(target), "checkpoint__"))
         .exclude(seq__in=messages.values("seq"))
     )
+
+
+def _reopenings_since(target: Checkpoint) -> list[Checkpoint]:
+    """Return the later versions by which entries were reopened (`memory.reopening`), without those
+    that a return to an earlier one has undone."""
+    later = Checkpoint.objects.filter(user=target.user_id, version__gt=target.version)
+    returns = later.filter(origin=Origin.RESTORED).exclude(verdict__has_key=REOPENED)
+    undone = list(returns.values_list("version", "verdict__restored__version"))
+    return [
+        one
+        for one in later.filter(verdict__has_key=REOPENED).order_by("version")
+        if not any(to < one.version < version for version, to in undone)
+    ]
+
+
+def _undo_reopenings(user: MemoryUser, reopenings: Sequence[Checkpoint]) -> None:
+    """Give entries the outcomes that they had before they were reopened for the first time."""
+    were: dict[int, tuple[str | None, int | None]] = {}
+    for one in reopenings:
+        for seq, outcome, version in one.verdict[REOPENED]["outcomes"]:
+            were.setdefault(seq, (outcome, version))
+    if not were:
+        return
+    numbers = {version for _, version in were.values() if version is not None}
+    made = Checkpoint.objects.filter(user=user, version__in=numbers)
+    versions: dict[int | None, Checkpoint] = {one.version: one for one in made}
+    EntryOutcome.objects.filter(user=user, seq__in=were).delete()
+    EntryOutcome.objects.bulk_create(
+        EntryOutcome(
+            user=user,
+            seq=seq,
+            outcome=outcome,
+            checkpoint=versions.get(version),
+            reason="" if outcome == Outcome.COVERED else AS_BEFORE,
+        )
+        for seq, (outcome, version) in sorted(were.items())
+        if outcome is not None
+    )
+    lanes.recount(user.pk)
 
 
 def _undo_outcomes(target: Checkpoint, restored: Mapping[str, Any]) -> None:

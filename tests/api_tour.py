@@ -235,6 +235,13 @@ def _project(tour: Tour, user: dict[str, Any]) -> None:
         version=2,
         **user,
     )
+    tour.ask(
+        "POST",
+        "users/{user_id}/outcomes/reopen/",
+        {"entries": [1], "reason": "It was settled by the wrong model."},
+        least=True,
+        **user,
+    )
     tour.ask("GET", "users/{user_id}/diff/", query={"since": "v1"}, **user)
     for name in ("manifest", "state", "forecast", "constraints", "export", "subject-access"):
         tour.ask("GET", f"users/{{user_id}}/{name}/", **user)

@@ -2,14 +2,14 @@
 
 from collections.abc import Collection, Iterable
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import Exists, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memory import copies, log, redaction
+from memory import copies, log, redaction, reopening
 from memory.admin.base import (
     ReadOnlyAdmin,
     heavy,
@@ -29,8 +29,10 @@ from memory.admin.display import (
     summary,
 )
 from memory.admin.redactions import redact_chosen
-from memory.models import Alert, ApiKey, EntryOutcome, LogEntry
+from memory.history import BeingRedacted
+from memory.models import Alert, ApiKey, EntryOutcome, LogEntry, MemoryUser
 from memory.models.log import EntryKind, Outcome
+from memory.reopening import NothingToReopen, Selection, TooManyToReopen
 
 PENDING = "pending"
 
@@ -246,6 +248,17 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
         return bytes(entry.hash).hex() if entry.hash else NOTHING
 
 
+def _reopen(request: HttpRequest, user: MemoryUser, selection: Selection) -> None:
+    by = f"staff:{request.user.get_username()}"
+    try:
+        done = reopening.reopen(user, selection, by=by, reason="reopened by staff")
+    except (NothingToReopen, TooManyToReopen, BeingRedacted) as error:
+        messages.error(request, f"{user}: {error}")
+        return
+    undo = f"; version {done.checkpoint.version} says so" if done.checkpoint else ""
+    messages.success(request, f"{user}: {len(done.entries)} entries wait again{undo}.")
+
+
 @admin.register(EntryOutcome)
 class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
     """What became of entries; the rejected ones say why."""
@@ -259,6 +272,28 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
     ordering = ["-decided_at", "-seq"]
     when_empty = "No entry has been decided on yet."
     fields = ["result", "why", "says", "user_link", "version", "decided_at"]
+    actions = ["reopen", "reopen_all_of_its_version"]
+
+    @admin.action(
+        description="Reopen the selected: work on these entries again", permissions=["operate"]
+    )
+    def reopen(self, request: HttpRequest, queryset: QuerySet[EntryOutcome]) -> None:
+        """Take the outcomes back, user by user."""
+        by_user: dict[MemoryUser, list[int]] = {}
+        for outcome in queryset.select_related("user"):
+            by_user.setdefault(outcome.user, []).append(outcome.seq)
+        for user, seqs in by_user.items():
+            _reopen(request, user, Selection(entries=seqs))
+
+    @admin.action(description="Reopen all that their versions settled", permissions=["operate"])
+    def reopen_all_of_its_version(
+        self, request: HttpRequest, queryset: QuerySet[EntryOutcome]
+    ) -> None:
+        """Take back whatever was settled together with the selected."""
+        rows = EntryOutcome.objects.filter(
+            user__in=queryset.values("user"), checkpoint__in=queryset.values("checkpoint")
+        )
+        self.reopen(request, rows)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[EntryOutcome]:
         """Look up the entry's key along: nothing has a foreign key to the log."""

@@ -19,6 +19,7 @@ from memory.api import (
     merging,
     paused,
     projects,
+    reopening,
     runs,
     search,
     unknown,
@@ -38,6 +39,7 @@ urlpatterns = [
     path(USER, users.User.as_view(), name="user"),
     path(f"{USER}entries/", entries.Entries.as_view(), name="entries"),
     path(f"{USER}entries/<int:seq>/", entries.Entry.as_view(), name="entry"),
+    path(f"{USER}outcomes/reopen/", reopening.Reopen.as_view(), name="reopen"),
     path(f"{USER}redactions/<int:seq>/", entries.OneRedaction.as_view(), name="redaction"),
     path(f"{USER}checkpoints/", checkpoints.Checkpoints.as_view(), name="checkpoints"),
     path(

@@ -1,0 +1,96 @@
+"""Taking outcomes back, so that entries which were settled wrongly are worked on anew."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory import reopening
+from memory.api.authentication import principal_of
+from memory.api.errors import Conflict
+from memory.api.history import MOST_REASON
+from memory.api.serializers import StrictSerializer
+from memory.api.users import UserScopedView
+from memory.models.log import Outcome
+from memory.models.workspaces import Scope
+
+MOST_ENTRIES = 1000
+
+
+class SelectionSerializer(StrictSerializer):
+    """Which outcomes are meant: those that meet all that is given. One of these is needed."""
+
+    entries = serializers.ListField(
+        child=serializers.IntegerField(min_value=1),
+        required=False,
+        max_length=MOST_ENTRIES,
+        help_text="Their numbers.",
+    )
+    session_id = serializers.CharField(required=False, max_length=200)
+    since = serializers.DateTimeField(required=False, help_text="Decided then or later.")
+    until = serializers.DateTimeField(required=False, help_text="Decided before.")
+    model = serializers.CharField(
+        required=False,
+        max_length=220,
+        help_text="The language model that settled them, as its calls name it: openai:gpt-5.",
+    )
+    outcomes = serializers.ListField(
+        child=serializers.ChoiceField(Outcome.choices), required=False, help_text="By default all."
+    )
+    reason = serializers.CharField(default="", allow_blank=True, max_length=MOST_REASON)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Refuse a body that would reopen everything by leaving all out."""
+        if not attrs.keys() - {"reason", "outcomes"}:
+            raise serializers.ValidationError(
+                {"entries": ["Say which: entries, session_id, since, until or model."]}
+            )
+        return attrs
+
+
+class ReopeningSerializer(serializers.Serializer[Any]):
+    """What was reopened."""
+
+    entries = serializers.ListField(
+        child=serializers.IntegerField(), help_text="Pending again, and worked on anew."
+    )
+    dismissed = serializers.ListField(
+        child=serializers.IntegerField(),
+        help_text="Facts that were found in reopened messages: they are found anew.",
+    )
+    version = serializers.IntegerField(
+        source="checkpoint.version",
+        allow_null=True,
+        default=None,
+        help_text="The version that says so. To restore an earlier one undoes it. Null: there has"
+        " been none yet.",
+    )
+
+
+class Reopen(UserScopedView):
+    """Take outcomes back."""
+
+    scopes = {"POST": Scope.MANAGE}
+    costly = ("POST",)
+
+    @extend_schema(request=SelectionSerializer, responses={200: ReopeningSerializer})
+    def post(self, request: Request, user_id: str) -> Response:
+        """Have entries that were settled wrongly wait again, whatever became of them.
+
+        What was made of them stays until somebody changes it. Typed entries are not reopened. It
+        takes a key with the scope manage; where nothing matches, it answers 409.
+        """
+        body = SelectionSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        given = dict(body.validated_data)
+        reason = given.pop("reason")
+        by = str(principal_of(request))
+        try:
+            done = reopening.reopen(
+                self.memory_user(), reopening.Selection(**given), by=by, reason=reason
+            )
+        except (reopening.NothingToReopen, reopening.TooManyToReopen) as error:
+            raise Conflict(str(error)) from None
+        return Response(ReopeningSerializer(done).data)

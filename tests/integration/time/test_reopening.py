@@ -1,0 +1,192 @@
+"""Outcomes are taken back: entries that were settled wrongly are worked on anew."""
+
+import datetime
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from memory import history, log, reopening, runs
+from memory.log import Draft
+from memory.models import Checkpoint, EntryOutcome, Lane, LlmCall, MemoryUser
+from memory.models.log import EntryKind
+from memory.models.runs import RunKind, RunTrigger
+from memory.models.workspaces import Scope
+from memory.reopening import REMEMBERED_ANEW, NothingToReopen, Selection
+from memory.verification import problems
+from memory.workspaces import create_key
+from workers import tasks
+
+pytestmark = pytest.mark.django_db
+
+REOPEN = "/v1/users/ada/outcomes/reopen/"
+
+
+def dismiss(*seqs: int) -> dict[str, Any]:
+    return {"op": "dismiss", "reason": "small talk", "sources": list(seqs)}
+
+
+@pytest.fixture
+def settle(user: MemoryUser) -> Callable[..., Checkpoint | None]:
+    """Have a language model settle entries by edits."""
+
+    def do(*edits: dict[str, Any], considered: Sequence[int]) -> Checkpoint | None:
+        user.refresh_from_db()
+        run = runs.queue(
+            user,
+            RunKind.PROPOSAL,
+            RunTrigger.MODEL,
+            checkpoint=user.head,
+            input={"edits": list(edits), "considered": list(considered)},
+        )
+        tasks.execute_run(str(run.pk))
+        run.refresh_from_db()
+        assert run.outcome == "ok", run.error
+        user.refresh_from_db()
+        return user.head
+
+    return do
+
+
+@pytest.fixture
+def told(user: MemoryUser, settle: Callable[..., Checkpoint | None]) -> MemoryUser:
+    """Three facts of two sessions that a model has settled: a note, and two that it dismissed; a
+    message with the fact that was found in it, and a typed entry."""
+    facts = [("I have a dog, Rex.", "s"), ("I moved to Bern.", "s"), ("Hello!", "t")]
+    drafts = [
+        Draft(kind=EntryKind.FACT, content=text, session_id=session) for text, session in facts
+    ]
+    log.append(user, drafts, source="test")
+    note = {"op": "note", "text": "has a dog, Rex", "sources": [1]}
+    settle(note, dismiss(2), considered=[1, 2])
+    settle(dismiss(3), considered=[3])
+    log.append(user, [Draft(kind=EntryKind.MESSAGE, content="I sing.")], source="test")
+    sings = Draft(kind=EntryKind.FACT, content="The user sings.", derived_from=[4])
+    log.append(user, [sings], source="memorize")
+    settle({"op": "note", "text": "sings", "sources": [4, 5]}, considered=[4, 5])
+    pet = {"domain": "pets", "type": "Dog", "key": "rex", "data": {"name": "Rex"}}
+    log.append(user, [Draft(kind=EntryKind.RECORD, data=pet)], source="test")
+    tasks.checkpoint_records(user.pk)
+    user.refresh_from_db()
+    return user
+
+
+def outcomes(user: MemoryUser) -> dict[int, str]:
+    return dict(EntryOutcome.objects.filter(user=user).values_list("seq", "outcome"))
+
+
+BEFORE = {
+    1: "covered",
+    2: "dismissed",
+    3: "dismissed",
+    4: "covered",
+    5: "covered",
+    6: "covered",
+}
+
+
+@pytest.mark.parametrize(
+    ("selection", "seqs"),
+    [
+        (Selection(entries=[2, 6, 99]), {2}),
+        (Selection(session_id="s"), {1, 2}),
+        (Selection(session_id="s", outcomes=["dismissed"]), {2}),
+        (Selection(), {1, 2, 3, 4}),
+        # The fact of a message is found anew with it; by itself it is worked on again.
+        (Selection(entries=[4]), {4}),
+        (Selection(entries=[5]), {5}),
+    ],
+)
+def test_what_is_chosen_is_pending_again(
+    told: MemoryUser, selection: Selection, seqs: set[int]
+) -> None:
+    head = told.head
+    assert head is not None
+    # When it is reopened
+    done = reopening.reopen(told, selection, by="me", reason="wrong")
+    # Then it waits, and the model's lane is due
+    facts = {5} if 4 in seqs else set()
+    assert (set(done.entries), set(done.dismissed)) == (seqs, facts)
+    kept = {seq: outcome for seq, outcome in BEFORE.items() if seq not in seqs}
+    assert outcomes(told) == {**kept, **dict.fromkeys(facts, "dismissed")}
+    assert Lane.objects.get(user=told, name="structure").due_at is not None
+    assert list(problems(told)) == []
+    # And a version with the same files says by whom and why
+    told.refresh_from_db()
+    assert done.checkpoint == told.head
+    assert (told.head.version, told.head.tree) == (head.version + 1, head.tree)
+    assert told.head.verdict["reopened"]["by"] == "me"
+    if facts:
+        assert EntryOutcome.objects.get(user=told, seq=5).reason == REMEMBERED_ANEW
+
+
+def test_reopening_is_undone_by_the_return_to_the_version_before(
+    told: MemoryUser, settle: Callable[..., Checkpoint | None]
+) -> None:
+    # Given entries that were reopened, of which one was settled otherwise since
+    head = told.head
+    assert head is not None
+    reopening.reopen(told, Selection(), by="me")
+    settle(dismiss(1), considered=[1])
+    # When somebody goes back to the version before
+    history.restore(told, head.version, reopen=False, by="me")
+    # Then all is as it was
+    assert outcomes(told) == BEFORE
+    assert list(problems(told)) == []
+    told.refresh_from_db()
+    # And there is nothing more to go back to
+    with pytest.raises(history.NothingToRestore):
+        history.restore(told, head.version, reopen=False, by="me")
+
+
+def test_what_a_model_settled_since_a_day(told: MemoryUser) -> None:
+    # Given calls of two models, before what was decided
+    now = timezone.now()
+    EntryOutcome.objects.filter(user=told, seq__in=[1, 2]).update(
+        decided_at=now - datetime.timedelta(days=3)
+    )
+    for model, days in (("openai:a", 4), ("openai:b", 1)):
+        LlmCall.objects.create(
+            workspace=told.workspace,
+            user=told,
+            purpose="structure",
+            work="00000000-0000-0000-0000-000000000001",
+            turn=1,
+            attempt=days,
+            model=model,
+            prompt_hash="",
+            reserved_tokens=0,
+            started_at=now - datetime.timedelta(days=days),
+            expires_at=now,
+        )
+
+    def seqs(**chosen: Any) -> set[int]:
+        return {one.seq for one in reopening.select(told, Selection(**chosen))}
+
+    # Then each has settled what came after its call and before the other's
+    assert seqs(model="openai:a") == {1, 2}
+    assert seqs(model="openai:b") == {3, 4, 5}
+    assert seqs(model="openai:a", since=now - datetime.timedelta(days=2)) == set()
+    assert seqs(until=now - datetime.timedelta(days=2)) == {1, 2}
+
+
+def test_nothing_is_reopened_twice(told: MemoryUser) -> None:
+    reopening.reopen(told, Selection(entries=[2]), by="me")
+    with pytest.raises(NothingToReopen):
+        reopening.reopen(told, Selection(entries=[2]), by="me")
+
+
+def test_it_is_reopened_over_the_api(api: APIClient, told: MemoryUser) -> None:
+    assert api.post(REOPEN, {"entries": [3]}).status_code == 403  # it takes the scope manage
+    _, text = create_key(told.workspace, "manager", scopes=[Scope.MANAGE])
+    api.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+    refused = api.post(REOPEN, {"reason": "all of it"})
+    assert refused.status_code == 400
+    assert "Say which" in str(refused.data)
+
+    answer = api.post(REOPEN, {"session_id": "s", "reason": "wrong"})
+    assert answer.status_code == 200
+    assert answer.data == {"entries": [1, 2], "dismissed": [], "version": 4}
+    assert api.post(REOPEN, {"entries": [1]}).status_code == 409
