@@ -225,9 +225,7 @@ def ask(client: Client, rounds: int, since: int) -> tuple[dict[str, list[float]]
         timed(
             "record",
             functools.partial(client.post, f"users/{user}/entries/?wait=30", entry),
-            lambda status, answer: (
-                status == 202 and answer["entries"][0]["state"] == "covered"
-            ),
+            lambda status, answer: status == 202 and answer["entries"][0]["state"] == "covered",
         )
         timed(
             "manifest",

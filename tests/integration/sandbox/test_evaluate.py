@@ -59,6 +59,7 @@ def failure(sandbox: Sandbox, code: str, **limits: Any) -> SandboxError:
         ("from zoneinfo import ZoneInfo\nstr(now.astimezone(ZoneInfo('Asia/Tokyo')).date())",
          "2026-03-02", "str"),
         ("datetime.datetime.strptime('2026', '%Y').year", 2026, "int"),
+        ("add_months(date(2026, 1, 31), 1)", {"$date": "2026-02-28"}, "date"),
     ],
 )  # fmt: skip
 def test_a_value(loaded: Sandbox, code: str, value: object, kind: str) -> None:
@@ -70,9 +71,10 @@ def test_a_value(loaded: Sandbox, code: str, value: object, kind: str) -> None:
     ("time_zone", "today"), [("UTC", "2026-03-01"), ("Europe/Berlin", "2026-03-02")]
 )
 def test_today_is_the_users_date(loaded: Sandbox, time_zone: str, today: str) -> None:
-    evaluation = evaluate(loaded, "[today, now]", time_zone=time_zone)
+    evaluation = evaluate(loaded, "[today, now, str(user_zone())]", time_zone=time_zone)
     assert isinstance(evaluation.value, list)
     assert evaluation.value[0] == {"$date": today}
+    assert evaluation.value[2] == time_zone
     moment = datetime.datetime.fromisoformat(evaluation.value[1]["$datetime"])
     assert moment == NOW
 
