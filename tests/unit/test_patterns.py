@@ -80,6 +80,8 @@ def _held(value: object, depth: int = 3) -> Iterator[re.Pattern[Any]]:
 
 
 def _inline(source: str) -> Iterator[tuple[int, str, re.Pattern[Any]]]:
+    if not re.search(r"\bre\.(?!compile\b|escape\b)[a-z]+\(", source):
+        return
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Call(
