@@ -6,7 +6,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from django.apps import apps
 from django.contrib.contenttypes.models import ContentType
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 from django.test.utils import override_settings, setup_databases, teardown_databases
 from psycopg import sql
@@ -339,6 +339,29 @@ def _as_owner(statement: str, *names: str) -> None:
         owner.execute(sql.SQL(statement).format(*(sql.Identifier(name) for name in names)))
 
 
+@pytest.fixture(scope="module")
+def populate_module(
+    django_db_setup: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[Callable[[Callable[[], Any]], Any]]:
+    """Write rows once for all tests of a file, by a function whose result is returned.
+
+    They are written in a transaction around those of the tests, each of which finds them as they
+    were made. Only for fixtures of the same scope, and where no test needs an empty database.
+    """
+    with ExitStack() as around:
+
+        def populate(make: Callable[[], Any]) -> Any:
+            with django_db_blocker.unblock():
+                return make()
+
+        with django_db_blocker.unblock():
+            around.enter_context(transaction.atomic())
+        yield populate
+        with django_db_blocker.unblock():
+            transaction.set_rollback(True)
+            around.close()
+
+
 @pytest.fixture
 def workspace(request: pytest.FixtureRequest) -> Workspace:
     """A workspace, in the database of the test: that of `django_db`, or the live one."""
@@ -356,6 +379,11 @@ def user(workspace: Workspace) -> MemoryUser:
 @pytest.fixture
 def api(workspace: Workspace) -> APIClient:
     """A client of the API with a key of the workspace."""
+    return new_client(workspace)
+
+
+def new_client(workspace: Workspace) -> APIClient:
+    """Return a client of the API with a new key of the workspace."""
     _, text = create_key(workspace, "tests")
     client = APIClient()
     client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
@@ -365,31 +393,32 @@ def api(workspace: Workspace) -> APIClient:
 @pytest.fixture
 def work() -> Callable[[], None]:
     """Do all the work that waits, as the workers would, in this process."""
+    return finish_work
 
-    def until_idle() -> None:
-        for _ in range(100):
-            lanes = Lane.objects.filter(name=LaneName.RECORDS, due_at__isnull=False)
-            unfinished = Run.objects.exclude(status=RunStatus.DONE)
-            users = list(lanes.values_list("user_id", flat=True))
-            waiting = list(unfinished.order_by("queued_at").values_list("pk", flat=True))
-            versions = list(unjudged().values_list("pk", flat=True))
-            tests = list(backtests.waiting().values_list("pk", flat=True))
-            redacted = list(redaction.waiting().values_list("user_id", flat=True))
-            if not any((users, waiting, versions, tests, redacted)):
-                return
-            for user in redacted:
-                tasks.redact(user)
-            for version in versions:
-                tasks.judge_workspace_constraint(str(version))
-            for user in users:
-                tasks.checkpoint_records(user)
-            for run in waiting:
-                tasks.execute_run(str(run))
-            for test in tests:
-                tasks.backtest(str(test))
-        raise AssertionError("the work does not come to an end")
 
-    return until_idle
+def finish_work() -> None:
+    """Do all the work that waits; fails if it does not come to an end."""
+    for _ in range(100):
+        lanes = Lane.objects.filter(name=LaneName.RECORDS, due_at__isnull=False)
+        unfinished = Run.objects.exclude(status=RunStatus.DONE)
+        users = list(lanes.values_list("user_id", flat=True))
+        waiting = list(unfinished.order_by("queued_at").values_list("pk", flat=True))
+        versions = list(unjudged().values_list("pk", flat=True))
+        tests = list(backtests.waiting().values_list("pk", flat=True))
+        redacted = list(redaction.waiting().values_list("user_id", flat=True))
+        if not any((users, waiting, versions, tests, redacted)):
+            return
+        for user in redacted:
+            tasks.redact(user)
+        for version in versions:
+            tasks.judge_workspace_constraint(str(version))
+        for user in users:
+            tasks.checkpoint_records(user)
+        for run in waiting:
+            tasks.execute_run(str(run))
+        for test in tests:
+            tasks.backtest(str(test))
+    raise AssertionError("the work does not come to an end")
 
 
 @pytest.fixture

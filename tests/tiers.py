@@ -62,7 +62,7 @@ EXTENDED = {
     "recorded data, long histories, many examples": (
         "tests/integration/admin/test_access.py::test_every_migration_writes_the_roles",
         "tests/integration/admin/test_access.py::test_no_screen_asks_for_each_row",
-        "tests/integration/admin/test_pages.py::test_lists_of_fifty_rows",
+        "tests/integration/admin/test_lists.py::test_fifty_rows_do_not",
         "tests/integration/admin/test_scale.py",
         "tests/integration/checkpointing/test_large.py",
         "tests/integration/export/test_git.py",

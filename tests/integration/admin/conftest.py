@@ -5,18 +5,15 @@ import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
 from typing import Any, TypeAlias
 
 import pytest
 import time_machine
 from django.contrib.auth.models import Permission, User
-from django.db import transaction
 from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
-from pytest_django.plugin import DjangoDbBlocker
 
 from memory import alerts, hosts, llm_calls, log, staff_mail, workspace_constraints
 from memory.alerts import Finding
@@ -200,24 +197,15 @@ def rows(populate: Populate) -> Rows:
 
 
 @pytest.fixture(scope="module")
-def populate_once(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Populate]:
-    """Make rows as `populate` does, in a workspace of their own, for all tests of a file.
+def populate_once(populate_module: Callable[[Callable[[], Rows]], Rows]) -> Populate:
+    """Make rows as `populate` does, in a workspace of their own, for all tests of a file."""
 
-    They are written in a transaction around those of the tests, each of which finds them as they
-    were made. Only for fixtures of the same scope, and where no test needs an empty database.
-    """
-    with ExitStack() as around:
+    def populate(text: str = "Aspirin", user_id: str = "ada", company: str = "Company") -> Rows:
+        return populate_module(
+            lambda: _populate(Workspace.objects.create(name=company), text, user_id)
+        )
 
-        def populate(text: str = "Aspirin", user_id: str = "ada", company: str = "Company") -> Rows:
-            with django_db_blocker.unblock():
-                return _populate(Workspace.objects.create(name=company), text, user_id)
-
-        with django_db_blocker.unblock():
-            around.enter_context(transaction.atomic())
-        yield populate
-        with django_db_blocker.unblock():
-            transaction.set_rollback(True)
-            around.close()
+    return populate
 
 
 @pytest.fixture

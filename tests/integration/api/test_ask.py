@@ -8,9 +8,11 @@ from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
 from memory import runs
-from memory.models import LlmCall, MemoryUser, Run
+from memory.models import LlmCall, MemoryUser, Run, Workspace
 from memory.models.llm import LlmPurpose
 from memory.models.runs import RunKind
+from memory.users import create_user
+from tests.conftest import finish_work, new_client
 from tests.integration.checkpointing.conftest import trip
 from tests.llm_server import KEY, LlmServer, Reply, Request, called, llm_server, said, status
 from workers import dispatching, tasks
@@ -23,16 +25,35 @@ Ask = Callable[..., dict[str, Any]]
 SPENT = "sum(t.cost for t in trips if t.on.year == 2026)"
 
 
+@pytest.fixture(scope="module")
+def traveller(populate_module: Callable[[Callable[[], MemoryUser]], MemoryUser]) -> MemoryUser:
+    """A user with three trips, the same for all tests here."""
+
+    def make() -> MemoryUser:
+        statements = [
+            {"kind": "record", **trip("Rome", key="a", cost=840.31, on="2026-05-02")},
+            {"kind": "record", **trip("Oslo", key="b", cost=99.5, on="2026-06-02")},
+            {"kind": "record", **trip("Rome", key="c", cost=1, on="2027-01-02")},
+        ]
+        workspace = Workspace.objects.create(name="workspace")
+        user = create_user(workspace, "ada", time_zone="Europe/Berlin", metadata=None)
+        sent = new_client(workspace).post("/v1/users/ada/entries/", {"entries": statements})
+        assert sent.status_code == 202
+        finish_work()
+        return user
+
+    return populate_module(make)
+
+
 @pytest.fixture
-def told(api: APIClient, user: MemoryUser, work: Callable[[], None]) -> None:
+def workspace(traveller: MemoryUser) -> Workspace:
+    """The traveller's workspace."""
+    return Workspace.objects.get(pk=traveller.workspace_id)
+
+
+@pytest.fixture
+def told(traveller: MemoryUser, workspace: Workspace) -> None:
     """Three trips are known."""
-    statements = [
-        {"kind": "record", **trip("Rome", key="a", cost=840.31, on="2026-05-02")},
-        {"kind": "record", **trip("Oslo", key="b", cost=99.5, on="2026-06-02")},
-        {"kind": "record", **trip("Rome", key="c", cost=1, on="2027-01-02")},
-    ]
-    assert api.post("/v1/users/ada/entries/", {"entries": statements}).status_code == 202
-    work()
 
 
 @pytest.fixture
@@ -333,10 +354,11 @@ def test_without_a_language_model_the_setting_is_named(api: APIClient, told: Non
 
 
 def test_without_a_state_there_is_nothing_to_ask(
-    api: APIClient, user: MemoryUser, model: Callable[..., LlmServer]
+    api: APIClient, workspace: Workspace, model: Callable[..., LlmServer]
 ) -> None:
+    create_user(workspace, "bob", metadata=None)
     model()
-    response = api.post(URL, {"question": "How many trips?"})
+    response = api.post("/v1/users/bob/ask/", {"question": "How many trips?"})
 
     assert response.status_code == 409
     assert "no checkpoint" in response.data["detail"]

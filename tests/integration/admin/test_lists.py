@@ -1,0 +1,84 @@
+"""Lists in a database without other rows: empty ones say so, and long ones stay cheap."""
+
+import re
+
+import pytest
+from django.db.models import Model
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries
+
+from memory.models import (
+    Alert,
+    ApiKey,
+    Backtest,
+    Checkpoint,
+    Delivery,
+    EventCounter,
+    Lane,
+    LogEntry,
+    MemoryUser,
+    Merge,
+    Pause,
+    PausedConstraint,
+    Redaction,
+    Run,
+    StaffAudit,
+    UserErasure,
+    WebhookEndpoint,
+    Workspace,
+    WorkspaceConstraint,
+    WorkspaceConstraintVersion,
+    WorkspaceUse,
+)
+from tests.integration.admin.conftest import MODELS, Populate, list_url, name_of, text_of
+
+pytestmark = pytest.mark.django_db
+
+# The models whose rows can be ticked, for an action on several at once.
+WITH_ACTIONS = [
+    Alert,
+    ApiKey,
+    Backtest,
+    Checkpoint,
+    Delivery,
+    Lane,
+    LogEntry,
+    MemoryUser,
+    Merge,
+    Pause,
+    PausedConstraint,
+    Redaction,
+    Run,
+    UserErasure,
+    WebhookEndpoint,
+    Workspace,
+    WorkspaceConstraint,
+    WorkspaceConstraintVersion,
+]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [one for one in MODELS if one is not StaffAudit],  # who looks has logged in
+    ids=name_of,
+)
+def test_an_empty_list_says_so(admin_client: Client, model: type[Model]) -> None:
+    assert 'class="when-empty"' in text_of(admin_client.get(list_url(model)))
+    assert "Nothing matches." not in text_of(admin_client.get(list_url(model)))
+
+
+def test_fifty_rows_do_not_ask_for_each_row(
+    admin_client: Client,
+    populate: Populate,
+    django_assert_max_num_queries: DjangoAssertNumQueries,
+) -> None:
+    for number in range(50):
+        populate("Aspirin", f"user-{number}")
+
+    for model in MODELS:
+        with django_assert_max_num_queries(12, info=f"the list of {model.__name__}"):
+            page = text_of(admin_client.get(list_url(model)))
+        rows = 1 if model in (Workspace, WorkspaceUse, EventCounter) else 50
+        assert len(re.findall(r'<th class="field-', page)) == rows, model
+        boxes = rows if model in WITH_ACTIONS else 0
+        assert page.count('name="_selected_action"') == boxes, model
