@@ -154,7 +154,7 @@ def _refused_for_boundaries(user: MemoryUser) -> set[str]:
     return {
         finding["path"]
         for output in rejected.values_list("output", flat=True)[:MAX_REJECTIONS_READ]
-        for check in output["verdict"]["checks"]
+        for check in (output or {})["verdict"]["checks"]
         for finding in check["findings"]
         if finding["code"] == BOUNDARY_UNNOTICED and finding["blocking"]
     }

@@ -146,7 +146,8 @@ def _is_telling(value: Value) -> bool:
     if isinstance(value, bool):
         return False
     if isinstance(value, int | float | Decimal):
-        return abs(value) >= TELLING_NUMBER
+        size = Decimal(str(value)).copy_abs()  # unlike abs(), it neither rounds nor overflows
+        return size.is_finite() and size >= TELLING_NUMBER
     return isinstance(value, datetime.date | datetime.time | PartialDate)
 
 
