@@ -172,7 +172,7 @@ def state_of(run: Run) -> Checkpoint:
     told = run.input.get("as_of") or {}
     if not told.get("computed"):
         return run.checkpoint
-    version = Checkpoint.objects.select_related("parent", "user").get(pk=run.checkpoint_id)
+    version = Checkpoint.objects.select_related("parent", "user").get(pk=run.checkpoint.pk)
     moment = parse_datetime(told["moment"]) if told["moment"] else None
     by = By(told["by"])
     return _state(version, by, moment, None if by == By.OCCURRED else told["seq"])

@@ -124,6 +124,7 @@ def try_one(run: Run) -> None:
     applying: list[WorkspaceConstraint] = []
     bindings: dict[str, Any] = {}
     told: dict[str, Any] = {"constraint": path, "applies": True, "reasons": [], "alerts": []}
+    problem: dict[str, Any] | None
     if path.startswith(workspace_constraints.FOLDER):
         found = workspace_constraints.live_at(run.user, path, Outline.from_json(state.outline))
         told |= {"applies": found.applies, "reasons": list(found.reasons)}

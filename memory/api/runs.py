@@ -399,7 +399,9 @@ def done(run: Run, told: Mapping[str, Any], headers: Mapping[str, str] | None = 
         return Response(told, headers=headers)
     if code == status.HTTP_503_SERVICE_UNAVAILABLE:
         headers = {**(headers or {}), "Retry-After": str(Unavailable.wait)}
-    failed = problem(code, _why(run), _PROBLEMS.get(run.kind, "") if code == FAILED else "")
+    failed = problem(
+        code, _why(run), _PROBLEMS.get(RunKind(run.kind), "") if code == FAILED else ""
+    )
     return Response({**told, **failed}, code, headers=headers, content_type=CONTENT_TYPE)
 
 

@@ -98,7 +98,7 @@ def test_a_batch_cut_after_an_entry_is_what_was_told_up_to_it(
 
 def test_an_entry_that_cannot_be_is_named_with_the_reason() -> None:
     telling = Telling()
-    pill = {"domain": "health", "type": "Pill", "key": "a"}
+    pill: dict[str, Any] = {"domain": "health", "type": "Pill", "key": "a"}
 
     rejected = telling.tell(
         [
