@@ -5,11 +5,14 @@ from django.templatetags.static import static
 from django.urls import include, path
 from django.views.generic import RedirectView
 
+from memory.api import reference
 from uac_site import health
 
 urlpatterns = [
     # Browsers ask for it on every page, that of the log-in too.
     path("favicon.ico", RedirectView.as_view(url=static("memory/icon.svg"), permanent=False)),
+    path("", RedirectView.as_view(pattern_name="reference", permanent=False)),
+    path("docs/", reference.page, name="reference"),
     path("livez", health.live),
     path("readyz", health.ready),
     path("admin/", admin.site.urls),

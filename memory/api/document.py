@@ -24,12 +24,13 @@ class Document(SpectacularJSONAPIView):
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
         """Return the document."""
         with _lock:  # so that nobody makes it again meanwhile
-            document = _made()
+            document = made()
         return HttpResponse(document, content_type=OpenApiJsonRenderer.media_type)
 
 
 @functools.cache
-def _made() -> bytes:
+def made() -> bytes:
+    """Return the document as JSON, which is made once."""
     document = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     rendered: bytes = OpenApiJsonRenderer().render(document, renderer_context={})
     return rendered

@@ -4,6 +4,7 @@ The document is made from the code; `docs/openapi.yaml` is a copy of it, which a
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from memory.models.users import USER_ID_PATTERN
 
 EXAMPLES = Path(__file__).with_name("examples.json")
 BODIES = Path(__file__).with_name("bodies.json")
+
+# Up to the end of a sentence, or of its first half.
+_SENTENCE = re.compile(r".*?[.;:](?= |$)")
 
 READ = ("get", "head")
 # Besides those that an operation names itself.
@@ -90,6 +94,7 @@ def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, A
     _anything(result)
     examples = json.loads(EXAMPLES.read_text()) if EXAMPLES.exists() else {}
     for path, method, operation in operations(result):
+        _summary(operation)
         _errors(method, operation)
         _body(operation, schemas)
         for parameter in operation.get("parameters", []):
@@ -130,6 +135,13 @@ def operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
+
+
+def _summary(operation: dict[str, Any]) -> None:
+    """Sum an operation up in the first sentence of its description."""
+    first = " ".join(operation.get("description", "").partition("\n\n")[0].split())
+    sentence = _SENTENCE.match(first)
+    operation["summary"] = (sentence[0] if sentence else first).rstrip(".;:")
 
 
 def _body(operation: dict[str, Any], schemas: Mapping[str, Any]) -> None:
