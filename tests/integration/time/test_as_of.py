@@ -48,7 +48,7 @@ def say(api: APIClient, user: MemoryUser, work: Work) -> Callable[..., int]:
     return do
 
 
-def ask(api: APIClient, work: Work, code: str, **body: str) -> Any:
+def ask(api: APIClient, work: Work, code: str, **body: Any) -> Any:
     """Return the value of a query."""
     queued = api.post(f"{USER}query/?wait=0", {"code": code, **body})
     if queued.status_code == 200:  # which was asked before

@@ -135,7 +135,7 @@ def live_through(user: MemoryUser, work: Work, history: History) -> None:
         say(user, work, {number: history[number]} if number in history else {})
 
 
-def backtested(version: WorkspaceConstraintVersion, work: Work, **numbers: int) -> Backtest:
+def backtested(version: WorkspaceConstraintVersion, work: Work, **numbers: Any) -> Backtest:
     """Backtest a version at the end of the history, as workers would."""
     with time_machine.travel(END + datetime.timedelta(hours=1), tick=False):
         backtest = backtests.start(version, by="test", **numbers)

@@ -20,7 +20,8 @@ from memory import checkpoints, history, log, states
 from memory.log import Draft
 from memory.models import Checkpoint, EntryOutcome, MemoryUser, Workspace
 from memory.models.log import EntryKind, Outcome
-from memory.project import Project, encode
+from memory.project import Project
+from memory.project.typed import encode
 from memory.users import create_user
 from tests.unit.project.strategies import histories, statements
 from workers import tasks
