@@ -87,7 +87,8 @@ def _resolved(document: Mapping[str, Any], schema: Any) -> Mapping[str, Any]:
         for part in schema["$ref"].removeprefix("#/").split("/"):
             found = found[part]
         schema = {**found, **{name: one for name, one in schema.items() if name != "$ref"}}
-    return schema
+    resolved: Mapping[str, Any] = schema
+    return resolved
 
 
 def _fields(
