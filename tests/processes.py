@@ -2,10 +2,13 @@
 
 import os
 import signal
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+ENDED = ("Z", "X")  # states: a zombie, and dead
 
 
 @dataclass(frozen=True)
@@ -26,22 +29,27 @@ class Process:
             fields = _stat(self.pid)
         except (FileNotFoundError, ProcessLookupError):
             return False
-        return fields[19] == self.started and fields[0] not in ("Z", "X")
+        return fields[19] == self.started and fields[0] not in ENDED
 
     def descendants(self, but: Collection[int] = ()) -> list["Process"]:
         """Its children, theirs after them, and so on; but for those of these numbers with all that
         descends from them."""
-        found: list[Process] = []
+        children: dict[int, list[Process]] = defaultdict(list)
         for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
+            if entry.name.isdigit() and int(entry.name) not in but:
                 try:
-                    parent = int(_stat(int(entry.name))[1])
-                    child = Process.of(int(entry.name))
+                    fields = _stat(int(entry.name))
                 except (FileNotFoundError, ProcessLookupError):
                     continue
-                if parent == self.pid and child.runs and child.pid not in but:
-                    found += [child, *child.descendants(but)]
-        return found
+                if fields[0] not in ENDED:
+                    children[int(fields[1])].append(Process(int(entry.name), fields[19]))
+
+        def below(pid: int) -> Iterator[Process]:
+            for child in children[pid]:
+                yield child
+                yield from below(child.pid)
+
+        return list(below(self.pid))
 
     def send(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
