@@ -13,7 +13,9 @@ from memory.log import Draft
 from memory.models import Alert, MemoryUser, Workspace
 from memory.models.log import EntryKind
 from memory.project import Outline, model
+from memory.users import create_user
 from memory.workspaces import create_key
+from tests.conftest import finish_work, new_client
 from tests.integration.checkpointing.conftest import trip
 
 pytestmark = pytest.mark.django_db
@@ -38,9 +40,17 @@ def context(api: APIClient, user: MemoryUser) -> Context:
     return do
 
 
-@pytest.fixture
-def known(api: APIClient, user: MemoryUser, work: Callable[[], None]) -> None:
-    """Trips and drugs are known, an allergy is at odds with a drug, and something was said."""
+@pytest.fixture(scope="module")
+def patient(populate_module: Callable[[Callable[[], MemoryUser]], MemoryUser]) -> MemoryUser:
+    """A user of whom trips and drugs are known, an allergy is at odds with a drug, and something
+    was said: the same for all tests here."""
+    return populate_module(make_patient)
+
+
+def make_patient() -> MemoryUser:
+    workspace = Workspace.objects.create(name="workspace")
+    user = create_user(workspace, "ada", time_zone="Europe/Berlin", metadata=None)
+    api = new_client(workspace)
     drug = {"domain": "health", "type": "Medication", "key": "amoxicillin"}
     statements = [
         {"kind": "record", **trip("Rome", key="a", cost=840, on="2026-05-02")},
@@ -66,13 +76,35 @@ def known(api: APIClient, user: MemoryUser, work: Callable[[], None]) -> None:
         '    drug = Medication(key="m", name="Ibuprofen", dose="1 mg")\n'
         "    assert run_check(penicillin, today=DAY, medications=[drug]) == []\n",
     }
-    work()
+    finish_work()
     url = "/v1/users/ada/constraints/penicillin/?wait=0"
     assert api.put(url, constraint).status_code == 202
-    work()
-    assert Alert.objects.count() == 1
+    finish_work()
+    assert Alert.objects.filter(user=user).count() == 1
     say(user, "I loved the food in Rome", "The hotel in Oslo was cold")
     say(user, "She is afraid of flying to Rome", kind=EntryKind.FACT)
+    return user
+
+
+@pytest.fixture
+def workspace(request: pytest.FixtureRequest) -> Workspace:
+    """That of the patient, where the test needs her; else an empty one."""
+    if "known" not in request.fixturenames:
+        return Workspace.objects.create(name="empty")
+    patient: MemoryUser = request.getfixturevalue("patient")
+    return Workspace.objects.get(pk=patient.workspace_id)
+
+
+@pytest.fixture
+def user(workspace: Workspace) -> MemoryUser:
+    """The patient, or a user of whom nothing is known."""
+    found = MemoryUser.objects.filter(workspace=workspace).first()
+    return found or create_user(workspace, "ada", time_zone="Europe/Berlin", metadata=None)
+
+
+@pytest.fixture
+def known(patient: MemoryUser, user: MemoryUser) -> None:
+    """The user is the patient."""
 
 
 def say(user: MemoryUser, *texts: str, kind: EntryKind = EntryKind.MESSAGE) -> list[int]:
@@ -179,7 +211,7 @@ def test_a_speaker_passes_for_no_other(user: MemoryUser, known: None, context: C
 def test_a_line_of_many_entries_keeps_nothing_else_out(
     user: MemoryUser, known: None, context: Context
 ) -> None:
-    alert = Alert.objects.get()
+    alert = Alert.objects.get(user=user)
     alert.evidence[0]["sources"] = list(range(1, 600))
     alert.save()
     alert.pk, alert.fingerprint, alert.severity, alert.message = None, "x", "warning", "Look!"
