@@ -77,7 +77,8 @@ class ZipParser(BaseParser):
 
 
 def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
-    """Return the body; raises PayloadTooLarge, or TooMuch where too many are being read already."""
+    """Return the body; raises PayloadTooLarge, TooMuch where too many are being read already, and
+    ParseError for one that ends too soon: the web server passes on what has come of it."""
     most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     request = context.get("request")
     told = request.META.get("CONTENT_LENGTH") or "0" if request is not None else "0"
@@ -96,6 +97,12 @@ def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
         body = stream.read(most + 1)
     if len(body) > most:
         raise PayloadTooLarge()
+    # Of a body in chunks nobody knows the length (uac_site/wsgi.py); its end is marked.
+    chunked = request is not None and "HTTP_TRANSFER_ENCODING" in request.META
+    if told.isdecimal() and len(body) < int(told) and not chunked:
+        raise ParseError(
+            f"The body ended after {len(body)} of {told} bytes (Content-Length): send it again."
+        )
     return body
 
 

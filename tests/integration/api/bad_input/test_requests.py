@@ -1,6 +1,7 @@
 """Requests that are wrong whatever they are about: address, method, headers, form of the body."""
 
 import base64
+import io
 import json
 from typing import Any
 
@@ -13,7 +14,7 @@ from memory.models import ApiKey, MemoryUser, Workspace
 from memory.models.workspaces import Scope
 from memory.users import create_user
 from memory.workspaces import create_key
-from tests.integration.api.bad_input.conftest import Refused
+from tests.integration.api.bad_input.conftest import Refused, nothing_written
 
 pytestmark = pytest.mark.django_db
 
@@ -448,3 +449,18 @@ def test_a_thousand_edits_of_nonsense_are_answered_briefly(
     response = api.post("/v1/users/ada/checkpoints/", {"edits": [{"op": "dance"}] * 1000})
 
     refused(response, 400, "edits[0]", "edits[19]")
+
+
+def test_what_is_written_does_not_pass_unnoticed(user: MemoryUser) -> None:
+    with pytest.raises(AssertionError), nothing_written():
+        MemoryUser.objects.filter(pk=user.pk).update(metadata={"vip": True})
+
+
+def test_a_body_that_ends_too_soon(api: APIClient, refused: Refused) -> None:
+    body = b'{"kind": "message", "content": "whole, and yet not all that was announced"}'
+    announced = len(body) + 100
+    environment: dict[str, Any] = {"CONTENT_LENGTH": str(announced), "wsgi.input": io.BytesIO(body)}
+
+    response = api.post(ENTRIES, body, content_type="application/json", **environment)
+
+    refused(response, 400, f"ended after {len(body)} of {announced} bytes")
