@@ -9,6 +9,7 @@ one answer {"id", "outcome", …}. Nothing that a runner sends is trusted: `deco
 import datetime
 import decimal
 import json
+import json.scanner
 import math
 import re
 import struct
@@ -40,6 +41,12 @@ MAX_SAFE_INTEGER = 2**53 - 1
 MAX_INTEGER = 2**63 - 1  # of a database
 MAX_SOURCES = 100_000  # of one record
 
+# JSON beyond that is read value by value, and other threads run in between.
+QUICK_BYTES = 1024 * 1024
+QUICK_VALUES = 50_000
+CHUNK_BYTES = 128 * 1024  # is looked at in one go
+MAX_NUMBER = 100  # characters of one that is no integer; Python writes 24 at most
+
 # To find how deep JSON is: all that is no bracket goes, and one kind of bracket stands for both.
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _ALIKE = bytes.maketrans(b"{}", b"[]")
@@ -63,7 +70,8 @@ class FrameTooLargeError(ProtocolError):
 
 
 class TooManyValuesError(ProtocolError):
-    """A message has more values than its reader makes room for; the stream is still in step."""
+    """A message has more values than its reader makes room for, or more escapes in its texts; the
+    stream is still in step."""
 
 
 def encode_frame(message: Mapping[str, Any]) -> bytes:
@@ -84,20 +92,27 @@ def frame(body: bytes) -> bytes:
 
 
 def read_frame(
-    read: Callable[[int], bytes], max_bytes: int = MAX_FRAME_BYTES, max_values: int | None = None
+    read: Callable[[int], bytes],
+    max_bytes: int = MAX_FRAME_BYTES,
+    max_values: int | None = None,
+    max_escapes: int | None = None,
 ) -> dict[str, Any] | None:
     """The next message from `read`, which returns exactly as many bytes as asked, fewer at the end.
 
     None at the end of the stream; ProtocolError for anything that is not a frame. The length is
     checked before anything of that length is read, and the number of values, which take far more
-    memory than the three bytes that one needs in JSON, before any is made.
+    memory than the three bytes that one needs in JSON, before any is made; so is the number of
+    escapes, each of which takes as long as dozens of plain characters. Where values are bounded,
+    the message comes from somebody who may mean harm, and is read gently: see `decode`.
     """
     body = read_body(read, max_bytes)
     if body is None:
         return None
+    if max_escapes is not None and _count(body, b"\\") > max_escapes:
+        raise TooManyValuesError(f"more than {max_escapes} escapes")
     if max_values is not None and has_more_values(body, max_values):
         raise TooManyValuesError(f"more than {max_values} values")
-    return decode(body)
+    return decode(body, gently=max_values is not None)
 
 
 def read_body(read: Callable[[int], bytes], max_bytes: int = MAX_FRAME_BYTES) -> bytes | None:
@@ -121,35 +136,53 @@ def has_more_values(body: bytes, number: int) -> bool:
 
     Those within texts are not meant, but first counted: it is quick, and mostly enough.
     """
-    return len(body) > number and _marks(body) > number and _marks(_without_texts(body)) > number
+    return len(body) > number and _marks(body) > number and _has_more_marks(body, number)
 
 
-def _without_texts(body: bytes) -> bytes:
-    """Return valid JSON without what stands in quotes.
+def _has_more_marks(body: bytes, number: int) -> bool:
+    """Whether valid JSON has more marks than that outside of texts, found piece by piece.
 
     Not by a pattern: one that looks for the end of a text again at each quote takes minutes for
     what a hostile sandbox makes of it, and nothing else in the process runs meanwhile.
     """
-    escaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    return b"".join(escaped.split(b'"')[::2])
+    found, start, is_inside = 0, 0, False
+    while start < len(body) and found <= number:
+        chunk = body[start : start + CHUNK_BYTES]
+        if (len(chunk) - len(chunk.rstrip(b"\\"))) % 2:  # an escape is not taken apart
+            chunk = body[start : start + len(chunk) + 1]
+        start += len(chunk)
+        parts = chunk.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        found += _marks(b"".join(parts[is_inside::2]))
+        is_inside ^= len(parts) % 2 == 0
+    return found > number
 
 
 def _marks(body: bytes) -> int:
-    return sum(map(body.count, (b",", b"[", b"{")))
+    return sum(_count(body, mark) for mark in (b",", b"[", b"{"))
 
 
-def decode(body: bytes) -> dict[str, Any]:
-    """A frame's body as a message; ProtocolError unless it is one sane JSON object."""
+def _count(body: bytes, character: bytes) -> int:
+    starts = range(0, len(body), CHUNK_BYTES)
+    return sum(body.count(character, start, start + CHUNK_BYTES) for start in starts)
+
+
+def decode(body: bytes, *, gently: bool = False) -> dict[str, Any]:
+    """A frame's body as a message; ProtocolError unless it is one sane JSON object.
+
+    Python's reader is written in C, and no other thread runs until it has read everything.
+    `gently`, it is only given what it reads in some milliseconds; what is larger or has more values
+    is read by the one that is written in Python, which takes ten times as long and keeps nobody.
+    """
+    gently = gently and (len(body) > QUICK_BYTES or _marks(body) > QUICK_VALUES)
+    read = _gentle_decoder().decode if gently else _decoder.decode
     try:
-        message = json.loads(
-            body.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite_float
-        )
+        message = read(body.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"not JSON: {str(error)[:200]}") from None
     if not isinstance(message, dict):
         raise ProtocolError("not a JSON object")
     # Without an escape, JSON in UTF-8 has no text that cannot be stored, and quotes are quotes.
-    if b"\\" in body or not _is_flat(body):
+    if gently or b"\\" in body or not _is_flat(body):
         _check_depth(message)
     return message
 
@@ -168,7 +201,11 @@ def is_storable(text: str) -> bool:
     """Whether a text can be written to a database: no lone surrogate, no null character."""
     if text.isascii():  # nearly all of it is, and that is known without looking
         return "\0" not in text
-    return _UNSTORABLE.search(text) is None
+    try:
+        text.encode()  # which is quicker than to look for what could not be
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
 
 
 def storable(text: str) -> str:
@@ -189,13 +226,33 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is no JSON")
 
 
+def _ascii_integer(text: str) -> int:
+    if not text.isascii():  # a digit to Python, and to the reader that is written in Python
+        raise ValueError(f"{text[:40]} is no number")
+    return int(text)
+
+
 def _finite_float(text: str) -> float:
+    if len(text) > MAX_NUMBER or not text.isascii():
+        raise ValueError(f"{text[:40]}… is not how a number is written here")
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:40]} is no number")
     if len(repr(number)) > len(text):  # what is passed on must not be longer than what came
         raise ValueError(f"{text[:40]} is not how a number is written here")
     return number
+
+
+_decoder = json.JSONDecoder(parse_float=_finite_float, parse_constant=_no_constant)
+
+
+def _gentle_decoder() -> json.JSONDecoder:
+    """A decoder that begins each value in Python."""
+    decoder = json.JSONDecoder(
+        parse_int=_ascii_integer, parse_float=_finite_float, parse_constant=_no_constant
+    )
+    decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]
+    return decoder
 
 
 def _check_depth(message: dict[str, Any]) -> None:
@@ -240,9 +297,14 @@ def check_typed_json(value: Any) -> None:
                 try:
                     pending.extend(_FORMS[tag](value))
                 except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
-                    raise ProtocolError(f"not a valid {tag}: {str(value)[:80]}") from None
+                    raise ProtocolError(f"not a valid {tag}: {_shown(value[tag])}") from None
         elif isinstance(value, int) and abs(value) > MAX_SAFE_INTEGER:
             raise ProtocolError("an integer too large for JSON")
+
+
+def _shown(value: object) -> str:
+    """The beginning of a value, which may be of any size."""
+    return value[:80] if isinstance(value, str) else type(value).__name__
 
 
 def _scalar(tag: str, parse: Callable[[str], object]) -> Callable[[dict[str, Any]], list[Any]]:

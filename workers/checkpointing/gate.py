@@ -40,11 +40,14 @@ from workers.outlook import alerts_of, day_of, foresee
 from workers.projects import allowance_of, bytecode_of, load, loaded
 from workers.sandbox import runner
 from workers.sandbox.interface import (
+    DUMPED_BYTES,
     Allowance,
     ConstraintRun,
+    Dump,
     Limits,
     Sandbox,
     SandboxError,
+    parts_of,
 )
 
 # Of a user, the newest: what a model was told longer ago, it may be told again.
@@ -250,7 +253,13 @@ def _changed_constraints(sources: Mapping[str, str]) -> dict[str, str]:
 
 def _state(sandbox: Sandbox, change: Change) -> Iterator[Finding]:
     """The interpreter sees the records that the edits describe, and as many as there should be."""
-    dump = sandbox.dump(list(change.expected))
+    sizes = {path: len(change.files[path] or "") for path in change.expected}
+    dumps = [sandbox.dump(part) for part in parts_of(sizes, DUMPED_BYTES)]
+    dump = Dump(
+        counts=dumps[0].counts,
+        records={path: found for one in dumps for path, found in one.records.items()},
+        usage=dumps[0].usage,
+    )
     for domain in change.outline.domains.values():
         counts = {name: collection.count for name, collection in domain.collections.items()}
         counts |= dict.fromkeys(domain.singletons, 1)

@@ -18,6 +18,7 @@ from sandbox_image.uac.protocol import ProtocolError
 from workers.metrics import measured
 from workers.sandbox.interface import (
     COMPILE_LIMITS,
+    COMPILED_BYTES,
     DEFAULT_LIMITS,
     DUMP_LIMITS,
     FOREIGN_LIMITS,
@@ -42,6 +43,7 @@ from workers.sandbox.interface import (
     TestRun,
     Usage,
     UserError,
+    parts_of,
 )
 
 HELLO_BYTES = 4096
@@ -55,8 +57,12 @@ ANSWER_OVERHEAD_BYTES = 512 * 1024
 # What ends user code from outside. A sandbox in which that happened is not used any further.
 STOPPED = frozenset({"timeout", "out_of_memory", "killed", "protocol_error"})
 OWN_CONSTRAINTS = "constraints/"
-# In an answer: some hundred megabytes of memory at the most.
-MAX_VALUES = 4_000_000
+# In an answer, whose bytes are bounded by the limits of its kind of request: of memory a hundred
+# megabytes at the most. What other programs have made is read whole, and has more.
+MAX_VALUES = 1_000_000
+MAX_FOREIGN_VALUES = 2_000_000
+MAX_ESCAPES = 1_000_000
+MAX_COMPILED_VALUES = 100  # and as many for each file as JSON needs: it is one text
 
 Value = TypeVar("Value")
 
@@ -105,7 +111,7 @@ class ChannelSandbox:
         self._spent = False
         self._id = 0
         self._coming: dict[str, Any] | None = None
-        self.hello = self._exchange(None, START_SECONDS, HELLO_BYTES)
+        self.hello = self._exchange(None, START_SECONDS, HELLO_BYTES, HELLO_BYTES)
         if self.hello.get("hello") != protocol.VERSION or self.hello.get("hash_seed") != str(
             hash_seed
         ):
@@ -134,8 +140,19 @@ class ChannelSandbox:
         self, files: Mapping[str, str], *, limits: Limits = COMPILE_LIMITS
     ) -> dict[str, str]:
         """See Sandbox."""
+        sizes = {path: len(source) for path, source in files.items()}
+        compiled: dict[str, str] = {}
+        for part in parts_of(sizes, COMPILED_BYTES):
+            compiled |= self._compile({path: files[path] for path in part}, limits)
+        return compiled
+
+    def _compile(self, files: Mapping[str, str], limits: Limits) -> dict[str, str]:
         answer = self._request(
-            "compile", limits, limits.total_seconds + GRACE_SECONDS, files=dict(files)
+            "compile",
+            limits,
+            limits.total_seconds + GRACE_SECONDS,
+            MAX_COMPILED_VALUES + len(files),
+            files=dict(files),
         )
         with self._checking():
             bytecode = _take(_take(answer, "result", dict), "bytecode", dict)
@@ -349,6 +366,7 @@ class ChannelSandbox:
             "foreign",
             limits,
             limits.wall_seconds + GRACE_SECONDS,
+            MAX_FOREIGN_VALUES,
             task=task,
             files=dict(files),
             entries=list(entries),
@@ -358,9 +376,18 @@ class ChannelSandbox:
             return _take(answer, "result", dict)
 
     def _request(
-        self, operation: str, limits: Limits, seconds: float, **parameters: Any
+        self,
+        operation: str,
+        limits: Limits,
+        seconds: float,
+        most: int = MAX_VALUES,
+        /,
+        **parameters: Any,
     ) -> dict[str, Any]:
-        """Ask, and return the answer if its outcome is ok; else SandboxError."""
+        """Ask, and return the answer if its outcome is ok; else SandboxError.
+
+        It has so many values at `most`.
+        """
         self._id += 1
         loads = operation in ("compile", "load")
         if self._coming is not None and not loads:
@@ -370,6 +397,7 @@ class ChannelSandbox:
             {"id": self._id, "op": operation, "limits": self._json(limits), **parameters},
             seconds,
             limits.result_bytes + ANSWER_OVERHEAD_BYTES,
+            most,
         )
         with self._checking():
             if type(answer.get("id")) is not int or answer["id"] != self._id:
@@ -403,7 +431,7 @@ class ChannelSandbox:
         self._spent |= any(error is not None and error.type in STOPPED for error in errors)
 
     def _exchange(
-        self, request: dict[str, Any] | None, seconds: float, max_bytes: int
+        self, request: dict[str, Any] | None, seconds: float, max_bytes: int, max_values: int
     ) -> dict[str, Any]:
         """Send a frame, if one is given, and return the next one that comes back."""
         if not self._alive:
@@ -424,7 +452,10 @@ class ChannelSandbox:
         try:
             self._channel.send(data, deadline)
             message = protocol.read_frame(
-                lambda count: self._channel.receive(count, deadline), max_bytes, MAX_VALUES
+                lambda count: self._channel.receive(count, deadline),
+                max_bytes,
+                max_values,
+                MAX_ESCAPES,
             )
         except protocol.TooManyValuesError as error:
             raise SandboxError("result_limit", f"the answer has {error}: ask for less") from None

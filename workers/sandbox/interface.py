@@ -53,12 +53,16 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+# Of files that are compiled, or read back, together: an answer is read in one go in the end. One
+# file may be as large as the largest record that a request can hold.
+COMPILED_BYTES = 2 * MEBIBYTE
+DUMPED_BYTES = MEBIBYTE // 2
 COMPILE_LIMITS = Limits(
-    wall_seconds=30, cpu_seconds=30, memory_bytes=1024 * MEBIBYTE, result_bytes=48 * MEBIBYTE
+    wall_seconds=30, cpu_seconds=30, memory_bytes=1024 * MEBIBYTE, result_bytes=24 * MEBIBYTE
 )
 LOAD_LIMITS = Limits(wall_seconds=30, cpu_seconds=30, memory_bytes=1024 * MEBIBYTE)
 DUMP_LIMITS = Limits(
-    wall_seconds=30, cpu_seconds=30, memory_bytes=1024 * MEBIBYTE, result_bytes=48 * MEBIBYTE
+    wall_seconds=30, cpu_seconds=30, memory_bytes=1024 * MEBIBYTE, result_bytes=24 * MEBIBYTE
 )
 
 FOREIGN_LIMITS = Limits(
@@ -67,6 +71,19 @@ FOREIGN_LIMITS = Limits(
     memory_bytes=512 * MEBIBYTE,
     result_bytes=16 * MEBIBYTE,
 )
+
+
+def parts_of(sizes: Mapping[str, int], most: int) -> list[list[str]]:
+    """Part files of these sizes so that those of a part have so much together, or are one file."""
+    parts: list[list[str]] = [[]]
+    room = most
+    for path, size in sizes.items():
+        if size > room and parts[-1]:
+            parts.append([])
+            room = most
+        parts[-1].append(path)
+        room -= size
+    return parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -494,7 +511,10 @@ class Sandbox(Protocol):
         ...
 
     def dump(self, paths: Sequence[str] | None = None, *, limits: Limits = DUMP_LIMITS) -> Dump:
-        """Read the loaded records back: those of these state and shard files (None: all)."""
+        """Read the loaded records back: those of these state and shard files (None: all).
+
+        Ask for files of DUMPED_BYTES at a time: an answer has a million values at the most.
+        """
         ...
 
 

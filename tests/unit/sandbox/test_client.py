@@ -119,15 +119,73 @@ def test_an_answer_that_would_fill_the_memory_is_not_even_decoded(
     bomb = b'{"id":1,"result":[' + b"[]," * client.MAX_VALUES + b"[]]}"
     channel = Script(HELLO, struct.pack(">I", len(bomb)) + bomb)
     one = sandbox(channel)
-    monkeypatch.setattr(protocol, "decode", lambda body: pytest.fail("it was decoded"))
+    monkeypatch.setattr(protocol, "decode", lambda body, **how: pytest.fail("it was decoded"))
 
-    with pytest.raises(SandboxError, match="more than 4000000 values") as raised:
+    with pytest.raises(SandboxError, match="more than 1000000 values") as raised:
         one.dump()
 
     # Another sandbox would say the same, and what comes after it is in step.
     assert raised.value.outcome == "result_limit"
     assert not raised.value.infrastructure
     assert one.alive
+
+
+@pytest.mark.parametrize(
+    ("operation", "megabytes", "values"),
+    [
+        ("load", 2, client.MAX_VALUES),
+        ("compile", 25, client.MAX_COMPILED_VALUES + 2),
+        ("evaluate", 2, client.MAX_VALUES),
+        ("constraints", 2, client.MAX_VALUES),
+        ("tests", 2, client.MAX_VALUES),
+        ("dump", 25, client.MAX_VALUES),
+        ("foreign", 17, client.MAX_FOREIGN_VALUES),
+    ],
+)
+def test_each_kind_of_answer_has_bounds_of_its_own(
+    operation: str, megabytes: int, values: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = sandbox(Script(HELLO))
+    bounds: list[tuple[int, int, int]] = []
+
+    def read(receive: object, *most: int) -> None:
+        bounds.append(most)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(protocol, "read_frame", read)
+    moment: dict[str, Any] = {"now": NOW, "time_zone": "UTC"}
+    requests: dict[str, Callable[[], object]] = {
+        "load": lambda: one.load({}),
+        "compile": lambda: one.compile({"a.py": "", "b.py": ""}),
+        "evaluate": lambda: one.evaluate("1", **moment),
+        "constraints": lambda: one.run_constraints(**moment),
+        "tests": one.run_tests,
+        "dump": one.dump,
+        "foreign": lambda: one.run_foreign("read", {}, [], **moment),
+    }
+    with pytest.raises(SandboxError):
+        requests[operation]()
+
+    ((size, most, escapes),) = bounds
+    assert size <= megabytes * 2**20
+    assert (most, escapes) == (values, client.MAX_ESCAPES)
+
+
+def test_what_is_compiled_is_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "COMPILED_BYTES", 10)
+    files = {"a.py": "x" * 6, "b.py": "x" * 5, "c.py": "x" * 5, "d.py": "x" * 99}
+    parts = [["a.py"], ["b.py", "c.py"], ["d.py"]]
+    channel = Script(
+        HELLO,
+        *(
+            {**ANSWER, "id": number, "result": {"bytecode": dict.fromkeys(part, f"{number}")}}
+            for number, part in enumerate(parts, start=1)
+        ),
+    )
+
+    compiled = sandbox(channel).compile(files)
+
+    assert compiled == {"a.py": "1", "b.py": "2", "c.py": "2", "d.py": "3"}
+    assert [list(protocol.decode(sent[4:])["files"]) for sent in channel.sent] == parts
 
 
 def test_what_only_looks_like_values_within_a_text_is_none(

@@ -1,26 +1,203 @@
-"""Frames that are nearly right: each is a message or a ProtocolError, at once."""
+"""Frames that are nearly right: each is a message or an error, in steps that follow its size.
+
+What reads them keeps the interpreter's lock: counted are the steps, of which other threads may run
+between any two, and what is given to a single one.
+"""
 
 import io
+import json
 import random
 import struct
+import sys
 import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sandbox_image.uac import protocol
+from sandbox_image.uac.protocol import ProtocolError
+from tests.unit.sandbox.test_protocol import JSON, TEXT
+from workers.sandbox import client
 
+MOST_BYTES = 4 * 1024 * 1024
 MOST_SECONDS = 0.1  # of computing, for frames of some kilobytes
 PIECES = [
     *(b'"', b'\\"', b"\\", b"[", b"]", b"{", b"}", b",", b":", b"null", b"1e9", b"-", b"NaN"),
     *(b'{"id":1}', b"\\u0000", b"\\ud800", b"\xff", b"\xc3", b"\x00", b" ", b'"a":', b"1" * 400),
 ]
+TIMES = [1, 1, 1, 2, 50, 200]
+# Of the lines of the reader, for a byte and for a frame.
+STEPS_OF_BYTE, STEPS_OF_FRAME = 40, 400
+
+bodies = st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from(TIMES)), max_size=8).map(
+    lambda parts: b"".join(piece * number for piece, number in parts)
+)
+nearly_right = bodies | bodies.map(lambda body: b'{"id":1,"result":' + body + b"}")
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + body
+
+
+def read(data: bytes, most: int = MOST_BYTES) -> dict[str, Any] | None:
+    """Read a frame as a host does; None for what is refused."""
+    stream = io.BytesIO(data)
+    try:
+        return protocol.read_frame(stream.read, most, client.MAX_VALUES, client.MAX_ESCAPES)
+    except ProtocolError:
+        return None
+
+
+def steps(do: Callable[[], object]) -> int:
+    """Return how many lines of Python it takes."""
+    lines = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal lines
+        lines += 1
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        do()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+@pytest.fixture(scope="class", params=["as large ones", "as small ones"])
+def reader(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Have frames read as large ones are, which would take too long here, or as small ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "as large ones":
+            patch.setattr(protocol, "QUICK_BYTES", 0)
+            patch.setattr(protocol, "CHUNK_BYTES", 7)
+        yield
+
+
+@pytest.mark.usefixtures("reader")
+class TestSteps:
+    @given(nearly_right)
+    def test_they_follow_the_size(self, body: bytes) -> None:
+        taken = steps(lambda: read(framed(body)))
+
+        assert taken <= STEPS_OF_BYTE * len(body) + STEPS_OF_FRAME
+
+    @given(st.binary(max_size=60))
+    def test_they_do_for_what_is_no_frame(self, data: bytes) -> None:
+        assert steps(lambda: read(data)) <= STEPS_OF_BYTE * len(data) + STEPS_OF_FRAME
+
+
+def test_more_than_linear_is_found() -> None:
+    body = b'"' * 2000
+    taken = steps(lambda: [one for start in range(len(body)) for one in body[start : start + 100]])
+    assert taken > STEPS_OF_BYTE * len(body) + STEPS_OF_FRAME
+
+
+@given(st.dictionaries(TEXT, JSON, max_size=4))
+def test_a_large_message_reads_as_a_small_one(message: dict[str, Any]) -> None:
+    body = json.dumps(message, ensure_ascii=False).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(protocol, "QUICK_BYTES", 0)
+        large = protocol.decode(body, gently=True)
+
+    assert large == protocol.decode(body) == message
+
+
+@given(nearly_right)
+def test_what_is_refused_of_a_small_one_is_refused_of_a_large_one(body: bytes) -> None:
+    small = read(framed(body))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(protocol, "QUICK_BYTES", 0)
+        assert read(framed(body)) == small
+
+
+@given(bodies, st.integers(min_value=0, max_value=30))
+def test_values_are_counted_alike_whatever_the_pieces(body: bytes, number: int) -> None:
+    whole = protocol.has_more_values(body, number)
+    with pytest.MonkeyPatch.context() as patch:
+        for size in (1, 2, 5):
+            patch.setattr(protocol, "CHUNK_BYTES", size)
+            assert protocol.has_more_values(body, number) is whole
+
+
+LARGE: dict[str, bytes] = {
+    "values": b'{"a":[' + b"[]," * 400_000 + b"[]]}",
+    "numbers": b'{"a":[' + b"1," * 400_000 + b"1]}",
+    "names": b"{" + b",".join(b'"%d":0' % n for n in range(60_000)) + b"}",
+    "a text": b'{"a":"' + b"x" * 2_000_000 + b'"}',
+    "bytecode": b'{"bytecode":{"a.py":"' + b"QUJD" * 500_000 + b'"}}',
+}
+
+
+@pytest.mark.parametrize("body", LARGE.values(), ids=LARGE)
+def test_no_large_frame_is_read_in_one_go(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader that is written in C holds the interpreter until it has read everything."""
+
+    class InOneGo:
+        def decode(self, text: str) -> None:
+            raise AssertionError("all of it")
+
+    monkeypatch.setattr(protocol, "_decoder", InOneGo())
+
+    found = read(framed(body))
+
+    assert found is not None
+    assert len(found) > 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a":"' + b"\\n" * (client.MAX_ESCAPES + 1) + b'"}',
+        b'{"a":[' + b"[]," * client.MAX_VALUES + b"[]]}",
+        b'"' * 1_000_000 + b"," * (client.MAX_VALUES + 1),
+    ],
+    ids=["escapes", "values", "quotes"],
+)
+def test_what_costs_too_much_is_not_read_at_all(
+    body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "decode", lambda body, **how: pytest.fail("it was read"))
+    with pytest.raises(protocol.TooManyValuesError):
+        protocol.read_frame(
+            io.BytesIO(framed(body)).read, 2**26, client.MAX_VALUES, client.MAX_ESCAPES
+        )
+
+
+def test_to_count_values_takes_no_memory() -> None:
+    body = b'"' * 8_000_000 + b"," * 1_000_001
+    tracemalloc.start()
+    try:
+        assert not protocol.has_more_values(body, 1_000_002)
+        assert protocol.has_more_values(body, 1_000_000)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < len(body)
+
+
+@pytest.mark.parametrize("tag", ["$dict", "$date", "$record", "$int"])
+def test_what_is_wrong_is_not_written_out(tag: str) -> None:
+    class Unwritable(list[Any]):
+        def __repr__(self) -> str:
+            raise AssertionError("it may be of any size")
+
+    with pytest.raises(ProtocolError, match=f"not a valid .{tag[1:]}"):
+        protocol.check_typed_json({tag: Unwritable([1])})
 
 
 def made(chance: random.Random) -> bytes:
     """Return bytes that begin like a frame."""
     body = b"".join(
-        chance.choice(PIECES) * chance.choice([1, 1, 1, 2, 50, 200])
-        for _ in range(chance.randrange(12))
+        chance.choice(PIECES) * chance.choice(TIMES) for _ in range(chance.randrange(12))
     )
     if chance.random() < 0.5:
         body = b'{"id":1,"result":' + body + b"}"
@@ -28,33 +205,16 @@ def made(chance: random.Random) -> bytes:
     return struct.pack(">I", length) + body
 
 
-def feed(number: int, seed: int) -> tuple[int, float]:
-    """Read so many frames; return how many were messages, and the longest time that one took."""
-    chance, messages, longest = random.Random(seed), 0, 0.0
-    for _ in range(number):
-        data = io.BytesIO(made(chance))
-        began = time.thread_time()
-        try:
-            message = protocol.read_frame(data.read, 1_000_000, 100_000)
-            assert message is None or isinstance(message, dict)
-            messages += message is not None
-        except protocol.ProtocolError:
-            pass
-        longest = max(longest, time.thread_time() - began)
-    return messages, longest
-
-
-def test_some_thousand_frames() -> None:
-    messages, longest = feed(5_000, 1)
-
-    assert messages > 10  # it does not refuse everything
-    assert longest < MOST_SECONDS
-
-
 @pytest.mark.extended
 @pytest.mark.parametrize("seed", range(4))
 def test_a_million_frames(seed: int) -> None:
-    messages, longest = feed(250_000, 100 + seed)
+    chance, messages, longest = random.Random(100 + seed), 0, 0.0
+    for _ in range(250_000):
+        data = made(chance)
+        began = time.thread_time()
+        message = read(data, 1_000_000)
+        longest = max(longest, time.thread_time() - began)
+        messages += message is not None
 
-    assert messages > 500
+    assert messages > 500  # it does not refuse everything
     assert longest < MOST_SECONDS
