@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import F, Func, IntegerField, TextField
+from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
 
 from memory import scheduling
@@ -34,6 +36,16 @@ PAYLOAD_FIELDS = (
     "source",
     "idempotency_key",
 )
+
+
+def _octets(column: str) -> Any:
+    """Return how many bytes a column of the log has, as an expression."""
+    text = Cast(column, TextField())
+    return Coalesce(Func(text, function="octet_length", output_field=IntegerField()), 0)
+
+
+# What an entry says, in bytes: the rest of it is bounded.
+BYTES = _octets("content") + _octets("data") + _octets("metadata")
 
 COLUMNS = [field.attname for field in LogEntry._meta.concrete_fields]
 
@@ -340,16 +352,20 @@ def told_by(entry: LogEntry) -> int:
 
 
 def corrections(
-    user: MemoryUser, told: Collection[int], up_to: int | None = None
+    user: MemoryUser, told: Collection[int], up_to: int | None = None, *, narrow: bool = False
 ) -> dict[int, LogEntry]:
     """Return how what these entries told reads now, or as of entry `up_to`: the newest correction
-    of each, by its number. What was never corrected is not in it."""
+    of each, by its number. What was never corrected is not in it. With `narrow` what the
+    corrections say is not read."""
     found = LogEntry.objects.filter(
         user=user, kind=EntryKind.CORRECTION, redacted_at=None, derived_from__0__in=told
     )
     if up_to is not None:
         found = found.filter(seq__lte=up_to)
-    return {told_by(entry): entry for entry in found.order_by("seq")}
+    if narrow:
+        found = found.only("kind", "seq", "derived_from")
+    newest = found.annotate(told=F("derived_from__0")).order_by("told", "-seq").distinct("told")
+    return {told_by(entry): entry for entry in newest}
 
 
 def record_entry(entry: LogEntry) -> RecordEntry:

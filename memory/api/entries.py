@@ -8,8 +8,7 @@ from zoneinfo import ZoneInfo
 
 import django_filters
 from django.db import transaction
-from django.db.models import Func, IntegerField, QuerySet, TextField
-from django.db.models.functions import Cast, Coalesce
+from django.db.models import QuerySet
 from django.http import Http404
 from django.urls import reverse
 from django.utils import timezone
@@ -235,12 +234,6 @@ class EntryFilter(django_filters.FilterSet):
         fields: list[str] = []
 
 
-def _octets(column: str) -> Any:
-    """Return how many bytes a column of the log has."""
-    text = Cast(column, TextField())
-    return Coalesce(Func(text, function="octet_length", output_field=IntegerField()), 0)
-
-
 class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
     """Append entries, or read the log in its order."""
 
@@ -248,7 +241,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
     parameters = {"POST": ["wait"]}
     filterset_class = EntryFilter
     pagination_class = BoundedPagination
-    row_bytes = sum((_octets(column) for column in ("data", "metadata")), start=_octets("content"))
+    row_bytes = log.BYTES
     ordering = ["seq"]
 
     def get_queryset(self) -> QuerySet[LogEntry]:

@@ -7,7 +7,7 @@ from rest_framework import exceptions, status
 from rest_framework.response import Response
 
 from memory.api.errors import exception_handler as problem_handler
-from memory.mem0.memories import UnknownMemory
+from memory.mem0.memories import TooLarge, UnknownMemory
 
 
 class CannotBeMapped(exceptions.APIException):
@@ -21,6 +21,8 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
     """Answer as the rest of the API does, as plain JSON, with the wrong fields in the detail."""
     if isinstance(error, UnknownMemory):
         error = exceptions.NotFound(str(error))
+    if isinstance(error, TooLarge):
+        error = exceptions.ValidationError(str(error))
     response = problem_handler(error, context)
     if response is None:
         return None

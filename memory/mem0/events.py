@@ -12,6 +12,7 @@ from typing import Any
 from django.db.models import Min, QuerySet
 
 from memory import lanes, log
+from memory.api.pagination import PAGE_BYTES
 from memory.lanes import State
 from memory.mem0.memories import Memory, of_told
 from memory.models import LogEntry, MemoryUser, Workspace
@@ -47,11 +48,19 @@ def one(workspace: Workspace, event_id: str) -> dict[str, Any]:
 
 
 def newest(user: MemoryUser, number: int) -> list[dict[str, Any]]:
-    """Return the user's newest events, the newest first."""
+    """Return the user's newest events, the newest first: so many, or as many as fill a page."""
     appended = _added().filter(user=user).order_by().values("recorded_at")
     seqs = appended.annotate(first=Min("seq")).order_by("-first").values_list("first", flat=True)
-    firsts = LogEntry.objects.filter(user=user, seq__in=list(seqs[:number])).order_by("-seq")
-    return [_event(first) for first in firsts.select_related("user")]
+    events: list[dict[str, Any]] = []
+    told = 0
+    for seq in seqs[:number]:
+        if told > PAGE_BYTES:
+            break
+        event = _event(LogEntry.objects.select_related("user").get(user=user, seq=seq))
+        told += sum(len(one["content"] or "") for one in event["payload"]["messages"])
+        told += sum(len(one["memory"] or "") for one in event["results"])
+        events.append(event)
+    return events
 
 
 def added(memory: Memory) -> dict[str, Any]:

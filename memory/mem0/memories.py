@@ -7,6 +7,7 @@ it with it.
 """
 
 import hashlib
+import itertools
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -23,12 +24,14 @@ from django.db.models import (
     Q,
     QuerySet,
     Subquery,
+    Sum,
     When,
 )
 from django.db.models.expressions import RawSQL
 from django.db.models.lookups import IsNull
 
 from memory import copies, log, redaction, usage
+from memory.api.pagination import PAGE_BYTES
 from memory.models import ApiKey, LogEntry, MemoryUser, Workspace
 from memory.models.log import STATEMENTS, EntryKind
 from memory.models.users import USER_ID_PATTERN
@@ -37,6 +40,8 @@ from memory.search.filters import Column, column
 from memory.search.finding import find
 from memory.users import UserExists, create_user
 from memory.workspaces import reach
+
+ROW_BYTES = 500  # of a correction, beside what it says
 
 REASON = "deleted through the API of mem0"
 
@@ -93,6 +98,15 @@ class UnknownMemory(Exception):
     def __init__(self, memory_id: str) -> None:
         super().__init__(
             f"There is no memory {memory_id[:100]!r} in this workspace, or it was deleted."
+        )
+
+
+class TooLarge(Exception):
+    """It says more than is told at once; the message tells what to ask for instead."""
+
+    def __init__(self, what: str, instead: str) -> None:
+        super().__init__(
+            f"{what} more than {PAGE_BYTES // 2**20} MiB of text and metadata: {instead}."
         )
 
 
@@ -166,15 +180,32 @@ def count(user: MemoryUser, where: RawSQL | None) -> int:
 
 def page(user: MemoryUser, where: RawSQL | None, start: int, end: int) -> list[Memory]:
     """Return some of the user's memories, or of those that fit as they read now, by their places:
-    what was told last comes first."""
+    what was told last comes first. Raises TooLarge."""
     if where is None:
-        return of_told(user, list(_told(user).order_by("-seq")[start:end]))
-    told = Case(
-        When(_CORRECTS, then=F("derived_from__0")),
-        default=F("seq"),
-        output_field=BigIntegerField(),
-    )
-    return of_entries(user, list(_fitting(user, where).order_by(told.desc())[start:end]))
+        told = list(_told(user).order_by("-seq").values_list("seq", flat=True)[start:end])
+        newest = log.corrections(user, told, narrow=True)
+        seqs = [newest[seq].seq if seq in newest else seq for seq in told]
+    else:
+        first = Case(
+            When(_CORRECTS, then=F("derived_from__0")),
+            default=F("seq"),
+            output_field=BigIntegerField(),
+        )
+        fitting = _fitting(user, where).order_by(first.desc())
+        seqs = list(fitting.values_list("seq", flat=True)[start:end])
+    sizes = _sizes(user, seqs)
+    if sum(sizes.values()) > PAGE_BYTES:
+        number = max(1, PAGE_BYTES // max(sizes.values()))
+        raise TooLarge("These memories have", f"send a page_size of {number}")
+    return of_seqs(user, seqs)
+
+
+def _sizes(user: MemoryUser, seqs: Collection[int]) -> dict[int, int]:
+    """Return how many bytes these entries have; nothing where all the log has less than a page."""
+    if user.log_bytes <= PAGE_BYTES:
+        return {}
+    entries = LogEntry.objects.filter(user=user, seq__in=seqs).order_by()
+    return dict(entries.annotate(bytes=log.BYTES).values_list("seq", "bytes"))
 
 
 def _told(user: MemoryUser) -> QuerySet[LogEntry]:
@@ -189,14 +220,18 @@ def _fitting(user: MemoryUser, where: RawSQL) -> QuerySet[LogEntry]:
     return LogEntry.objects.filter(CURRENT, Q(where), user=user, redacted_at=None).order_by()
 
 
-def of_entries(user: MemoryUser, entries: Sequence[LogEntry]) -> list[Memory]:
+def of_seqs(user: MemoryUser, seqs: Sequence[int]) -> list[Memory]:
     """Return the memories of which these entries say how they read now, in their order."""
-    seqs = {log.told_by(entry) for entry in entries}
-    found = LogEntry.objects.filter(user=user, seq__in=seqs).order_by()
-    told = {entry.seq: entry for entry in found}
+    read = LogEntry.objects.filter(user=user, seq__in=seqs).order_by()
+    now = {entry.seq: entry for entry in read}
+    elsewhere = {log.told_by(entry) for entry in now.values()} - now.keys()
+    # What they said at first is told no more.
+    first = LogEntry.objects.filter(user=user, seq__in=elsewhere).order_by()
+    told = now | {entry.seq: entry for entry in first.defer("content", "data", "metadata")}
     for entry in told.values():
         entry.user = user
-    return [Memory(told[log.told_by(entry)], entry) for entry in entries]
+    memories = [Memory(told[log.told_by(now[seq])], now[seq]) for seq in seqs if seq in now]
+    return [memory for memory in memories if memory.now.redacted_at is None]
 
 
 def of_told(user: MemoryUser, told: Sequence[LogEntry]) -> list[Memory]:
@@ -214,13 +249,14 @@ def one(workspace: Workspace, memory_id: str) -> Memory:
     told = _find(workspace, memory_id)
     if told.redacted_at is not None:
         raise UnknownMemory(memory_id)
-    return Memory(told, _versions(told)[-1])
+    return _as_it_reads(told)
 
 
 def search(
     user: MemoryUser, query: str, *, where: RawSQL | None, top_k: int, threshold: float
 ) -> list[tuple[Memory, float]]:
-    """Return the memories that answer a query best with their scores, the best first."""
+    """Return the memories that answer a query best with their scores, the best first: as many as
+    have no more to say together than a page holds, and one at least."""
     found = find(
         user,
         query,
@@ -230,33 +266,29 @@ def search(
         threshold=threshold,
     )
     # A hit has of its entry what a search needs.
-    whole = LogEntry.objects.in_bulk([hit.entry.pk for hit in found.hits])
-    hits = [hit for hit in found.hits if hit.entry.pk in whole]
-    entries = [whole[hit.entry.pk] for hit in hits]
-    return [
-        (memory, hit.score)
-        for memory, hit in zip(of_entries(user, entries), hits, strict=True)
-        if memory.now.redacted_at is None
-    ]
+    scores = {hit.entry.seq: hit.score for hit in found.hits}
+    sizes = _sizes(user, scores)
+    so_far = itertools.accumulate(sizes.get(seq, 0) for seq in scores)
+    fitting = [seq for seq, size in zip(scores, so_far, strict=True) if size <= PAGE_BYTES]
+    found_memories = of_seqs(user, fitting or list(scores)[:1])
+    return [(memory, scores[memory.now.seq]) for memory in found_memories]
 
 
-def update(workspace: Workspace, changes: Sequence[Change], *, by: str) -> list[Memory]:
+def update(workspace: Workspace, changes: Sequence[Change], *, by: str) -> Memory:
     """Append a correction for each memory that is to read otherwise, all or none.
 
-    Returns the memories in the order of the changes; raises UnknownMemory.
+    Returns the last of them, so that no more than one is held; raises UnknownMemory.
     """
     with transaction.atomic():
         told = _lock(workspace, [change.memory_id for change in changes])
-        changed = []
         for change in changes:
             entry = told[change.memory_id]
-            memory = Memory(entry, _versions(entry)[-1])
+            memory = _as_it_reads(entry)
             draft = _correction(memory, change)
             if draft is not None:
                 usage.check_entries(workspace, entry.user, 1)
                 memory = Memory(entry, log.append(entry.user, [draft], source=by)[0])
-            changed.append(memory)
-    return changed
+    return memory
 
 
 def delete(workspace: Workspace, memory_ids: Sequence[str], *, by: str) -> None:
@@ -286,13 +318,18 @@ def delete_all(user: MemoryUser, where: RawSQL | None, *, by: str) -> int:
 def history(workspace: Workspace, memory_id: str) -> list[dict[str, Any]]:
     """Return what became of a memory, the oldest first, as mem0 does; raises UnknownMemory.
 
-    Of one that was deleted it tells when that was, and not what it had said.
+    Of one that was deleted it tells when that was, and not what it had said. Raises TooLarge.
     """
     told = _find(workspace, memory_id)
+    corrections = _corrections(told).order_by().annotate(bytes=log.BYTES + ROW_BYTES)
+    # Each is told twice: as what a memory reads, and as what it read before.
+    if 2 * (corrections.aggregate(Sum("bytes"))["bytes__sum"] or 0) > PAGE_BYTES:
+        instead = "read the corrections among the entries: GET /v1/users/{user_id}/entries/"
+        raise TooLarge("This memory has read as", instead)
     events = []
     before: LogEntry | None = None
     heard = _heard(told)
-    for entry in _versions(told, redacted=True):
+    for entry in [told, *_corrections(told).order_by("seq")]:
         metadata, _ = _without_app(entry.metadata)
         events.append(
             {
@@ -362,7 +399,9 @@ def _find_all(workspace: Workspace, memory_ids: Collection[str]) -> dict[str, Lo
         user__erased_at=None,
         kind__in=STATEMENTS,
     )
-    found = {entry.pk: entry for entry in told.order_by().select_related("user__workspace")}
+    # There may be many, and what they say is read one by one, where it is needed.
+    narrow = told.order_by().defer("content", "data", "metadata")
+    found = {entry.pk: entry for entry in narrow.select_related("user__workspace")}
     for memory_id, key in keys.items():
         if key not in found:
             raise UnknownMemory(memory_id)
@@ -386,14 +425,18 @@ def _lock(workspace: Workspace, memory_ids: Collection[str]) -> dict[str, LogEnt
     return found
 
 
-def _versions(told: LogEntry, *, redacted: bool = False) -> list[LogEntry]:
-    """Return the entry that told a memory, and its corrections, the newest last."""
-    corrections = LogEntry.objects.filter(
+def _corrections(told: LogEntry) -> QuerySet[LogEntry]:
+    """Select the corrections of a memory, redacted ones too."""
+    return LogEntry.objects.filter(
         user=told.user_id, kind=EntryKind.CORRECTION, derived_from__0=told.seq
     )
-    if not redacted:
-        corrections = corrections.filter(redacted_at=None)
-    return [told, *corrections.order_by("seq")]
+
+
+def _as_it_reads(told: LogEntry) -> Memory:
+    newest = _corrections(told).filter(redacted_at=None).order_by("-seq").first()
+    now = newest or LogEntry.objects.get(pk=told.pk)
+    now.user = told.user
+    return Memory(told, now)
 
 
 def _correction(memory: Memory, change: Change) -> log.Draft | None:

@@ -219,7 +219,7 @@ class OneMemory(Mem0View):
         change = body.change(memory_id)
         self.refuse_others(memory_id)
         rates.take(request, quotas.ENTRIES)
-        (memory,) = memories.update(self.workspace, [change], by=self.caller)
+        memory = memories.update(self.workspace, [change], by=self.caller)
         return Response(memory.to_json())
 
     def delete(self, request: Request, memory_id: str) -> Response:

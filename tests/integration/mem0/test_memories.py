@@ -8,6 +8,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from memory import log
 from memory.log import Draft
+from memory.mem0 import events, memories
 from memory.models import EntryOutcome, LogEntry, MemoryUser, UserErasure, Workspace
 from memory.models.log import EntryKind, Outcome
 from memory.models.workspaces import Scope
@@ -349,3 +350,80 @@ def test_to_erase_takes_a_key_that_may_manage(call: Call) -> None:
     told(call, "Likes tea")
 
     call("DELETE", "v2/entities/user/ada/", status=403)
+
+
+class TestWhatIsTooLargeForAPage:
+    """What is answered at once is held in memory several times."""
+
+    @pytest.fixture(autouse=True)
+    def small_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(memories, "PAGE_BYTES", 2**20)
+        monkeypatch.setattr(events, "PAGE_BYTES", 2**20)
+
+    def test_a_page_is_refused_with_the_size_that_fits(self, call: Call) -> None:
+        told(call, *(f"{number} {'x' * 400_000}" for number in range(4)))
+        body = {"filters": {"user_id": "ada"}}
+        narrowed = {"filters": {"user_id": "ada", "created_at": {"gte": "2000-01-01"}}}
+
+        for asked in (body, narrowed):
+            refused = call("POST", "v3/memories/", asked, status=400)
+            assert "more than 1 MiB" in refused["detail"]
+            assert "page_size of 2" in refused["detail"]
+            page = call("POST", "v3/memories/?page_size=2&page=2", asked)
+            assert [one["memory"][0] for one in page["results"]] == ["1", "0"]
+
+    def test_what_a_memory_has_read_before_does_not_count(self, call: Call) -> None:
+        ids = told(call, *("x" * 400_000 for _ in range(4)))
+        for memory_id in ids:
+            call("PUT", f"v1/memories/{memory_id}/", {"text": "short"})
+
+        assert texts(call) == ["short"] * 4
+
+    def test_a_search_ends_where_a_page_does(self, call: Call) -> None:
+        told(call, *(f"puppy {number} {'x' * 400_000}" for number in range(4)))
+
+        found = call(
+            "POST", "v3/memories/search/", {"query": "puppy", "filters": {"user_id": "ada"}}
+        )["results"]
+
+        assert len(found) == 2
+
+    def test_a_long_history_is_refused(self, call: Call) -> None:
+        (memory_id,) = told(call, "short")
+        for number in range(2):
+            call("PUT", f"v1/memories/{memory_id}/", {"text": f"{number}" + "x" * 400_000})
+
+        refused = call("GET", f"v1/memories/{memory_id}/history/", status=400)
+
+        assert "GET /v1/users/{user_id}/entries/" in refused["detail"]
+        assert call("GET", f"v1/memories/{memory_id}/")["memory"][0] == "1"
+
+    def test_events_are_as_many_as_fit(self, call: Call) -> None:
+        for _ in range(4):
+            told(call, "x" * 400_000)
+
+        listed = call("GET", "v1/events/?user_id=ada")["results"]
+
+        assert len(listed) == 2
+
+    def test_a_batch_reads_what_memories_say_one_by_one(
+        self, call: Call, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ids = told(call, "a", "b", "c")
+        read = memories._find_all
+
+        def narrow(*asked: Any) -> Any:
+            found = read(*asked)
+            assert all(
+                {"content", "data", "metadata"} <= entry.get_deferred_fields()
+                for entry in found.values()
+            )
+            return found
+
+        monkeypatch.setattr(memories, "_find_all", narrow)
+        changes = [{"memory_id": memory_id, "text": f"{memory_id}!"} for memory_id in ids]
+
+        call("PUT", "v1/batch/", {"memories": changes})
+        call("DELETE", "v1/batch/", {"memories": [{"memory_id": ids[0]}]})
+
+        assert texts(call) == [f"{ids[2]}!", f"{ids[1]}!"]
