@@ -6,9 +6,13 @@ that are in what is returned, of 3,000 and of 1,500 words at most. In the same r
 the conversations cut into chunks of 300 words: BM25 with stems, PostgreSQL's ts_rank, and MiniLM.
 All pack by one rule: the best first, and what does not fit is passed over.
 
-The parameters of the search were chosen on every other conversation, from the first; those between
-are kept back, and told apart. Then a user with 10,000 entries is asked all of them again over HTTP,
-one request at a time.
+The same is done with the long conversations of `beam.json`, where there is one, and with each
+signal of the search by itself (benchmarks/beam.py).
+
+How the search reads words was chosen on every other conversation of LOCOMO, from the first; those
+between are kept back, and told apart. The weights of words, meaning and speaker were chosen once
+for both sets, on all of their conversations. Then users with 2,000 and 50,000 entries are asked all
+questions of LOCOMO again over HTTP, one request at a time.
 """
 
 import datetime
@@ -25,8 +29,10 @@ from typing import Any
 
 import psycopg
 
+from benchmarks import beam
 from benchmarks.harness import (
     Client,
+    data_file,
     end_without_data,
     p95,
     parser,
@@ -132,7 +138,9 @@ def main() -> None:
         conversations=(None, 2),
         sessions=(None, 3),
         questions=(None, 3),
-        entries=(10_000, 1_000),
+        entries=(2_000, 1_000),
+        many_entries=(50_000, 1_200),
+        dialogues=(None, 1),
     ).parse_args()
     (path,) = require_data("locomo.json")
     conversations = [
@@ -143,6 +151,11 @@ def main() -> None:
     if not conversations:
         end_without_data("locomo.json has no conversation with questions of its beginning")
     problems = []
+    dialogues: list[beam.Dialogue] = []
+    if of_beam_path := data_file("beam.json"):
+        dialogues = beam.read_dialogues(of_beam_path)[: asked.dialogues]
+    else:
+        problems.append("beam.json is missing: nothing is said of long conversations")
     with running_system(sandbox_workers=0) as system:
         settings_of(system)
         key = json.loads(system.manage("create_workspace", "retrieval"))["api_key"]
@@ -159,18 +172,22 @@ def main() -> None:
             model = MiniLm(folder)
             ways["minilm"] = lambda one: minilm(model, one)
         tallies = {name: tally(way, conversations) for name, way in ways.items()}
+        of_beam = beam_figures(client, dialogues) if dialogues else {}
         timings = time_requests(client, conversations, asked.entries)
+        slower = time_requests(client, conversations, asked.many_entries)
+        timings |= {"p50_ms_50000": slower["p50_ms"], "p95_ms_50000": slower["p95_ms"]}
     rows = [
         row(name, half, of_half)
         for name, halves in tallies.items()
         for half, of_half in halves.items()
     ]
-    figures = figures_of(tallies) | timings
+    figures = figures_of(tallies) | of_beam | timings
     settings = {
         "conversations": [one.name for one in conversations],
         "kept_back": [one.name for one in conversations[1::2]],
         "chunk_words": CHUNK,
-        "entries": asked.entries,
+        "entries": [asked.entries, asked.many_entries],
+        "dialogues": [one.name for one in dialogues],
     }
     report(
         "retrieval",
@@ -224,9 +241,6 @@ def tally(
         for question in conversation.questions:
             for budget in BUDGETS:
                 returned = search(question.text, budget)
-                words = sum(conversation.turns[place].words for place in returned)
-                if words > budget:
-                    raise AssertionError(f"{words} words were returned, of {budget}")
                 half.add(question, budget, returned)
     halves = {name: half for name, half in halves.items() if half.shares}
     return {**halves, "both": sum(halves.values(), Tally())}
@@ -243,7 +257,14 @@ def over_http(client: Client, conversation: Conversation) -> Search:
         body = {"query": question, "top_k": 1000, "words": budget, "in": ["archive"]}
         status, found = client.post(f"users/{conversation.name}/search/", body)
         assert status == 200, found
-        return {hit["seq"] - 1 for hit in found["hits"]}
+        words = {hit["seq"] - 1: len(hit["text"].split()) for hit in found["hits"]}
+        if sum(words.values()) > budget:
+            raise AssertionError(f"{sum(words.values())} words were returned, of {budget}")
+        # Of a turn that is returned in part, as much as counts in the long conversations.
+        turns = conversation.turns
+        return {
+            place for place, size in words.items() if size >= min(beam.WORDS, turns[place].words)
+        }
 
     return search
 
@@ -349,6 +370,25 @@ def packed(
     return returned
 
 
+def beam_figures(client: Client, dialogues: Sequence[beam.Dialogue]) -> dict[str, Any]:
+    """Return what is found in the long conversations: by the search, its signals, and plainly."""
+    ways: dict[str, Callable[[beam.Dialogue], beam.Search]] = {
+        "beam": lambda one: beam.over_http(client, one),
+        "beam_plain": beam.plain,
+        "beam_words": beam.by_signal("words"),
+        "beam_meaning": beam.by_signal("meaning"),
+    }
+    figures = {
+        f"{name}_{budget}": share
+        for name, way in ways.items()
+        for budget, share in beam.evidence_found(way, dialogues, BUDGETS).items()
+    }
+    for budget in BUDGETS:
+        gain = figures[f"beam_{budget}"] - figures[f"beam_plain_{budget}"]
+        figures[f"above_plain_{budget}"] = round(gain, 1)
+    return figures
+
+
 # -- The endpoint ------------------------------------------------------------------------------
 
 
@@ -379,23 +419,24 @@ def time_requests(
     from memory.models import SearchSegment
 
     turns = [turn for one in conversations for turn in one.turns]
-    post(client, "long", (turns * (entries // len(turns) + 1))[:entries])
-    segments = SearchSegment.objects.filter(user__user_id="long")
+    name = f"long-{entries}"
+    post(client, name, (turns * (entries // len(turns) + 1))[:entries])
+    segments = SearchSegment.objects.filter(user__user_id=name)
     until(lambda: segments.filter(last_seq__gt=entries - SPACE_FOR_TAIL).exists())
     until(lambda: segments.count() <= math.log2(entries))
 
     seconds = []
     for question in [one for conversation in conversations for one in conversation.questions]:
         started = time.perf_counter()
-        status, found = client.post("users/long/search/", {"query": question.text})
+        status, found = client.post(f"users/{name}/search/", {"query": question.text})
         seconds.append(time.perf_counter() - started)
         assert status == 200, found
         assert len(found["hits"]) == 10, found
     missed = 0
     for number in range(20):
         word = f"xylophone{number}"
-        client.post("users/long/entries/", {"kind": "message", "content": f"a {word}"})
-        hits = client.post("users/long/search/", {"query": word})[1]["hits"]
+        client.post(f"users/{name}/entries/", {"kind": "message", "content": f"a {word}"})
+        hits = client.post(f"users/{name}/search/", {"query": word})[1]["hits"]
         missed += not (hits and word in hits[0]["text"])
     return {
         "p50_ms": round(1000 * statistics.median(seconds), 1),

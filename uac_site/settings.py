@@ -245,6 +245,10 @@ UAC_SANDBOX_LEASES = env.int("UAC_SANDBOX_LEASES", default=16)
 # The name of a sandbox worker, by which the staff know it and hints find it; by default that of its
 # Celery node, which no other worker has.
 UAC_SANDBOX_HOST = env.str("UAC_SANDBOX_HOST", default="")
+# The embedding model of the search: "wordllama", which is part of the installation and needs no
+# network; the path of a folder with a static model, as model2vec or sentence-transformers save it;
+# or "off": then the search goes by words alone.
+UAC_EMBEDDINGS = env.str("UAC_EMBEDDINGS", default="wordllama")
 # The language model: provider and model, such as "openai:gpt-5-mini"; empty for none. Workspaces
 # may have their own. The key is sent to this provider, at this base URL, and nowhere else.
 UAC_LLM_MODEL = env.str("UAC_LLM_MODEL", default="")

@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/search/`: entries found by words."""
+"""`/v1/users/{user_id}/search/`: entries found by words and meaning."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
 from memory.search import filters
 from memory.search.documents import CorpusName
-from memory.search.finding import Explanation, Found, Hit, find
+from memory.search.finding import Explanation, Found, Hit, Meaning, find
 from memory.users import ASKED, WITH_HEAD
 
 if TYPE_CHECKING:
@@ -95,6 +95,9 @@ class ExplanationSerializer(serializers.Serializer[Explanation]):
         help_text="The query names its speaker. Where it names others', a score is a third less."
     )
     terms = TermSerializer(many=True)
+    meaning = serializers.FloatField(
+        help_text="The part of the score that meaning has: how close the passage is to the query."
+    )
 
 
 class HitSerializer(serializers.Serializer[Hit]):
@@ -102,9 +105,11 @@ class HitSerializer(serializers.Serializer[Hit]):
 
     corpus = serializers.ChoiceField(choices=[name.value for name in CorpusName])
     score = serializers.FloatField(
-        help_text="0 to 1: the share of what an entry full of all the words would reach."
+        help_text="0 to 1: 1 would be full of all the words, and mean the same as the query."
     )
-    text = serializers.CharField(help_text="Of a record its fields; of a long text the best part.")
+    text = serializers.CharField(
+        help_text="Of a record its fields; of a long text the passages that were found."
+    )
     is_cut = serializers.BooleanField(help_text="Whether the text is only a part.")
     seq = serializers.IntegerField(source="entry.seq")
     id = serializers.UUIDField(source="entry.id")
@@ -127,6 +132,18 @@ class HitSerializer(serializers.Serializer[Hit]):
         return [{"seq": seq, "id": ids[seq]} for seq in hit.rests_on if seq in ids]
 
 
+class MeaningSerializer(serializers.Serializer[Meaning]):
+    """What meaning had to do with what was found."""
+
+    model = serializers.CharField(
+        allow_null=True, help_text="The embedding model; null: it was found by words alone."
+    )
+    compared = serializers.IntegerField(help_text="So many passages were compared.")
+    problem = serializers.CharField(
+        allow_null=True, help_text="Why not all of them were; null where nothing is wrong."
+    )
+
+
 class FoundSerializer(serializers.Serializer[Any]):
     """What was found, the best first."""
 
@@ -138,11 +155,12 @@ class FoundSerializer(serializers.Serializer[Any]):
     searched = serializers.DictField(
         child=serializers.IntegerField(), help_text="Corpus → how many entries it has."
     )
+    meaning = MeaningSerializer()
     as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
 
 
 class Search(UserScopedView):
-    """Find what was said and understood by its words."""
+    """Find what was said and understood, by its words and its meaning."""
 
     costly = ("POST",)
     reads_only = True
@@ -173,6 +191,7 @@ class Search(UserScopedView):
             "hits": found.hits,
             "terms": found.terms,
             "searched": found.searched,
+            "meaning": found.meaning,
             "as_of": known.to_json() if known else None,
         }
         context = {"ids": _ids(user, found)}

@@ -126,6 +126,11 @@ def key_of_entry(class_name: str, seq: int) -> str:
     return f"{snake(class_name)}-{seq}"
 
 
+def spaced(name: str) -> str:
+    """Return `drug class` for `drug_class`, and `Medical Visit` for `MedicalVisit`."""
+    return _WORD_START.sub(" ", name).replace("_", " ").strip()
+
+
 def camel(name: str) -> str:
     """Return `MedicalVisit` for `medical_visit`."""
     words = (word[:1].upper() + word[1:] for word in re.split(r"[\W_]+", name))

@@ -1,6 +1,7 @@
 """What an index is told of an entry, and what is shown of it as text."""
 
 import datetime
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -10,6 +11,8 @@ from zoneinfo import ZoneInfo
 
 from memory.models import LogEntry
 from memory.models.log import EntryKind
+from memory.project.names import spaced
+from memory.search.passages import cut
 from memory.search.segments import SPEAKER_PREFIX, Document
 from memory.search.words import identity, terms, terms_of_day
 
@@ -25,13 +28,17 @@ KINDS: Mapping[CorpusName, tuple[EntryKind, ...]] = {
     CorpusName.FACTS: (EntryKind.FACT, EntryKind.CORRECTION, EntryKind.RECORD),
     CorpusName.ARCHIVE: (EntryKind.MESSAGE,),
 }
+_NAME = re.compile(r"\w+")
+# What has these roles, or none as facts and records have, tells of the person by itself; others
+# have answered.
+OWN_ROLES = ("user", "", None)
 # As an index numbers them.
 NUMBERS = {CorpusName.ARCHIVE: 0, CorpusName.FACTS: 1}
 CORPUS_OF = {kind: corpus for corpus, kinds in KINDS.items() for kind in kinds}
 
 # The columns that the two below read.
 READ = (
-    *("seq", "kind", "occurred_at", "session_id", "speaker"),
+    *("seq", "kind", "occurred_at", "session_id", "speaker", "role"),
     *("content", "data", "redacted_at", "user_id"),
 )
 
@@ -50,21 +57,48 @@ def text_of(entry: LogEntry) -> str:
     return f"{name}: {fields}"
 
 
-def document_of(entry: LogEntry, zone: ZoneInfo) -> Document | None:
-    """Return what an index is told of an entry; None for one that is not searched."""
+def documents_of(entry: LogEntry, zone: ZoneInfo) -> Iterator[Document]:
+    """Yield what an index is told of an entry, passage by passage; of some kinds nothing."""
     corpus = CORPUS_OF.get(EntryKind(entry.kind))
     if corpus is None or entry.redacted_at is not None:
-        return None
+        return
     day = day_of(entry.occurred_at, zone)
     names = terms(entry.speaker or "")
-    found = Counter([*terms(text_of(entry)), *names, *terms_of_day(day)])
-    return Document(
-        seq=entry.seq,
-        corpus=NUMBERS[corpus],
-        session=_session(entry, day),
-        terms={identity(term): count for term, count in found.items()},
-        names=[identity(SPEAKER_PREFIX + name) for name in set(names)],
-    )
+    session = _session(entry, day)
+    for start, end, text in passages_of(entry):
+        found = Counter([*terms(text), *names, *terms_of_day(day)])
+        yield Document(
+            seq=entry.seq,
+            corpus=NUMBERS[corpus],
+            session=session,
+            terms={identity(term): count for term, count in found.items()},
+            names=[identity(SPEAKER_PREFIX + name) for name in set(names)],
+            start=start,
+            end=end,
+            is_users=entry.role in OWN_ROLES,
+            text=text,
+        )
+
+
+def passages_of(entry: LogEntry) -> Iterator[tuple[int, int, str]]:
+    """Yield where each passage of an entry's text is, and what it says.
+
+    Of typed records the class and the domain are told once more, since they say what it is, and
+    names that are written as one word are told apart, too: `drugClass` is about drugs.
+    """
+    text = text_of(entry)
+    data = (entry.data or {}) if entry.kind == EntryKind.RECORD else {}
+    about = [str(data[part]) for part in ("type", "domain") if part in data]
+    for start, end in cut(text):
+        said = text[start:end]
+        if entry.kind == EntryKind.RECORD:
+            said = _NAME.sub(_taken_apart, " ".join([*about, said]))
+        yield start, end, said
+
+
+def _taken_apart(name: re.Match[str]) -> str:
+    words = spaced(name[0])
+    return name[0] if words == name[0] else f"{name[0]} {words}"
 
 
 def day_of(moment: datetime.datetime, zone: ZoneInfo) -> datetime.date:

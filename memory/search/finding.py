@@ -1,21 +1,30 @@
-"""Find entries of a user's log by words."""
+"""Find entries of a user's log by words and meaning."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import structlog
 from django.db.models import Q
 from django.db.models.expressions import RawSQL
-from django.db.models.functions import Left
+from django.db.models.functions import Left, Substr
 from numpy.typing import NDArray
 
 from memory.models import LogEntry, MemoryUser
+from memory.models.log import EntryKind
 from memory.search import index
 from memory.search.documents import NUMBERS, CorpusName, text_of
-from memory.search.ranking import Ranking, rank
-from memory.search.segments import SPEAKER_PREFIX, corpus_of
+from memory.search.embeddings import Embedder, EmbeddingFailed, embedder
+from memory.search.passages import Passage
+from memory.search.ranking import Corpus, Ranking, fuse, prefer_own, rank
+from memory.search.segments import SPEAKER_PREFIX, Segment, corpus_of
+from memory.search.vectors import Floats
 from memory.search.words import best_part, identity, number_of_words, terms
 
+logger = structlog.get_logger(__name__)
+
+# Between passages of a text that do not follow each other.
+GAP = "… "
 # The best candidates are read from the log in groups, each so many times as large as the last one.
 FIRST_READ = 16
 GROWTH = 4
@@ -49,21 +58,22 @@ class Term:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a hit is where it is: its rank by score among all entries of its corpus, whether its
-    speaker is named, and the terms."""
+    """Why a hit is where it is: the rank of its best passage among the entries of its corpus,
+    whether its speaker is named, the terms, and the part of the score that meaning has."""
 
     rank: int
     of: int
     speaker_named: bool
     terms: Sequence[Term]
+    meaning: float
 
 
 @dataclass(frozen=True)
 class Hit:
     """An entry that was found, and the numbers of the entries that it rests on.
 
-    `score` is from 0 to 1: the share of what an entry could reach that is full of all the words
-    looked for. Of a long text the part with most of them is given, and `is_cut` says so.
+    `score` is from 0 to 1, that of its best passage. Of a long text the passages that were found
+    are given, and `is_cut` says so.
     """
 
     entry: LogEntry
@@ -81,12 +91,23 @@ class Hit:
 
 
 @dataclass(frozen=True)
+class Meaning:
+    """Which model compared meanings, if any, with how many passages, and what kept it from more."""
+
+    model: str | None
+    compared: int
+    problem: str | None
+
+
+@dataclass(frozen=True)
 class Found:
-    """The hits, the best first; the terms looked for; and how many entries were ranked."""
+    """The hits, the best first; the terms looked for; how many entries were ranked; and what
+    meaning had to do with it."""
 
     hits: Sequence[Hit]
     terms: Sequence[str]
     searched: Mapping[str, int]
+    meaning: Meaning
 
 
 def find(
@@ -101,76 +122,170 @@ def find(
     threshold: float = 0.0,
     explain: bool = False,
 ) -> Found:
-    """Return the entries that answer a question best, by its words and what is said around them.
+    """Return the entries that answer a question best, by words, by meaning and by who said them.
 
-    At most `top_k`, and together no more than `words` words: what does not fit is left out, and
-    what comes after it and fits is taken. `where` is made by `filters.condition`; entries after
+    What is ranked are passages; an entry is found once, with those of its passages that were. At
+    most `top_k` entries, and together no more than `words` words: what does not fit is left out,
+    and what comes after it and fits is taken. `where` is made by `filters.condition`; entries after
     `up_to` are not found; nor is what scores less than `threshold`. A question has its first 100
-    different terms, and after 100 hits in a row that do not fit none is looked for. Nothing is ever
-    found that is redacted, and everything that is in the log can be.
+    different terms, and after 100 passages in a row that do not fit none is looked for. Nothing is
+    ever found that is redacted, and everything that is in the log can be.
+
+    Where the model fails it is found by words alone, which `meaning` says.
     """
     asked = list(dict.fromkeys(terms(question)))[:MOST_TERMS]
     identities = [identity(term) for term in asked]
     names = [identity(SPEAKER_PREFIX + term) for term in asked]
-    found = index.read(user, [*identities, *names]) if asked else []
+    model, vector, problem = _embedded(question)
+    found = index.read(user, [*identities, *names], model) if asked or model else []
+    closeness = None if vector is None else [_closeness(one, vector) for one in found]
 
+    wanted = [name for name in CorpusName if name in corpora]
+    all_terms = [*identities, *names]
+    ranked = [
+        (corpus, rank(corpus, identities, names, explain=explain))
+        for name in wanted
+        for corpus in [
+            replace(
+                corpus_of(found, NUMBERS[name], all_terms, closeness),
+                is_conversation=name == CorpusName.ARCHIVE,
+            )
+        ]
+    ]
+    by_all = fuse(ranked) if closeness else [prefer_own(*one) for one in ranked]
     rankings = {
-        name: _Ranked(corpus.seqs, up_to, rank(corpus, identities, names, explain=explain))
-        for name in CorpusName
-        if name in corpora
-        for corpus in [corpus_of(found, NUMBERS[name], [*identities, *names])]
+        name: _Ranked(corpus, up_to, ranking)
+        for name, (corpus, _), ranking in zip(wanted, ranked, by_all, strict=True)
     }
-    hits: list[Hit] = []
+    chosen: dict[tuple[CorpusName, int], list[int]] = {}
+    entries: dict[int, LogEntry] = {}
     room, missed = words, 0
     for name, place, entry in _read(
         user, _candidates(rankings, threshold, max(FIRST_READ, top_k)), where, up_to
     ):
-        ranked = rankings[name]
-        whole = text_of(entry)
-        text = best_part(whole, asked, MAX_TEXT)
-        size = number_of_words(text)
+        if (name, entry.seq) not in chosen and len(chosen) == top_k:
+            break
         if room is not None:
+            size = number_of_words(_passage(entry, rankings[name].passage(place)))
             if size > room:
                 missed += 1
                 if missed == MOST_MISSED:
                     break
                 continue
             room, missed = room - size, 0
+        chosen.setdefault((name, entry.seq), []).append(place)
+        entries[entry.seq] = entry
+        if room == 0:
+            break
+    hits = []
+    for (name, seq), places in chosen.items():
+        of_corpus = rankings[name]
+        passages = [of_corpus.passage(place) for place in places]
+        text, is_cut = _text(entries[seq], passages, asked)
         hits.append(
             Hit(
-                entry=entry,
+                entry=entries[seq],
                 corpus=name,
-                score=float(ranked.ranking.scores[place]),
+                score=float(of_corpus.ranking.scores[places[0]]),
                 text=text,
-                is_cut=text != whole,
-                words=size,
-                explanation=_explained(ranked, place, asked, identities) if explain else None,
+                is_cut=is_cut,
+                words=number_of_words(text),
+                explanation=_explained(of_corpus, places[0], asked, identities)
+                if explain
+                else None,
             )
         )
-        if len(hits) == top_k or room == 0:
-            break
-    return Found(hits, asked, {name.value: one.size for name, one in rankings.items()})
+    return Found(
+        hits,
+        asked,
+        {name.value: one.size for name, one in rankings.items()},
+        _meaning(model, rankings.values(), problem),
+    )
+
+
+def _embedded(question: str) -> tuple[Embedder | None, Floats | None, str | None]:
+    """Return the model and its vector of the question, or what is wrong with it."""
+    try:
+        model = embedder()
+        if model is None:
+            return None, None, None
+        (vector,) = model.embed([question])
+    except EmbeddingFailed as error:
+        logger.warning("search_by_words_alone", error=str(error))
+        return None, None, str(error)
+    # A question without tokens is close to nothing.
+    return (model, vector, None) if vector.any() else (None, None, None)
+
+
+def _closeness(segment: Segment, question: Floats) -> Floats:
+    """How close each document is to the question; NaN where that cannot be told."""
+    if segment.vectors is None or segment.vectors.dimensions != len(question):
+        return np.full(len(segment.seqs), np.nan, np.float32)
+    return segment.vectors.closeness(question)
+
+
+def _meaning(
+    model: Embedder | None, rankings: Collection["_Ranked"], problem: str | None
+) -> Meaning:
+    close = [one.corpus.closeness for one in rankings if one.corpus.closeness is not None]
+    compared = sum(int(np.isfinite(one).sum()) for one in close)
+    missing = sum(len(one) for one in close) - compared
+    if missing:
+        problem = f"{missing} passages have no vectors of this model yet: found by words alone."
+    return Meaning(model.name if model else None, compared, problem)
+
+
+def _passage(entry: LogEntry, passage: Passage) -> str:
+    """What a passage says; beyond the beginning of a very long text it is read from the log."""
+    start, end = passage
+    if entry.kind == EntryKind.RECORD or end <= MAX_TEXT_READ:
+        return text_of(entry)[start:end]
+    said = LogEntry.objects.filter(pk=entry.pk).annotate(
+        passage=Substr("content", start + 1, end - start)
+    )
+    return said.values_list("passage", flat=True).get() or ""
+
+
+def _text(entry: LogEntry, passages: Sequence[Passage], asked: Sequence[str]) -> tuple[str, bool]:
+    """What the passages of an entry say, in its order, and whether that is a part of it."""
+    parts: list[Passage] = []
+    for start, end in sorted(passages):
+        # Between two that follow each other there are spaces alone.
+        if parts and not _passage(entry, (parts[-1][1], start)).strip():
+            parts[-1] = (parts[-1][0], end)
+        else:
+            parts.append((start, end))
+    text = GAP.join(_passage(entry, part) for part in parts)
+    given = best_part(text, asked, MAX_TEXT)
+    whole = len(parts) == 1 and parts[0][0] == 0 and len(text_of(entry)) <= parts[0][1]
+    return given, given != text or not whole
 
 
 @dataclass(frozen=True)
 class _Ranked:
-    """The entries of a corpus by their place in it, the last that counts, and what each scores."""
+    """The passages of a corpus, the last entry that counts, and what each passage scores."""
 
-    seqs: NDArray[np.int64]
+    corpus: Corpus
     up_to: int | None
     ranking: Ranking
 
     @property
     def size(self) -> int:
         """So many entries count."""
-        return len(self.seqs) if self.up_to is None else int((self.seqs <= self.up_to).sum())
+        return self._entries(np.ones(len(self.corpus.seqs), np.bool_))
+
+    def passage(self, place: int) -> Passage:
+        """Where the passage at a place is in its entry's text."""
+        return int(self.corpus.begins[place]), int(self.corpus.ends[place])
 
     def rank_of(self, place: int) -> int:
-        """The rank by score of the entry at a place among those that count."""
-        better = self.ranking.scores > self.ranking.scores[place]
+        """The rank by score of the passage at a place among the entries that count."""
+        return 1 + self._entries(self.ranking.scores > self.ranking.scores[place])
+
+    def _entries(self, which: NDArray[np.bool_]) -> int:
         if self.up_to is not None:
-            better &= self.seqs <= self.up_to
-        return 1 + int(better.sum())
+            which &= self.corpus.seqs <= self.up_to
+        return len(np.unique(self.corpus.seqs[which]))
 
 
 _Candidate = tuple[CorpusName, int, int]
@@ -190,7 +305,7 @@ def _candidates(
         return
     pairs = list(zip(places, rankings.values(), strict=True))
     scores = np.concatenate([one.ranking.scores[here] for here, one in pairs])
-    seqs = np.concatenate([one.seqs[here] for here, one in pairs])
+    seqs = np.concatenate([one.corpus.seqs[here] for here, one in pairs])
     numbers = np.repeat(np.arange(len(corpora)), [len(here) for here in places])
     everywhere = np.concatenate(places)
     for group in _best_first(scores, seqs, size):
@@ -235,14 +350,17 @@ def _read(
         allowed = allowed.filter(seq__lte=up_to)
     if where is not None:
         allowed = allowed.filter(where)
+    known: dict[int, LogEntry | None] = {}
     for group in candidates:
-        parameters = [[seq for _, _, seq in group], user.pk]
-        wanted = RawSQL(_WANTED, parameters)  # noqa: S611  # nosec B611 # a constant
-        entries = {entry.seq: entry for entry in allowed.filter(pk__in=wanted)}
-        for name, place, seq in group:
-            if entry := entries.get(seq):
+        if unknown := [seq for seq in {seq for _, _, seq in group} if seq not in known]:
+            wanted = RawSQL(_WANTED, [unknown, user.pk])  # noqa: S611  # nosec B611 # a constant
+            found = {entry.seq: entry for entry in allowed.filter(pk__in=wanted)}
+            for entry in found.values():
                 entry.content = entry.beginning
-                yield name, place, entry
+            known |= {seq: found.get(seq) for seq in unknown}
+        for name, place, seq in group:
+            if (wanted_entry := known[seq]) is not None:
+                yield name, place, wanted_entry
 
 
 def _explained(
@@ -259,4 +377,5 @@ def _explained(
             for term, share in shares
             if share is not None and share.heard[place] > 0
         ],
+        meaning=0.0 if ranking.meaning is None else round(float(ranking.meaning[place]), 6),
     )

@@ -1,23 +1,26 @@
 """Segments: the form of an index. Immutable, mergeable, and read in part.
 
-A segment tells of consecutive entries of one log. What is known of the entries themselves is one
-block; the postings are spread over others by the number of their term, so that a question reads the
-few blocks that its terms are in. Nothing here knows of a database.
+A segment tells of consecutive entries of one log, passage by passage: each is a document. What is
+known of the documents themselves is one block; the postings are spread over others by the number of
+their term, so that a question reads the few blocks that its terms are in; the last block has the
+documents' vectors. Nothing here knows of a database.
 """
 
 import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.search import vectors
 from memory.search.ranking import Corpus, Postings
+from memory.search.vectors import Vectors
 
 # Of what is stored. Blocks of another version are not read but made anew.
-VERSION = 2
+VERSION = 3
 # Postings in a block, about.
 BLOCK = 1024
 # Before a term: it is part of the speaker's name.
@@ -25,12 +28,12 @@ SPEAKER_PREFIX = "@"
 
 _HEADER = struct.Struct("<BII")
 _COUNT_MOST = 255
-_DOCUMENT_FIELDS = ("<i8", "<u1", "<u4", "<u4")
+_DOCUMENT_FIELDS = ("<i8", "<u1", "<u4", "<u4", "<u4", "<u4", "<u1")
 
 
 @dataclass(frozen=True)
 class Document:
-    """What an index is told of an entry; the terms by their identities."""
+    """What an index is told of a passage of an entry; the terms by their identities."""
 
     seq: int
     corpus: int
@@ -38,28 +41,40 @@ class Document:
     terms: Mapping[int, int]
     """Term → how often. Its length is all of these but the names of speakers."""
     names: Sequence[int] = ()
+    start: int = 0
+    end: int = 0
+    """Where the passage is in the entry's text."""
+    is_users: bool = False
+    """Whether the person remembered said it, or somebody of whom no role is known."""
+    text: str = field(default="", compare=False)
+    """What its vector is made of; not kept."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """An index of some entries, or what was read of it: all entries, the postings of some terms.
+    """An index of some entries, or what was read of it: all documents, the postings of some terms.
 
     `starts` has one number more than `terms`: the postings of the n-th term begin at the n-th and
-    end before the next. Places count the entries of this segment from 0.
+    end before the next. Places count the documents of this segment from 0. Without a model, or
+    before it has answered, there are no vectors.
     """
 
     seqs: NDArray[np.int64]
     corpora: NDArray[np.uint8]
     lengths: NDArray[np.uint32]
     sessions: NDArray[np.uint32]
+    begins: NDArray[np.uint32]
+    ends: NDArray[np.uint32]
+    is_users: NDArray[np.uint8]
     terms: NDArray[np.int64]
     starts: NDArray[np.int64]
     places: NDArray[np.int64]
     counts: NDArray[np.uint8]
+    vectors: Vectors | None = None
 
 
 def build(documents: Sequence[Document]) -> Segment:
-    """Return a segment of these entries, which are in the order of the log."""
+    """Return a segment of these documents, which are in the order of the log."""
     terms: list[int] = []
     places: list[int] = []
     counts: list[int] = []
@@ -74,6 +89,9 @@ def build(documents: Sequence[Document]) -> Segment:
             np.array([one.corpus for one in documents], np.uint8),
             np.array([sum(one.terms.values()) for one in documents], np.uint32),
             np.array([one.session for one in documents], np.uint32),
+            np.array([one.start for one in documents], np.uint32),
+            np.array([one.end for one in documents], np.uint32),
+            np.array([one.is_users for one in documents], np.uint8),
         ),
         np.array(terms, np.int64),
         np.array(places, np.int64),
@@ -84,39 +102,62 @@ def build(documents: Sequence[Document]) -> Segment:
 def merge(segments: Sequence[Segment]) -> Segment:
     """Return one segment of several that follow each other in the log."""
     offsets = np.cumsum([0, *(len(one.seqs) for one in segments)])
-    return _sorted(
-        (
-            np.concatenate([one.seqs for one in segments]),
-            np.concatenate([one.corpora for one in segments]),
-            np.concatenate([one.lengths for one in segments]),
-            np.concatenate([one.sessions for one in segments]),
-        ),
+    merged = _sorted(
+        tuple(np.concatenate(field) for field in zip(*map(_documents, segments), strict=True)),
         np.concatenate([np.repeat(one.terms, np.diff(one.starts)) for one in segments]),
         np.concatenate(
             [one.places + offset for one, offset in zip(segments, offsets, strict=False)]
         ),
         np.concatenate([one.counts for one in segments]),
     )
+    return replace(merged, vectors=vectors.joined([one.vectors for one in segments]))
+
+
+def _documents(segment: Segment) -> tuple[NDArray[Any], ...]:
+    return (
+        *(segment.seqs, segment.corpora, segment.lengths, segment.sessions),
+        *(segment.begins, segment.ends, segment.is_users),
+    )
 
 
 def _sorted(
-    documents: tuple[Any, Any, Any, Any],
+    documents: tuple[Any, ...],
     terms: NDArray[np.int64],
     places: NDArray[np.int64],
     counts: NDArray[np.uint8],
 ) -> Segment:
+    seqs, corpora, lengths, sessions, begins, ends, is_users = documents
     order = np.argsort(terms, kind="stable")
-    distinct, starts = np.unique(terms[order], return_index=True)
+    distinct, first = np.unique(terms[order], return_index=True)
     return Segment(
-        *documents, distinct, np.append(starts, len(terms)), places[order], counts[order]
+        seqs=seqs,
+        corpora=corpora,
+        lengths=lengths,
+        sessions=sessions,
+        begins=begins,
+        ends=ends,
+        is_users=is_users,
+        terms=distinct,
+        starts=np.append(first, len(terms)),
+        places=places[order],
+        counts=counts[order],
     )
 
 
-def corpus_of(segments: Sequence[Segment], corpus: int, wanted: Iterable[int]) -> Corpus:
-    """Return the entries of one corpus in all segments, in order, with the wanted postings."""
+def corpus_of(
+    segments: Sequence[Segment],
+    corpus: int,
+    wanted: Iterable[int],
+    closeness: Sequence[vectors.Floats] | None = None,
+) -> Corpus:
+    """Return the documents of one corpus in all segments, in order, with the wanted postings.
+
+    `closeness` is that of each segment's documents to the question.
+    """
+    close = np.concatenate(closeness) if closeness else None
     segments = [build([]), *segments]
     mine = np.concatenate([one.corpora for one in segments]) == corpus
-    # The place of an entry among those of its corpus, by its place among all.
+    # The place of a document among those of its corpus, by its place among all.
     renumbered = np.cumsum(mine) - 1
     offsets = np.cumsum([0, *(len(one.seqs) for one in segments)])
     postings = {}
@@ -139,6 +180,10 @@ def corpus_of(segments: Sequence[Segment], corpus: int, wanted: Iterable[int]) -
         np.concatenate([one.lengths for one in segments])[mine].astype(np.float64),
         np.concatenate([one.sessions for one in segments])[mine],
         postings,
+        np.concatenate([one.begins for one in segments])[mine],
+        np.concatenate([one.ends for one in segments])[mine],
+        np.concatenate([one.is_users for one in segments])[mine].astype(np.bool_),
+        None if close is None else close[mine],
     )
 
 
@@ -146,9 +191,9 @@ def corpus_of(segments: Sequence[Segment], corpus: int, wanted: Iterable[int]) -
 
 
 def encode(segment: Segment) -> list[bytes]:
-    """Return the blocks of a segment: first that of its entries, then those of its postings.
+    """Return the blocks of a segment: its documents, its postings, and last its vectors.
 
-    A term is in the block `1 + term % (number of blocks - 1)`.
+    A term is in the block `1 + term % (number of blocks of postings)`.
     """
     number = max(1, -(-len(segment.places) // BLOCK))
     block_of = segment.terms % number
@@ -171,12 +216,15 @@ def encode(segment: Segment) -> list[bytes]:
                 len(postings),
             )
         )
-    return blocks
+    return [*blocks, vectors.encode(segment.vectors)]
 
 
-def decode(entries: bytes, blocks: Sequence[bytes]) -> Segment:
-    """Return what these blocks of one segment hold; raises ValueError if that cannot be read."""
-    number, _, data = _unpack(entries)
+def decode(documents_block: bytes, blocks: Sequence[bytes]) -> Segment:
+    """Return what these blocks of one segment hold: its documents, and some of its postings.
+
+    Raises ValueError if that cannot be read.
+    """
+    number, _, data = _unpack(documents_block)
     documents = _arrays(data, [(kind, number) for kind in _DOCUMENT_FIELDS])
     parts = []
     for block in blocks:
@@ -203,6 +251,9 @@ def decode(entries: bytes, blocks: Sequence[bytes]) -> Segment:
         corpora=documents[1],
         lengths=documents[2],
         sessions=documents[3],
+        begins=documents[4],
+        ends=documents[5],
+        is_users=documents[6],
         terms=terms[order],
         starts=np.append(0, np.cumsum(amounts[order])).astype(np.int64),
         places=places[postings],
@@ -211,12 +262,8 @@ def decode(entries: bytes, blocks: Sequence[bytes]) -> Segment:
 
 
 def _document_arrays(segment: Segment) -> list[NDArray[Any]]:
-    fields: tuple[NDArray[Any], ...] = (
-        np.diff(segment.seqs, prepend=0),
-        segment.corpora,
-        segment.lengths,
-        segment.sessions,
-    )
+    seqs, *others = _documents(segment)
+    fields = [np.diff(seqs, prepend=0), *others]
     return [field.astype(kind) for field, kind in zip(fields, _DOCUMENT_FIELDS, strict=True)]
 
 

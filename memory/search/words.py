@@ -34,16 +34,16 @@ MONTHS = (
     *("august", "september", "october", "november", "december"),
 )
 # Han, kana, hangul; Thai, Lao, Tibetan, Myanmar, Khmer.
-_UNSPACED = (
+UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"
     "\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 )
 # The signs of Indian scripts are no letters to the library, and parts of words.
-_LETTER = rf"(?:[^\W_{_UNSPACED}]|[\u0900-\u0963\u0966-\u0dff])"
+_LETTER = rf"(?:[^\W_{UNSPACED}]|[\u0900-\u0963\u0966-\u0dff])"
 _WORD = re.compile(
-    rf"(?P<day>(?<!\d)\d{{4}}-\d{{2}}-\d{{2}}(?!\d))|(?P<unspaced>[{_UNSPACED}]+)|(?P<word>{_LETTER}+)"
+    rf"(?P<day>(?<!\d)\d{{4}}-\d{{2}}-\d{{2}}(?!\d))|(?P<unspaced>[{UNSPACED}]+)|(?P<word>{_LETTER}+)"
 )
-_UNSPACED_RUNS = re.compile(f"[{_UNSPACED}]+")
+_UNSPACED_RUNS = re.compile(f"[{UNSPACED}]+")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th)")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 # Nothing that people write is longer; of what is, the beginning will do.

@@ -132,6 +132,19 @@ def _conversation(name: str, speakers: Sequence[str]) -> dict[str, Any]:
     return {"sample_id": name, "conversation": talk, "qa": questions}
 
 
+def _dialogue() -> dict[str, Any]:
+    answer = "There are many things to know of sailing, and here is one more. " * 15
+    messages = [
+        [2 * number + place, role, "May-01-2024" if number == place == 0 else None, text]
+        for number, city in enumerate(CITIES)
+        for place, (role, text) in enumerate(
+            [("user", f"I want to sail to {city}. What do I need?"), ("assistant", answer)]
+        )
+    ]
+    question = {"question": "Who wanted to sail to Paris?", "evidence": [4], "category": "x"}
+    return {"id": "1", "messages": messages, "questions": [question]}
+
+
 def _facts(speakers: Sequence[str]) -> list[str]:
     return [
         f"[session_{number}, 9:00 am on {number} May, 2024] {speaker} "
@@ -159,6 +172,7 @@ def write(folder: Path) -> None:
         "scenarios.jsonl": [SCENARIO],
         "ten_domains.json": {"user_state": {"trips": RECORDS, "meals": RECORDS}, "cases": ten},
         "locomo.json": [_conversation(name, speakers) for name, speakers in people.items()],
+        "beam.json": [_dialogue()],
         "locomo_facts.json": {name: _facts(speakers) for name, speakers in people.items()},
     }
     for name, content in files.items():

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from pytest_django.fixtures import Settings
 
 from memory import leases, log
 from memory.models import LogEntry, MemoryUser, SearchIndex, SearchSegment
@@ -17,6 +18,12 @@ NOON = datetime.datetime(2026, 3, 2, 12, tzinfo=datetime.UTC)
 
 Say = Callable[..., LogEntry]
 Find = Callable[..., Found]
+
+
+@pytest.fixture(autouse=True)
+def by_words(settings: Settings) -> None:
+    """It goes by words alone, so that what is found can be foreseen; see `test_meaning`."""
+    settings.UAC_EMBEDDINGS = "off"
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ def test_a_hit_says_what_it_is_and_what_it_rests_on(api: APIClient, say: Say) ->
         "of": 1,
         "speaker_named": False,
         "terms": [{"term": "lisbon", "heard": 1.0, "score": score}],
+        "meaning": 0.0,
     }
     assert archive == {
         "corpus": "archive",
@@ -61,6 +62,7 @@ def test_a_hit_says_what_it_is_and_what_it_rests_on(api: APIClient, say: Say) ->
     ]
     assert answer["terms"] == ["lisbon"]
     assert answer["searched"] == {"facts": 1, "archive": 1}
+    assert answer["meaning"] == {"model": None, "compared": 0, "problem": None}
     assert answer["as_of"] is None
 
 

@@ -240,11 +240,11 @@ def test_words_of_scripts_without_spaces_count_by_character(say: Say, search: Fi
 def test_of_a_long_text_the_part_with_the_words_is_given(say: Say, search: Find) -> None:
     say("filler " * 10_000 + "the secret puppy " + "filler " * 20_000)
 
-    (hit,) = search("secret puppies").hits
+    (hit,) = search("secret puppies", words=100).hits
 
     assert hit.is_cut
-    assert "the secret puppy" in "the " + hit.text
-    assert len(hit.text) == 10_000
+    assert "the secret puppy" in hit.text
+    assert hit.words <= 100
 
 
 def test_an_explanation_adds_up(say: Say, search: Find) -> None:

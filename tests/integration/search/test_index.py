@@ -77,7 +77,7 @@ def test_segments_are_few_and_cover_the_log(
     assert all(a.postings >= 2 * b.postings for a, b in pairwise(rows))
     assert search("Toby").searched["archive"] == 40 * announcing.TAIL
     # What was merged is gone.
-    assert SearchBlock.objects.count() == sum(row.blocks + 1 for row in rows)
+    assert SearchBlock.objects.count() == sum(row.blocks + 2 for row in rows)
 
 
 def test_segments_grow_no_larger_than_their_most(
@@ -287,5 +287,5 @@ def test_a_search_reads_few_blocks(user: MemoryUser, say_all: SayAll) -> None:
     assert row.blocks >= 6
 
     with connection.cursor() as cursor:
-        cursor.execute(index._READ, [user.pk, segments.VERSION, [7]])
+        cursor.execute(index._READ, [user.pk, segments.VERSION, [7], False, []])
         assert len(cursor.fetchall()) == 2

@@ -1,9 +1,21 @@
 """The formula."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from memory.search.ranking import HEARD, Corpus, Postings, rank
+from memory.search.ranking import (
+    FLOOR,
+    HEARD,
+    OTHERS,
+    Corpus,
+    Postings,
+    Ranking,
+    fuse,
+    prefer_own,
+    rank,
+)
 
 A, B, NAME = 1, 2, 3
 
@@ -20,6 +32,10 @@ def corpus(*sessions: int, **postings: dict[int, int]) -> Corpus:
             )
             for name, places in postings.items()
         },
+        begins=np.zeros(len(sessions), np.uint32),
+        ends=np.zeros(len(sessions), np.uint32),
+        is_users=np.zeros(len(sessions), np.bool_),
+        closeness=None,
     )
 
 
@@ -65,6 +81,94 @@ def test_whoever_is_named_comes_first_and_others_lose_a_third() -> None:
 
     assert named[1] == unnamed[1] == unnamed[0]
     assert named[0] == pytest.approx(unnamed[0] / 1.5, abs=1e-6)
+
+
+def close(*closeness: float, **postings: dict[int, int]) -> Corpus:
+    """Entries that are so close to the question."""
+    entries = corpus(*range(len(closeness)), **postings)
+    return replace(entries, closeness=np.array(closeness, np.float32))
+
+
+def fused(entries: Corpus) -> Ranking:
+    (ranking,) = fuse([(entries, rank(entries, [A], []))])
+    return ranking
+
+
+def test_what_means_the_same_is_found_without_a_word() -> None:
+    scores = fused(close(0.8, 0.4, FLOOR / 2, -0.5)).scores
+
+    assert 1 > scores[0] > scores[1] > scores[2] == scores[3] == 0
+
+
+def test_words_and_meaning_add_up() -> None:
+    words, meaning, both = fused(close(0, 0.5, 0.5, a={0: 1, 2: 1})).scores
+
+    assert both > max(words, meaning) > 0
+
+
+def test_the_parts_of_a_score_add_up_to_it() -> None:
+    ranking = fused(close(0.3, 0.5, 0.5, a={0: 1, 2: 1}))
+
+    assert ranking.meaning is not None
+    assert ranking.shares[A].score + ranking.meaning == pytest.approx(ranking.scores, abs=1e-5)
+
+
+def test_what_has_no_vector_is_found_by_words() -> None:
+    scores = fused(close(np.nan, np.nan, a={0: 1})).scores
+
+    assert scores[0] > scores[1] == 0
+
+
+def test_what_the_person_said_comes_before_what_others_answered() -> None:
+    entries = close(0.5, 0.5, 0)
+    entries = replace(entries, is_users=np.array([False, True, True]))
+
+    scores = fused(entries).scores
+
+    assert scores[1] > scores[0] > scores[2] == 0
+
+
+def test_by_words_alone_what_others_said_counts_for_less() -> None:
+    entries = corpus(1, 2, a={0: 1, 1: 1})
+    words = rank(entries, [A], [])
+
+    of_both = prefer_own(replace(entries, is_users=np.array([True, False])), words).scores
+    of_none = prefer_own(entries, words).scores
+
+    assert of_both[1] == pytest.approx(of_both[0] * OTHERS, abs=1e-6)
+    assert of_none.tolist() == words.scores.tolist()
+
+
+def test_the_second_passage_of_a_text_comes_after_the_first_of_another() -> None:
+    entries = close(0.5, 0.49, 0.48)
+    of_two = replace(entries, seqs=np.array([1, 1, 2]))
+
+    assert fused(entries).scores.argsort().tolist() == [2, 1, 0]
+    assert fused(of_two).scores.argsort().tolist() == [1, 2, 0]
+
+
+def test_of_short_messages_it_counts_what_was_said_around_them() -> None:
+    def beside(characters: int, *, is_conversation: bool = True) -> float:
+        entries = replace(
+            corpus(1, 1, 2, 3),
+            closeness=np.array([0.9, 0.2, 0.2, 0.9], np.float32),
+            ends=np.full(4, characters, np.uint32),
+            is_conversation=is_conversation,
+        )
+        scores = fused(entries).scores
+        return float(scores[1] - scores[2])  # beside what is close, and in another session
+
+    assert beside(20) > beside(400) > 0
+    assert beside(20, is_conversation=False) == 0
+
+
+def test_what_is_ranked_together_is_measured_alike() -> None:
+    first, second = close(0.5, 0, 0), close(0.5)
+
+    one, other = fuse([(first, rank(first, [A], [])), (second, rank(second, [A], []))])
+
+    assert one.scores[0] == other.scores[0]
+    assert fuse([(close(), rank(close(), [A], []))])[0].scores.tolist() == []
 
 
 @pytest.mark.parametrize("repeated", [1, 3, 255])

@@ -1,5 +1,7 @@
 """Segments: however a log is cut, encoded and merged, it is the same index."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from memory.search import segments
 from memory.search.segments import Document, Segment
+from memory.search.vectors import quantised
 
 terms = st.dictionaries(st.integers(0, 2**63 - 1) | st.integers(0, 9), st.integers(1, 999))
 entries = st.lists(
@@ -17,7 +20,16 @@ entries = st.lists(
 
 def documents(drawn: list[tuple[int, int, dict[int, int], list[int]]]) -> list[Document]:
     return [
-        Document(seq=7 * place + 1, corpus=one[0], session=one[1], terms=one[2], names=one[3])
+        Document(
+            seq=7 * (place // 2) + 1,  # of two passages each
+            corpus=one[0],
+            session=one[1],
+            terms=one[2],
+            names=one[3],
+            start=place,
+            end=place + 5,
+            is_users=bool(place % 3),
+        )
         for place, one in enumerate(drawn)
     ]
 
@@ -47,7 +59,7 @@ def test_what_is_encoded_is_decoded(
 ) -> None:
     segment = segments.build(documents(drawn))
 
-    first, *blocks = segments.encode(segment)
+    first, *blocks, _ = segments.encode(segment)
 
     assert same(segments.decode(first, blocks), segment)
 
@@ -59,7 +71,7 @@ def test_a_term_is_in_the_block_that_its_number_names(monkeypatch: pytest.Monkey
         for place in range(1, 5)
     ]
     whole = segments.build(found)
-    first, *blocks = segments.encode(whole)
+    first, *blocks, _ = segments.encode(whole)
     assert len(blocks) > 5
 
     for term in (1, 2, 17, 39):
@@ -69,6 +81,32 @@ def test_a_term_is_in_the_block_that_its_number_names(monkeypatch: pytest.Monkey
             assert [len(one.postings) for one in corpora] == [amount, amount]
         a, b = (segments.corpus_of([one], 0, [term]).postings[term] for one in (part, whole))
         assert a.places.tolist() == b.places.tolist()
+
+
+def test_pieces_keep_their_vectors_if_all_have_some() -> None:
+    made = quantised("m", np.eye(4, dtype=np.float32))
+    pieces = [
+        replace(segments.build([Document(seq, 0, 0, {5: 1})]), vectors=part)
+        for seq, part in enumerate([made, None])
+    ]
+
+    whole = segments.merge([pieces[0], pieces[0]]).vectors
+    assert whole is not None
+    assert whole.values.tolist() == [*made.values.tolist()] * 2
+    assert segments.merge(pieces).vectors is None
+
+
+def test_what_is_close_is_of_the_corpus_and_in_its_order() -> None:
+    found = [Document(seq=seq, corpus=seq % 2, session=0, terms={}) for seq in range(1, 6)]
+    pieces = [segments.build(found[:2]), segments.build(found[2:])]
+    close = [np.array([1, 2], np.float32), np.array([3, 4, 5], np.float32)]
+
+    one = segments.corpus_of(pieces, 1, [], close).closeness
+    none = segments.corpus_of([], 1, [], []).closeness
+
+    assert one is not None
+    assert one.tolist() == [1, 3, 5]
+    assert none is None
 
 
 def test_corpora_are_apart() -> None:
@@ -85,7 +123,7 @@ def test_corpora_are_apart() -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"\x02", b"\x01" * 9, b"\x01\x05\x00\x00\x00" * 9])
 def test_what_cannot_be_read_is_refused(damage: bytes) -> None:
-    first, block = segments.encode(segments.build([Document(1, 0, 0, {5: 1})]))
+    first, block, _ = segments.encode(segments.build([Document(1, 0, 0, {5: 1})]))
 
     with pytest.raises(ValueError, match=r"block|buffer|unpack"):
         segments.decode(damage, [block])
