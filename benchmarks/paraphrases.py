@@ -1,0 +1,128 @@
+"""Questions that have no word in common with their answers: what is found among the first five.
+
+`paraphrases.txt` has what ten invented people told, typed or in messages, with a question to each
+entry. Each person's entries are ranked as the search ranks them, by words alone and with meaning;
+no server runs. Questions that share a word with their answer all the same are counted, and left
+out.
+"""
+
+import datetime
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import benchmarks.standalone  # noqa: F401 # first: what follows needs it
+from benchmarks.harness import parser, report
+from memory.models import LogEntry
+from memory.models.log import EntryKind
+from memory.search import segments, vectors
+from memory.search.documents import NUMBERS, CorpusName, documents_of
+from memory.search.embeddings.static import StaticEmbedder, load_wordllama
+from memory.search.ranking import fuse, prefer_own, rank
+from memory.search.segments import SPEAKER_PREFIX, Segment, corpus_of
+from memory.search.words import identity, terms
+
+TEXT = Path(__file__).with_name("paraphrases.txt")
+FIRST = 5
+NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
+DAY = datetime.timedelta(days=1)
+_RECORD = re.compile(r"(?P<domain>\w+) (?P<type>\w+) (?P<fields>.+)")
+
+
+@dataclass(frozen=True)
+class Person:
+    """What somebody told, and the question to each entry."""
+
+    name: str
+    entries: Sequence[LogEntry]
+    questions: Sequence[str]
+
+
+def main() -> None:
+    """Run the benchmark."""
+    asked = parser(__doc__, people=(None, 1)).parse_args()
+    people = read_people(TEXT.read_text())[: asked.people]
+    model = load_wordllama()
+    rows: list[dict[str, Any]] = []
+    for person in people:
+        documents = [
+            one for entry in person.entries for one in documents_of(entry, ZoneInfo("UTC"))
+        ]
+        segment = segments.build(documents)
+        made = vectors.quantised(model.name, model.embed([one.text for one in documents]))
+        said = {one.seq: set(one.terms) for one in documents}
+        row: dict[str, Any] = dict.fromkeys(("questions", "shared", "words", "search"), 0)
+        row = {"person": person.name, **row}
+        for seq, question in enumerate(person.questions, 1):
+            if said[seq] & {identity(term) for term in terms(question)}:
+                row["shared"] += 1
+                continue
+            row["questions"] += 1
+            row["words"] += seq in best(segment, question, None, None)
+            row["search"] += seq in best(segment, question, model, made)
+        rows.append(row)
+    number = sum(row["questions"] for row in rows)
+    figures = {
+        "questions": number,
+        "words_at_5": round(100 * sum(row["words"] for row in rows) / number, 1),
+        "search_at_5": round(100 * sum(row["search"] for row in rows) / number, 1),
+    }
+    report("paraphrases", settings={"first": FIRST}, rows=rows, figures=figures, path=asked.json)
+
+
+def best(
+    segment: Segment,
+    question: str,
+    model: StaticEmbedder | None,
+    made: vectors.Vectors | None,
+) -> list[int]:
+    """Return the numbers of the entries that come first, by words alone without a model."""
+    asked = list(dict.fromkeys(terms(question)))
+    identities = [identity(term) for term in asked]
+    names = [identity(SPEAKER_PREFIX + term) for term in asked]
+    close = [made.closeness(model.embed([question])[0])] if model and made else None
+    corpora = [
+        corpus_of([segment], NUMBERS[name], [*identities, *names], close) for name in CorpusName
+    ]
+    ranked = [(one, rank(one, identities, names, explain=False)) for one in corpora]
+    rankings = fuse(ranked) if close else [prefer_own(*one) for one in ranked]
+    scored = [
+        (-score, seq)
+        for corpus, ranking in zip(corpora, rankings, strict=True)
+        for score, seq in zip(ranking.scores.tolist(), corpus.seqs.tolist(), strict=True)
+        if score > 0
+    ]
+    return [seq for _, seq in sorted(scored)[:FIRST]]
+
+
+def read_people(text: str) -> list[Person]:
+    """Read what people told, each entry on a day of its own."""
+    people = []
+    for part in re.split(r"^== ", text, flags=re.MULTILINE)[1:]:
+        name, *lines = part.strip().splitlines()
+        told = [line for line in lines if line]
+        entries = list(_entries(told[::2]))
+        people.append(Person(name, entries, [line.removeprefix("? ") for line in told[1::2]]))
+    return people
+
+
+def _entries(lines: Sequence[str]) -> Iterator[LogEntry]:
+    for seq, line in enumerate(lines, 1):
+        at = NOON + seq * DAY
+        if line.startswith("> "):
+            yield LogEntry(
+                seq=seq, kind=EntryKind.MESSAGE, content=line[2:], role="user", occurred_at=at
+            )
+            continue
+        if (match := _RECORD.fullmatch(line)) is None:
+            raise ValueError(f"neither a message nor a record: {line}")
+        fields = dict(field.split("=", 1) for field in match["fields"].split("; "))
+        data = {"domain": match["domain"], "type": match["type"], "data": fields}
+        yield LogEntry(seq=seq, kind=EntryKind.RECORD, data=data, occurred_at=at)
+
+
+if __name__ == "__main__":
+    main()
