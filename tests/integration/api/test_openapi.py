@@ -166,6 +166,15 @@ def test_it_is_made_once_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first.json()["openapi"].startswith("3.")
 
 
+def test_who_has_it_is_not_sent_it_again() -> None:
+    client = APIClient()
+    first = client.get("/v1/openapi.json")
+
+    again = client.get("/v1/openapi.json", HTTP_IF_NONE_MATCH=first["ETag"])
+
+    assert (again.status_code, again.content) == (304, b"")
+
+
 def test_long_lists_are_written_as_the_framework_writes_them() -> None:
     rows = [{"text": "\u2028 <é> \U0001f600", "number": number} for number in range(2 * PIECE + 1)]
     datas: list[Any] = [
