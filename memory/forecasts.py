@@ -15,8 +15,10 @@ from django.conf import settings
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
+from memory import runs
 from memory.alerts import Finding
 from memory.canonical import canonical_json, sha256
+from memory.hints import hint
 from memory.models import Checkpoint, Forecast, MemoryUser
 from memory.models.alerts import Severity, severity_rank
 from memory.users import next_daily_run, unpaused
@@ -68,9 +70,11 @@ def after_run(
 
 
 def want(user: MemoryUser) -> None:
-    """Have a forecast made, soon; one that is under way is made again."""
+    """Have a forecast made, at once where no run waits; one that is under way is made again."""
     now = timezone.now()
     Forecast.objects.update_or_create(user=user, defaults={"due_at": now, "wakes_at": None})
+    if not runs.are_waiting():  # else the dispatcher tells of it, when there is room
+        hint(TASK, user.pk, workspace_pk=user.workspace_id)
 
 
 def is_fresh(

@@ -451,6 +451,21 @@ def test_who_sleeps_is_run_daily_where_forecasts_are_switched_off(
         assert due(user) == datetime.datetime(2027, 3, 2, 5, tzinfo=datetime.UTC)
 
 
+def test_a_forecast_is_made_at_once_where_no_run_waits(
+    user: MemoryUser, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hints: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(forecasts, "hint", lambda *told, **_: hints.append(told))
+    settle(user, {"home_notice": NOTICE})
+    work()
+    assert hints == [(forecasts.TASK, user.pk)]
+
+    first = runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.API, checkpoint=user.head)
+    runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.API, checkpoint=user.head)
+    tasks.execute_run(str(first.pk))
+    assert len(hints) == 1, "runs go first"
+
+
 def test_forecasts_come_after_all_runs(user: MemoryUser, work: Work) -> None:
     with time_machine.travel(START, tick=False):
         settle(user, {"home_notice": NOTICE})
