@@ -18,7 +18,20 @@ from typing import Any
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import transaction
-from django.db.models import F, Func, JSONField, Q, TextField, Value
+from django.db.models import (
+    Case,
+    CharField,
+    F,
+    Func,
+    JSONField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    TextField,
+    Value,
+    When,
+)
 from django.utils import timezone
 
 from memory import alert_events, floods, runs, webhooks
@@ -301,6 +314,8 @@ def _keep(alert: Alert, finding: Finding, step: Step) -> None:
     if alert.message != finding.message and "message" not in changed:
         changed.append("message")
     wakes = alert.state == AlertState.SNOOZED and alert.snoozed_until is None
+    was = {"severity": alert.severity, "message": alert.message}
+    became = {"severity": finding.severity, "message": finding.message}
     graver = severity_rank(finding.severity) > severity_rank(alert.severity)
     alert.severity, alert.message = finding.severity, finding.message
     if "evidence" in changed:
@@ -311,11 +326,12 @@ def _keep(alert: Alert, finding: Finding, step: Step) -> None:
             _reschedule(alert, step.limits, step.at if graver else alert.open_since)
     elif graver or wakes:
         # What was acknowledged or put off was another, or less grave than this.
-        _reopen(alert, step, reason="more severe" if graver else "changed", changed=changed)
+        reason = "more severe" if graver else "changed"
+        _reopen(alert, step, reason=reason, changed=changed)
         return
     alert.save()
     told = {"changed": changed, "graver": True} if graver else {"changed": changed}
-    step.tell(alert, AlertEventKind.CHANGED, **told)
+    step.tell(alert, AlertEventKind.CHANGED, **told, before=was, after=became)
 
 
 def _now_open(alert: Alert, step: Step) -> None:
@@ -381,6 +397,31 @@ def tell_held(user: MemoryUser, reasons: Mapping[str, str], run: Run) -> None:
         if last is None or "held" not in last.detail:
             step.tell(alert, AlertEventKind.CHANGED, changed=[], held=reasons[alert.fingerprint])
     step.record()
+
+
+# -- Then ------------------------------------------------------------------------------------
+
+
+# What an event of that kind leaves an alert in; of others it stays as it is.
+_STATES_AFTER = {
+    AlertEventKind.OPENED: AlertState.OPEN,
+    AlertEventKind.REOPENED: AlertState.OPEN,
+    AlertEventKind.ACKNOWLEDGED: AlertState.ACKNOWLEDGED,
+    AlertEventKind.SNOOZED: AlertState.SNOOZED,
+    AlertEventKind.RESOLVED: AlertState.RESOLVED,
+}
+
+
+def live_at(found: QuerySet[Alert], moment: datetime.datetime) -> QuerySet[Alert]:
+    """Return those of the alerts that were live at a moment, each with its state then as
+    `state_then`: what the newest event up to then has left it in."""
+    steps = AlertEvent.objects.filter(alert=OuterRef("pk"), kind__in=_STATES_AFTER, at__lte=moment)
+    kind = Subquery(steps.order_by("-seq").values("kind")[:1])
+    states = [When(kind_then=kind, then=Value(state)) for kind, state in _STATES_AFTER.items()]
+    told = found.alias(kind_then=kind).annotate(
+        state_then=Case(*states, default=None, output_field=CharField())
+    )
+    return told.filter(state_then__in=LIVE_STATES)
 
 
 # -- By hand -----------------------------------------------------------------------------------
@@ -622,8 +663,11 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | N
     if since is not None:
         chosen |= Q(resolved_at=None) | Q(resolved_at__gte=since)
     alerts = list(Alert.objects.select_for_update(no_key=True).filter(chosen, user=user))
-    # What people have said of them, and why they did what they did.
-    said = Func(F("detail"), template="%(expressions)s - 'note' - 'reason' - 'held'")
+    # What people have said of them and why they did what they did, and how they were worded.
+    said = Func(
+        F("detail"),
+        template="%(expressions)s - 'note' - 'reason' - 'held' - 'before' - 'after'",
+    )
     AlertEvent.objects.filter(alert__in=alerts).update(detail=said)
     AlertFeedback.objects.filter(alert__in=alerts).update(note="")
     deliveries = list(Delivery.objects.filter(alert__in=alerts).values_list("pk", flat=True))

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import django_filters
 from django.db.models import QuerySet
+from django.utils import timezone
 from drf_spectacular.utils import (
     OpenApiParameter,
     PolymorphicProxySerializer,
@@ -16,7 +18,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import alert_events, alerts, feedback
+from memory import alert_events, alerts, feedback, history
 from memory.api import idempotency, waiting
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict
@@ -24,7 +26,7 @@ from memory.api.filters import PAGING
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
 from memory.models import Alert, AlertEvent, AlertFeedback
-from memory.models.alerts import Judge, Verdict
+from memory.models.alerts import LIVE_STATES, Judge, Verdict
 from memory.models.runs import warning_of
 
 
@@ -118,6 +120,28 @@ class AlertFeedSerializer(serializers.Serializer[Any]):
     )
 
 
+class AlertThenSerializer(AlertSerializer):
+    """An alert as it is now, and in which state it was at the moment that was asked for."""
+
+    state_then = serializers.ChoiceField(choices=LIVE_STATES)
+
+    class Meta(AlertSerializer.Meta):
+        fields = [*AlertSerializer.Meta.fields, "state_then"]
+
+
+class AlertThenPageSerializer(AlertPageSerializer):
+    """A page of the list as of a moment."""
+
+    results = AlertThenSerializer(many=True)
+
+
+OPEN_THEN = OpenApiParameter(
+    "as_of",
+    str,
+    description="Answer with the alerts that were not resolved at a moment (2026-03-01T09:00, where"
+    " the user lives, or with an offset) or on a day (2026-03-01: its noon), as they are now, each"
+    " with `state_then`. Of a whole workspace, a time without an offset is that of the workspace.",
+)
 AFTER = OpenApiParameter(
     "after",
     str,
@@ -128,10 +152,10 @@ FEED_WAIT = OpenApiParameter(
     "wait", float, description="With `after`: seconds to wait for something to happen."
 )
 FEED = extend_schema(
-    parameters=[AFTER, FEED_WAIT],
+    parameters=[OPEN_THEN, AFTER, FEED_WAIT],
     responses=PolymorphicProxySerializer(
         component_name="AlertsOrFeed",
-        serializers=[AlertPageSerializer, AlertFeedSerializer],
+        serializers=[AlertPageSerializer, AlertThenPageSerializer, AlertFeedSerializer],
         resource_type_field_name=None,
         many=False,
     ),
@@ -162,7 +186,7 @@ class AlertList(generics.ListAPIView[Alert]):
     def list_parameters(self) -> tuple[str, ...]:
         """The query parameters beside the filters."""
         feed = "after" in self.request.query_params
-        return ("after", "wait") if feed else (*PAGING, "after", "wait")
+        return ("after", "wait") if feed else (*PAGING, "after", "wait", "as_of")
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Answer with a page of the list, or of the feed."""
@@ -183,7 +207,24 @@ class AlertList(generics.ListAPIView[Alert]):
 
     def get_queryset(self) -> QuerySet[Alert]:
         """Return the alerts of the caller's workspace; for the feed, also of who was erased."""
-        return _visible(self, erased="after" in self.request.query_params)
+        found = _visible(self, erased="after" in self.request.query_params)
+        return self.live_then(found, lambda: principal_of(self.request).workspace.time_zone)
+
+    def live_then(self, found: QuerySet[Alert], zone: Callable[[], str]) -> QuerySet[Alert]:
+        """Return those that were live at the moment that is asked for, if one is."""
+        if "as_of" not in self.request.query_params:
+            return found
+        try:
+            moment = history.instant_in(zone(), self.request.query_params["as_of"])
+        except history.BadMoment as error:
+            raise ValidationError({"as_of": [str(error)]}) from None
+        return alerts.live_at(found, moment)
+
+    def get_serializer_class(self) -> type[serializers.Serializer[Any]]:
+        """Return the serializer of what is asked for."""
+        if "as_of" in self.request.query_params:
+            return AlertThenSerializer
+        return AlertSerializer
 
 
 class UserAlertList(UserScopedView, AlertList):
@@ -193,7 +234,8 @@ class UserAlertList(UserScopedView, AlertList):
         """Return the user's alerts."""
         if getattr(self, "swagger_fake_view", False):
             return Alert.objects.none()
-        return with_run(Alert.objects.filter(user=self.memory_user()))
+        user = self.memory_user()
+        return self.live_then(with_run(Alert.objects.filter(user=user)), lambda: user.time_zone)
 
 
 class OneAlert(generics.RetrieveAPIView[Alert]):
@@ -219,9 +261,8 @@ class SnoozeSerializer(NoteSerializer):
 
     until = serializers.DateTimeField(
         required=False,
-        help_text="A moment within a year, in UTC where it names no offset; without it, until the"
-        " severity changes, or the records"
-        " that the alert rests on.",
+        help_text="A moment within a year, without an offset where the user lives; without it,"
+        " until the severity changes, or the records that the alert rests on.",
     )
 
 
@@ -292,7 +333,8 @@ class Snooze(ChangedAlert):
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Snooze the alert until a moment, or until it changes; 409 if it is resolved."""
         body = SnoozeSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
+        with timezone.override(ZoneInfo(self.get_object().user.time_zone)):
+            body.is_valid(raise_exception=True)
         until, note = body.validated_data.get("until"), body.validated_data["note"]
         return self.change(
             lambda alert, actor: alerts.snooze(alert, actor=actor, until=until, note=note)

@@ -2,10 +2,13 @@
 
 import datetime
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
+import time_machine
 from django.utils import timezone
+from rest_framework.test import APIClient
 
 from memory import alerts
 from memory.alerts import AlertNotOpen, Finding
@@ -87,6 +90,11 @@ def test_a_reworded_finding_is_the_same_alert(user: MemoryUser) -> None:
     alert = Alert.objects.get(user=user)
     assert (alert.message, alert.severity) == ("now worse", Severity.WARNING)
     assert history(user) == ["opened", "changed"]
+    assert alert.events.get(kind="changed").detail == {
+        "changed": ["severity", "message"],
+        "before": {"severity": "critical", "message": finding().message},
+        "after": {"severity": "warning", "message": "now worse"},
+    }
 
 
 def test_wording_alone_is_shown_and_told_to_nobody(user: MemoryUser) -> None:
@@ -96,6 +104,37 @@ def test_wording_alone_is_shown_and_told_to_nobody(user: MemoryUser) -> None:
 
     assert Alert.objects.get(user=user).message == "1 days left"
     assert history(user) == ["opened"]
+
+
+def test_which_alerts_were_live_then(api: APIClient, user: MemoryUser) -> None:
+    """In Berlin at noon, on six days: found, acknowledged, gone, found again, and gone."""
+    noon = datetime.datetime(2026, 3, 1, 11, tzinfo=datetime.UTC)
+
+    def on(day: int) -> AbstractContextManager[object]:
+        return time_machine.travel(noon + datetime.timedelta(days=day - 1), tick=False)
+
+    with on(1):
+        run_finds(user, finding(record("m-1", 1)))
+    with on(2):
+        alerts.acknowledge(Alert.objects.get(), actor="key:x")
+    with on(3):
+        run_finds(user)
+    with on(5):
+        run_finds(user, finding(record("m-1", 1)))
+    with on(6):
+        run_finds(user)
+
+    def live(as_of: str, path: str = "/v1/users/ada/alerts/") -> list[str]:
+        found = api.get(path, {"as_of": as_of}).data["results"]
+        return [alert["state_then"] for alert in found]
+
+    days = [live(f"2026-03-0{day}") for day in (1, 2, 3, 4, 5, 6)]
+    assert days == [["open"], ["acknowledged"], [], [], ["open"], []]
+    assert live("2026-02-28") == []
+    assert live("2026-03-01T11:59") == []  # an hour ahead of UTC, before noon
+    assert live("2026-03-01T11:00Z", "/v1/alerts/") == ["open"]
+    assert api.get("/v1/alerts/", {"as_of": "someday"}).status_code == 400
+    assert api.get("/v1/alerts/", {"as_of": "2026-03-01", "after": "0"}).status_code == 400
 
 
 def test_evidence_in_another_order_is_the_same_alert(user: MemoryUser) -> None:
