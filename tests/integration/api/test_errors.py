@@ -56,7 +56,7 @@ def test_every_type_is_used_somewhere() -> None:
     assert unused == []
 
 
-@pytest.mark.parametrize("path", ["/", "/nowhere", "/v2/users/", "/static/nothing.css"])
+@pytest.mark.parametrize("path", ["/docs/nothing", "/nowhere", "/v2/users/", "/static/nothing.css"])
 def test_where_there_is_nothing(path: str) -> None:
     problem(Client().get(path), 404, "not-found")
 
