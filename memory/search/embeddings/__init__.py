@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import structlog
 from django.conf import settings
 from numpy.typing import NDArray
+
+logger = structlog.get_logger(__name__)
 
 OFF = "off"
 WORDLLAMA = "wordllama"
@@ -43,6 +46,20 @@ def embedder() -> Embedder | None:
     It is loaded with the first use, and once in a process.
     """
     return _embedder(settings.UAC_EMBEDDINGS)
+
+
+def closeness(question: str, texts: Sequence[str]) -> list[float]:
+    """Return how close each text is to a question, from 0 to 1; without a model, 0 throughout."""
+    nothing = [0.0] * len(texts)
+    try:
+        model = embedder()
+        if model is None or not texts:
+            return nothing
+        asked, *made = model.embed([question, *texts])
+    except EmbeddingFailed as error:
+        logger.warning("compared_by_words_alone", error=str(error))
+        return nothing
+    return [max(0.0, min(1.0, float(one @ asked))) for one in made]
 
 
 def validate(named: str) -> str | None:

@@ -143,6 +143,18 @@ def test_it_has_manifest_alerts_records_facts_and_what_was_said(
     assert (found["checkpoint"], found["as_of"]) == (2, None)
 
 
+def test_what_critical_constraints_read_and_alerts_rest_on_comes_before_what_was_said(
+    user: MemoryUser, known: None, context: Context
+) -> None:
+    say(user, *(f"Medicine number {n} was on the news" for n in range(100)))
+    said = context("Which medicine may I take?", tokens=400)
+
+    line = "- health.medications 'amoxicillin': name: Amoxicillin; dose: 500 mg [3]"
+    assert line in said["text"]
+    assert parts(said)["archive"]["left_out"] > 0
+    assert "health.medications '" not in context("Which trips to Rome were there?")["text"]
+
+
 def test_the_beginning_does_not_depend_on_the_query(known: None, context: Context) -> None:
     found = [context(query) for query in ("", "Rome", "a cold hotel in Oslo")]
 
