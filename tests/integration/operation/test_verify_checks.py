@@ -232,7 +232,7 @@ def _live(user: MemoryUser) -> None:
             " (user_id, first_seq, last_seq, version, blocks, postings, created_at)"
             " SELECT user_id, 5, 6, version, 0, 0, now() FROM memory_searchsegment RETURNING id)"
             " INSERT INTO memory_searchblock (segment_id, number, data)"
-            " SELECT id, 0, '' FROM other",
+            " SELECT id, number, '' FROM other, generate_series(0, 1) AS number",
             "search",
             "the search segments ada #1–{last} and ada #5–6 overlap",
         ),
@@ -243,6 +243,11 @@ def _live(user: MemoryUser) -> None:
         ),
         (
             "DELETE FROM memory_searchblock WHERE number = 1",
+            "search",
+            "the search segment ada #1–{last} has parts missing",
+        ),
+        (
+            "DELETE FROM memory_searchblock WHERE number > 1",  # the vectors
             "search",
             "the search segment ada #1–{last} has parts missing",
         ),
