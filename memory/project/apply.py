@@ -195,7 +195,7 @@ def _conflict(project: Project, edit: Conflict) -> None:
         # It rests on what made these records, too: an alert about it leads to all that was said.
         tuple({*edit.sources, *(seq for record in records for seq in record.sources)}),
         collection=conflicts.COLLECTION,
-        derived=(("about", "what they disagree on"), ("records", "names of records")),
+        derived=(("records", "names of records"),),
     )
     _add(project, add)
 

@@ -2,7 +2,7 @@
 
 Dates, numbers and codes are compared one by one (`grounding`). Of all other words a fifth at least
 must be said: the true facts of recorded conversations pass but for one in a thousand, and of random
-snatches four in five do not (`benchmarks/weak.py`). Who says something, and when, counts as said,
+snatches four in five do not. Who says something, and when, counts as said,
 since "Gina is well" may be all of a fact. What is told in other words, or in another language, is
 declared as derived.
 """

@@ -115,6 +115,7 @@ def test_what_is_chosen_is_pending_again(
     assert list(problems(told)) == []
     # And a version with the same files says by whom and why
     told.refresh_from_db()
+    assert told.head is not None
     assert done.checkpoint == told.head
     assert (told.head.version, told.head.tree) == (head.version + 1, head.tree)
     assert told.head.verdict["reopened"]["by"] == "me"

@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import zoneinfo
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 
 from memory.project import RecordId
 from workers.checkpointing.grounding import Claim, Source, ungrounded
+from workers.checkpointing.wording import Wording
 
 FOLDER = os.environ.get("UAC_DATA_DIR", "")
 FILES = ("locomo.json", "locomo_facts.json")
@@ -92,3 +94,31 @@ def test_what_a_model_understood_is_grounded_and_what_it_did_not_is_found() -> N
     # Of these, most are dates that were computed: "for a month now, since 29 March".
     assert wrongly_refused / facts < 0.005
     assert found / changed > 0.9
+
+
+def snatch(text: str, chance: random.Random) -> str:
+    """Return some words of a text that stand together."""
+    words = text.split()
+    length = chance.randint(3, 15)
+    start = chance.randrange(max(1, len(words) - length))
+    return " ".join(words[start : start + length])
+
+
+def test_what_a_model_understood_shares_words_and_what_it_snatched_does_not() -> None:
+    # Given true facts, each held against single messages, and snatches of another conversation
+    chance, zone = random.Random(1), zoneinfo.ZoneInfo("UTC")
+    facts = wrongly_refused = snatches = taken = 0
+    earlier: list[Source] = []
+    for said, texts in sessions():
+        turns = [Wording([source], zone) for source in said.values()]
+        some = chance.sample(texts, max(1, len(texts) // 5))
+        facts += len(some)
+        wrongly_refused += sum(not any(turn.says(text) for turn in turns) for text in some)
+        for _ in some if earlier else ():
+            snatches += 1
+            taken += chance.choice(turns).says(snatch(chance.choice(earlier).text, chance))
+        earlier += said.values()
+
+    assert facts > 1000
+    assert wrongly_refused / facts < 0.005
+    assert taken / snatches < 0.25
