@@ -101,10 +101,10 @@ class _Quick(argparse.Action):
 
 
 @contextmanager
-def embedded_server(runner: str = "docker") -> Iterator[Services]:
+def embedded_server(runner: str = "docker", **settings: str) -> Iterator[Services]:
     """Configure the server in this process, with services of its own and this sandbox runner."""
     with running_services() as services:
-        os.environ.update(services.environment, UAC_SANDBOX_RUNNER=runner)
+        os.environ.update(services.environment, UAC_SANDBOX_RUNNER=runner, **settings)
         os.environ["DJANGO_SETTINGS_MODULE"] = "uac_site.settings"
         django.setup()
         yield services

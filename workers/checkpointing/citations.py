@@ -43,11 +43,7 @@ def unfounded(
     ]
     seqs = {seq for seqs in rested_on.values() for seq in seqs}
     seqs |= {seq for claim in claims for seq in claim.sources}
-<<<<<<< ours
-    seqs |= {seq for retirement in retirements for seq in retirement.sources}
-=======
     seqs |= {seq for one in retirements for seq in one.sources}
->>>>>>> theirs
     seqs |= {seq for one in updates for cited in one.cited.values() for seq in cited}
     sources = read_sources(user, seqs)
     read = _fields_read(user, parent) if updates and parent is not None else frozenset()
