@@ -229,7 +229,7 @@ def statements(people: Sequence["MemoryUser"]) -> dict[str, Callable[[], object]
 
     def tail() -> object:
         one = user()
-        return index._live(one, (max(1, one.last_seq - 200), one.last_seq))
+        return index._live(one, (max(1, one.last_seq - 200), one.last_seq), None)
 
     def pending() -> object:
         lane = Lane.objects.get(user=user(), name=LaneName.STRUCTURE)
