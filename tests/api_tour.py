@@ -12,10 +12,22 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.message import Message
+from pathlib import Path
 from typing import Any
 
+from tests.system import running_system
 from tests.waiting import eventually, scaled
+from uac_site.embedded.system import System
 
+EXAMPLES = Path(__file__).parents[1] / "memory" / "api" / "examples.json"
+# Of the server: its endpoints may be on this machine, and nobody waits long.
+ENVIRONMENT = {
+    "UAC_MAX_WAIT_SECONDS": "1",
+    "UAC_SANDBOX_RUNNER": "process",
+    "UAC_ENCRYPTION_KEYS": "cw_0x689RpI-jtRR7oE8h_eQsKImvJapLeSbXpwF4e4=",
+    "UAC_WEBHOOK_ALLOW_HTTP": "true",
+    "UAC_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
+}
 RULE = '''import datetime
 from collections.abc import Iterator
 
@@ -151,6 +163,12 @@ class Tour:
         return found
 
 
+def key_of(server: System, workspace: str) -> str:
+    """Return a key of a workspace that may do all there is."""
+    scopes = [text for scope in ("read", "write", "manage") for text in ("--scope", scope)]
+    return str(json.loads(server.manage("create_workspace", workspace, *scopes))["api_key"])
+
+
 def take(base_url: str, key: str) -> Tour:
     """Ask all there is of an empty workspace, with a key that may all; return what came back."""
     tour = Tour(base_url, key)
@@ -212,8 +230,15 @@ def _project(tour: Tour, user: dict[str, Any]) -> None:
         name="late",
         **user,
     )
-    note = {"edits": [{"op": "note", "text": "Prefers short answers.", "sources": []}]}
-    tour.ask("POST", "users/{user_id}/checkpoints/", note, least=True, **user)
+    note = {"edits": [{"op": "note", "text": "The tax return is late.", "sources": [2]}]}
+    tour.ask("POST", "users/{user_id}/checkpoints/", note, **user)
+    tour.ask(
+        "POST",
+        "users/{user_id}/constraints/{name}/run/",
+        {"at": "2027-03-01"},
+        name="late",
+        **user,
+    )
     files = {
         "memory.py": "from dataclasses import dataclass\n\n\n@dataclass\nclass Pet:\n"
         "    name: str\n\n\npet = Pet(name='Rex')\n"
@@ -228,18 +253,18 @@ def _project(tour: Tour, user: dict[str, Any]) -> None:
         path="domains/work/schema.py",
         **user,
     )
+    tour.ask("GET", "users/{user_id}/checkpoints/{version}/restore/", version=2, **user)
     tour.ask(
         "POST",
         "users/{user_id}/checkpoints/{version}/restore/",
         {"reason": "The pet is somebody else's."},
-        version=2,
+        version=3,
         **user,
     )
     tour.ask(
         "POST",
         "users/{user_id}/outcomes/reopen/",
-        {"entries": [1], "reason": "It was settled by the wrong model."},
-        least=True,
+        {"entries": [2], "reason": "It was settled by the wrong model."},
         **user,
     )
     tour.ask("GET", "users/{user_id}/diff/", query={"since": "v1"}, **user)
@@ -397,3 +422,15 @@ def _short(value: Any) -> Any:
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         return value[:LONGEST_TEXT] + "…"
     return value
+
+
+def main() -> None:
+    """Record the examples of the document anew."""
+    with running_system(environment=ENVIRONMENT) as server:
+        tour = take(server.base_url, key_of(server, "first"))
+    text = json.dumps(recorded(tour), indent=1, ensure_ascii=False)
+    EXAMPLES.write_text(f"{text}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -8,11 +8,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory import reopening
+from memory.api import idempotency
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict
 from memory.api.history import MOST_REASON
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
+from memory.models import Checkpoint, IdempotencyKey
 from memory.models.log import Outcome
 from memory.models.workspaces import Scope
 
@@ -75,7 +77,11 @@ class Reopen(UserScopedView):
     scopes = {"POST": Scope.MANAGE}
     costly = ("POST",)
 
-    @extend_schema(request=SelectionSerializer, responses={200: ReopeningSerializer})
+    @extend_schema(
+        request=SelectionSerializer,
+        responses={200: ReopeningSerializer, **idempotency.RESPONSES},
+        parameters=[idempotency.HEADER],
+    )
     def post(self, request: Request, user_id: str) -> Response:
         """Have entries that were settled wrongly wait again, whatever became of them.
 
@@ -86,11 +92,27 @@ class Reopen(UserScopedView):
         body.is_valid(raise_exception=True)
         given = dict(body.validated_data)
         reason = given.pop("reason")
-        by = str(principal_of(request))
-        try:
-            done = reopening.reopen(
-                self.memory_user(), reopening.Selection(**given), by=by, reason=reason
-            )
-        except (reopening.NothingToReopen, reopening.TooManyToReopen) as error:
-            raise Conflict(str(error)) from None
-        return Response(ReopeningSerializer(done).data)
+        user = self.memory_user()
+
+        def reopen() -> reopening.Reopening:
+            by = str(principal_of(request))
+            selection = reopening.Selection(**given)
+            try:
+                return reopening.reopen(user, selection, by=by, reason=reason)
+            except (reopening.NothingToReopen, reopening.TooManyToReopen) as error:
+                raise Conflict(str(error)) from None
+
+        def refer(done: reopening.Reopening) -> dict[str, Any]:
+            version = done.checkpoint.version if done.checkpoint else None
+            return {"entries": done.entries, "dismissed": done.dismissed, "version": version}
+
+        def recall(known: IdempotencyKey) -> reopening.Reopening:
+            was = dict(known.reference)
+            version = was.pop("version")
+            found = version and Checkpoint.objects.get(user=user, version=version)
+            return reopening.Reopening(**was, checkpoint=found)
+
+        written = idempotency.once(
+            request, reopen, user_of=lambda done: user, refer=refer, recall=recall
+        )
+        return Response(ReopeningSerializer(written.result).data, headers=written.headers)

@@ -39,7 +39,7 @@ urlpatterns = [
     path(USER, users.User.as_view(), name="user"),
     path(f"{USER}entries/", entries.Entries.as_view(), name="entries"),
     path(f"{USER}entries/<int:seq>/", entries.Entry.as_view(), name="entry"),
-    path(f"{USER}outcomes/reopen/", reopening.Reopen.as_view(), name="reopen"),
+    path(f"{USER}outcomes/reopen/", reopening.Reopen.as_view(), name="reopen-outcomes"),
     path(f"{USER}redactions/<int:seq>/", entries.OneRedaction.as_view(), name="redaction"),
     path(f"{USER}checkpoints/", checkpoints.Checkpoints.as_view(), name="checkpoints"),
     path(

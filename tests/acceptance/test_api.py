@@ -18,7 +18,7 @@ import pytest
 
 from memory.api.openapi import operations
 from tests import api_tour
-from tests.api_tour import READS, Tour
+from tests.api_tour import READS, Tour, key_of
 from tests.integration.api.test_openapi import generated
 from tests.system import running_system
 from tests.waiting import polled
@@ -30,7 +30,6 @@ EXAMPLES = os.environ.get("UAC_EXAMPLES", "2")
 # Of these nothing is there that could be done again, or no model that could be asked.
 REFUSED = {
     "POST /v1/users/{user_id}/ask/",
-    "POST /v1/users/{user_id}/checkpoints/",
     "POST /v1/runs/{run_id}/cancel/",
     "POST /v1/runs/{run_id}/retry/",
     "POST /v1/backtests/{backtest_id}/cancel/",
@@ -41,21 +40,8 @@ REFUSED = {
 @pytest.fixture(scope="module")
 def server() -> Iterator[System]:
     """A server of its own: what is sent keeps it busy for longer than the test takes."""
-    environment = {
-        "UAC_MAX_WAIT_SECONDS": "1",
-        "UAC_SANDBOX_RUNNER": "process",
-        "UAC_ENCRYPTION_KEYS": "cw_0x689RpI-jtRR7oE8h_eQsKImvJapLeSbXpwF4e4=",
-        "UAC_WEBHOOK_ALLOW_HTTP": "true",
-        "UAC_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
-    }
-    with running_system(environment=environment) as system:
+    with running_system(environment=api_tour.ENVIRONMENT) as system:
         yield system
-
-
-def key_of(server: System, workspace: str) -> str:
-    """Return a key of a workspace that may do all there is."""
-    scopes = [text for scope in ("read", "write", "manage") for text in ("--scope", scope)]
-    return str(json.loads(server.manage("create_workspace", workspace, *scopes))["api_key"])
 
 
 @pytest.fixture(scope="module")

@@ -427,8 +427,8 @@ def test_no_more_is_searched_than_is_shown(
 
     monkeypatch.setattr(Workbench, "_newest", newest)
     work(edits(job), called("look_up", {}), Said(text="enough", finish="refusal"))
-    # Then the other is not read
-    assert searched == ["trips"]
+    # Then the other is not read: neither for the prompt nor when the model looks up
+    assert searched == ["trips", "trips"]
 
 
 WRONG_LOOK_UPS: list[tuple[str, dict[str, Any], str]] = [

@@ -226,7 +226,7 @@ def test_segments_that_are_merged_during_a_search_are_read_once(
         announcing.want(user.pk)
         tasks.index_log(user.pk)
     before = find(user, "puppy")
-    say("kitten")
+    say("invoice")
 
     def merge() -> None:
         announcing.want(user.pk)

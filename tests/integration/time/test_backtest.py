@@ -469,10 +469,10 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """For these users there is no sandbox."""
     users: set[int] = set()
 
-    def broken_for_some(checkpoint: Any, *arguments: Any) -> Any:
+    def broken_for_some(checkpoint: Any, *arguments: Any, **options: Any) -> Any:
         if checkpoint.user_id in users:
             raise SandboxError("killed", "no engine", infrastructure=True)
-        return loaded(checkpoint, *arguments)
+        return loaded(checkpoint, *arguments, **options)
 
     monkeypatch.setattr(backtesting, "loaded", broken_for_some)
     return users
@@ -536,13 +536,13 @@ def test_a_user_who_is_erased_meanwhile_leaves_nothing(
     version = passed(workspace)
     erased: list[int] = []
 
-    def erase(checkpoint: Any, *arguments: Any) -> Any:
+    def erase(checkpoint: Any, *arguments: Any, **options: Any) -> Any:
         if not erased:
             erased.append(checkpoint.user_id)
             MemoryUser.objects.filter(pk=checkpoint.user_id).update(head=None, erased_at=START)
             for model in (EntryOutcome, Checkpoint, Blob, Bytecode, BacktestUser):
                 model.objects.filter(user=checkpoint.user_id).delete()
-        return loaded(checkpoint, *arguments)
+        return loaded(checkpoint, *arguments, **options)
 
     monkeypatch.setattr(backtesting, "loaded", erase)
 
