@@ -416,12 +416,11 @@ def live_at(found: QuerySet[Alert], moment: datetime.datetime) -> QuerySet[Alert
     """Return those of the alerts that were live at a moment, each with its state then as
     `state_then`: what the newest event up to then has left it in."""
     steps = AlertEvent.objects.filter(alert=OuterRef("pk"), kind__in=_STATES_AFTER, at__lte=moment)
-    kind = Subquery(steps.order_by("-seq").values("kind")[:1])
-    states = [When(kind_then=kind, then=Value(state)) for kind, state in _STATES_AFTER.items()]
-    told = found.alias(kind_then=kind).annotate(
-        state_then=Case(*states, default=None, output_field=CharField())
-    )
-    return told.filter(state_then__in=LIVE_STATES)
+    states = [When(kind=kind, then=Value(state)) for kind, state in _STATES_AFTER.items()]
+    told = steps.annotate(state_then=Case(*states, output_field=CharField()))
+    state = Subquery(told.order_by("-seq").values("state_then")[:1])
+    began = found.filter(opened_at__lte=moment)
+    return began.annotate(state_then=state).filter(state_then__in=LIVE_STATES)
 
 
 # -- By hand -----------------------------------------------------------------------------------

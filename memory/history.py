@@ -462,7 +462,7 @@ def _causes(
                 continue  # it is in both states, or in neither
             if all(isinstance(name, str) for name in names):
                 causes.setdefault(RecordId(*names), set()).update(cited)
-            elif edit.get("op") == "rename_field":
+            elif edit.get("op") == "rename_field" and not edit.get("redacted"):
                 of_classes.setdefault((names[0], edit["class_name"]), set()).update(cited)
     return causes, of_classes
 
@@ -546,12 +546,16 @@ def restore(
             seen_seq=head.seen_seq,
             origin=Origin.RESTORED,
             edits=[],
-            verdict={**target.verdict, "restored": restored},
+            # What that version reopened, this one does not.
+            verdict={
+                **{name: part for name, part in target.verdict.items() if name != REOPENED},
+                "restored": restored,
+            },
         )
         _move_records(head, target, checkpoint, reopen=reopen)
         _undo_outcomes(target, restored)
         if not reopen:
-            _undo_reopenings(locked, reopenings)
+            _undo_reopenings(target, reopenings, restored)
         answers.forget(locked)
         locked.head = checkpoint
         locked.save(update_fields=["head"])
@@ -606,8 +610,12 @@ def _reopenings_since(target: Checkpoint) -> list[Checkpoint]:
     ]
 
 
-def _undo_reopenings(user: MemoryUser, reopenings: Sequence[Checkpoint]) -> None:
-    """Give entries the outcomes that they had before they were reopened for the first time."""
+def _undo_reopenings(
+    target: Checkpoint, reopenings: Sequence[Checkpoint], restored: Mapping[str, Any]
+) -> None:
+    """Give entries the outcomes that they had before they were reopened for the first time; what
+    the target does not hold is dismissed as all else that came since."""
+    user = target.user
     were: dict[int, tuple[str | None, int | None]] = {}
     for one in reopenings:
         for seq, outcome, version in one.verdict[REOPENED]["outcomes"]:
@@ -617,19 +625,34 @@ def _undo_reopenings(user: MemoryUser, reopenings: Sequence[Checkpoint]) -> None
     numbers = {version for _, version in were.values() if version is not None}
     made = Checkpoint.objects.filter(user=user, version__in=numbers)
     versions: dict[int | None, Checkpoint] = {one.version: one for one in made}
+    held = states.lineage(target)
+    undone = {
+        seq
+        for seq, (outcome, version) in were.items()
+        if outcome == Outcome.COVERED
+        and version is not None
+        and not any(began <= version <= last for began, last in held)
+    }
     EntryOutcome.objects.filter(user=user, seq__in=were).delete()
     EntryOutcome.objects.bulk_create(
         EntryOutcome(
             user=user,
             seq=seq,
-            outcome=outcome,
+            outcome=Outcome.DISMISSED if seq in undone else outcome,
             checkpoint=versions.get(version),
-            reason="" if outcome == Outcome.COVERED else AS_BEFORE,
+            reason=_undone_by(target, restored)
+            if seq in undone
+            else ("" if outcome == Outcome.COVERED else AS_BEFORE),
         )
         for seq, (outcome, version) in sorted(were.items())
         if outcome is not None
     )
     lanes.recount(user.pk)
+
+
+def _undone_by(target: Checkpoint, restored: Mapping[str, Any]) -> str:
+    because = f": {restored['reason']}" if restored["reason"] else ""
+    return f"{UNDONE} {target.version}{because}"
 
 
 def _undo_outcomes(target: Checkpoint, restored: Mapping[str, Any]) -> None:
@@ -644,9 +667,8 @@ def _undo_outcomes(target: Checkpoint, restored: Mapping[str, Any]) -> None:
     if first is None:
         return
     if not restored["reopened"]:
-        because = f": {restored['reason']}" if restored["reason"] else ""
         # The version that took the entry in stays named: as of that one, it is not pending.
-        undone.update(outcome=Outcome.DISMISSED, reason=f"{UNDONE} {target.version}{because}")
+        undone.update(outcome=Outcome.DISMISSED, reason=_undone_by(target, restored))
         return
     undone.delete()
     lanes.begin_again(target.user_id, first)

@@ -100,7 +100,12 @@ def _last_edits(
 
 
 def _is_about(edit: Mapping[str, Any], record: RecordId, class_name: str) -> bool:
-    """Tell whether an edit sets fields of the record; an `add` need not name collection and key."""
+    """Tell whether an edit sets fields of the record; an `add` need not name collection and key.
+
+    One that was redacted says no more what it was about.
+    """
+    if edit.get("redacted"):
+        return False
     if edit.get("op") not in ("add", "update") or edit["domain"] != record.domain:
         return False
     if edit["op"] == "update":

@@ -73,6 +73,8 @@ def constraint_of(user: MemoryUser, name: str) -> tuple[str, str]:
     """Return path and source hash of a constraint as it is now: the user's own, else that of the
     workspace which is live, whose path begins with its folder. Raises NoSuchConstraint."""
     path = f"constraints/{name}.py"
+    if not name.isidentifier():  # the database would refuse some of what else there is
+        raise _no_constraint(name)
     if user.head is not None and name in dict(user.head.outline.get("constraints", ())):
         return path, user.head.tree[path]
     live = WorkspaceConstraint.objects.filter(
@@ -80,10 +82,14 @@ def constraint_of(user: MemoryUser, name: str) -> tuple[str, str]:
     )
     found = live.select_related("live").defer("live__source", "live__tests").first()
     if found is None or found.live is None:
-        raise NoSuchConstraint(
-            f"There is no constraint {name!r}, of this user or live in the workspace."
-        )
+        raise _no_constraint(name)
     return found.path, found.live.source_hash
+
+
+def _no_constraint(name: str) -> NoSuchConstraint:
+    return NoSuchConstraint(
+        f"There is no constraint {name!r}, of this user or live in the workspace."
+    )
 
 
 def try_constraint(known: Known, path: str, source_hash: str, instant: datetime.datetime) -> Run:

@@ -5,11 +5,12 @@ stays until somebody changes it. So it can be undone as any version can, by the 
 earlier one (`memory.history.restore`), which gives the entries the outcomes that they had.
 
 Typed entries are not reopened: trusted code has settled them, and would do the same again. Facts
-that a reopened message was remembered by are dismissed, since they are found anew.
+that a reopened message was remembered by are dismissed, since they are found anew, and the other
+messages that such a fact rests on are reopened with it.
 """
 
 import datetime
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 
 from django.db import transaction
@@ -114,8 +115,9 @@ def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "")
             raise TooManyToReopen(
                 f"More than {MAX_REOPENED} entries match: choose a shorter span of time."
             )
-        facts = _remembered_by(locked, [one.seq for one in chosen])
-        chosen = [one for one in chosen if one.seq not in facts]
+        seqs, facts = _with_messages(locked, {one.seq for one in chosen})
+        settled = EntryOutcome.objects.filter(user=locked, seq__in=seqs - facts)
+        chosen = list(settled.select_related("checkpoint").order_by("seq"))
         known = EntryOutcome.objects.filter(user=locked, seq__in=facts)
         before = [*chosen, *known.select_related("checkpoint")]
         checkpoint = _version(locked, before, facts, by=by, reason=reason)
@@ -132,21 +134,31 @@ def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "")
             for seq in facts
         )
         lanes.begin_again(locked.pk, min(one.seq for one in chosen))
-    return Reopening([one.seq for one in chosen], facts, checkpoint)
+    return Reopening([one.seq for one in chosen], sorted(facts), checkpoint)
 
 
-def _remembered_by(user: MemoryUser, seqs: Sequence[int]) -> list[int]:
-    """Return the facts that a language model has found in these messages."""
-    facts = LogEntry.objects.filter(
-        user=user, kind=EntryKind.FACT, source="memorize", derived_from__overlap=list(seqs)
-    )
-    return list(facts.order_by("seq").values_list("seq", flat=True))
+def _with_messages(user: MemoryUser, seqs: Set[int]) -> tuple[set[int], set[int]]:
+    """Return these entries, with the messages that were remembered together with one of them, and
+    the facts that a language model has found in all these messages."""
+    messages = LogEntry.objects.filter(user=user, kind=EntryKind.MESSAGE, redacted_at=None)
+    found = LogEntry.objects.filter(user=user, kind=EntryKind.FACT, source="memorize")
+    reopened = set(seqs)
+    while True:
+        said = messages.filter(seq__in=reopened).values_list("seq", flat=True)
+        facts = dict(
+            found.filter(derived_from__overlap=list(said)).values_list("seq", "derived_from")
+        )
+        cited = {seq for rested_on in facts.values() for seq in rested_on}
+        together = set(messages.filter(seq__in=cited).values_list("seq", flat=True)) - reopened
+        if not together:
+            return reopened, set(facts)
+        reopened |= together
 
 
 def _version(
     user: MemoryUser,
     before: Sequence[EntryOutcome],
-    facts: Sequence[int],
+    facts: Collection[int],
     *,
     by: str,
     reason: str,
@@ -161,7 +173,7 @@ def _version(
         for one in before
     }
     were |= {seq: [seq, None, None] for seq in facts if seq not in were}
-    reopened = {"by": by, "reason": reason, "outcomes": [were[seq] for seq in sorted(were)]}
+    reopened = {"by": by, "outcomes": [were[seq] for seq in sorted(were)]}
     restored = {"version": head.version, "by": by, "reason": reason, "reopened": True}
     checkpoint = Checkpoint.objects.create(
         user=user,

@@ -28,6 +28,10 @@ _RULES = {"write_constraint", "delete_constraint", "dismiss"}
 _NAMED = 3
 
 
+# So many typed entries are told anew for a question: some five seconds of a process.
+MOST_TOLD = 20_000
+
+
 class CannotBeTold(Exception):
     """The state of that moment cannot be told exactly; the message says why, and what to ask."""
 
@@ -239,7 +243,12 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
     entries = LogEntry.objects.filter(
         Exists(covered), user=head.user_id, kind=EntryKind.RECORD, occurred_at__lte=until
     )
-    found = list(entries.order_by("occurred_at", "seq"))
+    found = list(entries.order_by("occurred_at", "seq")[: MOST_TOLD + 1])
+    if len(found) > MOST_TOLD:
+        raise CannotBeTold(
+            f"More than {MOST_TOLD:,} typed entries had occurred by then: what was the case by"
+            " their own times is not computed. Ask for an earlier moment, or without by=occurred."
+        )
     forgotten = [entry.seq for entry in found if entry.redacted_at is not None]
     if forgotten:
         redacted = set(redaction.redacted_among(head.user, forgotten))

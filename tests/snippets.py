@@ -17,10 +17,19 @@ NEXT, MORE = "\x1e", "\x1f"
 PROMPTS = f"import sys; sys.ps1, sys.ps2 = {NEXT!r}, {MORE!r}"
 
 
+# What a block begins with that is a program of its own, and not pasted.
+PROGRAM = "# agent.py\n"
+
+
 def blocks(text: str, language: str = "python") -> list[str]:
     """Return a page's blocks of a language in their order."""
     found = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     return [block for its, block in found if its == language]
+
+
+def prompted(text: str) -> str:
+    """Return a page's Python that is pasted into the prompt."""
+    return "\n".join(block for block in blocks(text) if not block.startswith(PROGRAM))
 
 
 @dataclass(frozen=True)

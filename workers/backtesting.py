@@ -196,6 +196,8 @@ class _History:
         current: _Stretch | None = None
         for checkpoint, start, end in self._states():
             self.columns["versions"] += 1
+            if current is not None and time.monotonic() > self._deadline:
+                break  # of what is yielded then it is said that the history is too long
             found = self._stretch(checkpoint, start, end)
             same = current is not None and (current.key, current.problem, current.end) == (
                 *(found.key, found.problem, found.start),

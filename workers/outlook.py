@@ -102,7 +102,10 @@ def foresee(
     if not paths or not forecasts.horizon():
         return []
     bounded = replace(limits, total_seconds=min(limits.total_seconds, FORECAST_SECONDS))
-    until = at + forecasts.horizon()
+    try:
+        until = at + forecasts.horizon()
+    except OverflowError:  # an entry of the last year that there is
+        return []
     try:
         made = sandbox.forecast(
             paths, now=at, until=until, time_zone=user.time_zone, bindings=bindings, limits=bounded

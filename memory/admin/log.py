@@ -293,6 +293,8 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
         rows = EntryOutcome.objects.filter(
             user__in=queryset.values("user"), checkpoint__in=queryset.values("checkpoint")
         )
+        if not rows.exists():
+            messages.error(request, "No version settled these: nothing was done.")
         self.reopen(request, rows)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[EntryOutcome]:

@@ -47,7 +47,8 @@ class Change:
     they are in no file, but their keys are used up like those of `retired`. `retired_by` has the
     entries that the edits cite which retired them, `set_by` by field those that the edits cite
     which set it. `derived` has the fields of records that an edit marked as derived, each with the
-    reason.
+    reason. `as_named` has records as they were before, but with the names that fields have now,
+    unless one of the old names is that of another field now.
     """
 
     files: Mapping[str, str | None]
@@ -64,6 +65,7 @@ class Change:
     previous: Mapping[str, FileRecords]
     derived: Mapping[RecordId, Mapping[str, str]]
     set_by: Mapping[RecordId, Mapping[str, Sequence[int]]]
+    as_named: Mapping[RecordId, Record]
 
     def records_in(self, path: str) -> dict[str, list[Record]]:
         """Return what a changed file holds now: the records of each collection and singleton."""
@@ -96,6 +98,7 @@ class Project:
         self._derived: dict[RecordId, dict[str, str]] = {}
         self._retired_by: dict[RecordId, Sequence[int]] = {}
         self._set_by: dict[RecordId, dict[str, Sequence[int]]] = {}
+        self._as_named: dict[RecordId, Record] = {}
 
     @classmethod
     def empty(cls) -> "Project":
@@ -285,6 +288,21 @@ class Project:
         set_by = self._set_by.setdefault(record_id, {})
         set_by |= {name: (*set_by.get(name, ()), *sources) for name in fields}
 
+    def note_set_renamed(self, record_id: RecordId, name: str, new_name: str) -> None:
+        """Remember which entries an edit cites that set a field, under the field's new name."""
+        set_by = self._set_by.get(record_id, {})
+        if name in set_by:
+            set_by[new_name] = set_by.pop(name)
+
+    def rename_in(self, record_id: RecordId, rename: Callable[[Record], Record]) -> None:
+        """Replace a record by the same with other names of fields, inside of its values too."""
+        record = self.record(record_id)
+        assert record is not None, f"{record_id} is nowhere"
+        self.replace(record_id, rename(record))
+        before = self._as_named.get(record_id) or self._before.get(record_id)
+        if before is not None:
+            self._as_named[record_id] = rename(before)
+
     def change(self) -> Change:
         """Return what has changed since the project was opened; it may be called repeatedly.
 
@@ -319,9 +337,24 @@ class Project:
             previous={path: self._originals[path] for path in changed_states},
             derived={i: dict(self._derived[i]) for i in (*added, *updated) if i in self._derived},
             set_by={i: dict(self._set_by[i]) for i in updated if i in self._set_by},
+            as_named={
+                i: self._as_named[i]
+                for i in updated
+                if i in self._as_named and not self._is_named_anew()
+            },
         )
 
     # Bookkeeping
+
+    def _is_named_anew(self) -> bool:
+        """Tell whether a name that a field had before is that of another one now: then what was
+        renamed is not the same to whoever reads it."""
+        classes = [(self.outline.domains[domain], name, old) for domain, name, old in self._renamed]
+        return any(
+            field.name == old
+            for domain, name, old in classes
+            for field in domain.classes[name].fields
+        )
 
     def _keep(self, path: str, contents: dict[str, dict[str, Record]]) -> None:
         self._records[path] = contents

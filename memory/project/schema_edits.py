@@ -27,7 +27,7 @@ from memory.project.outline import (
     Singleton,
 )
 from memory.project.types import Named, Type, format_type, is_wider, map_names, parse_type, parts
-from memory.project.values import EnumMember, Ref, Struct, Value
+from memory.project.values import EnumMember, Record, Ref, Struct, Value
 
 
 def define_class(project: Project, edit: DefineClass) -> None:
@@ -201,10 +201,15 @@ def rename_field(project: Project, edit: RenameField) -> None:
         if holder.class_name in containing
         for found in project.records(domain.name, holder.name)
     ]
+
+    def rename(record: Record) -> Record:
+        return replace(record, fields=renamed(record.class_name, record.fields))
+
     for record_id, record in records:
-        values = renamed(record.class_name, record.fields)
-        if values != record.fields:
-            project.replace(record_id, replace(record, fields=values))
+        if rename(record) != record:
+            project.rename_in(record_id, rename)
+        if record.class_name == class_.name:
+            project.note_set_renamed(record_id, old.name, new.name)
     _set_fields(project, project.outline.domains[domain.name], class_, fields)
     project.note_renamed(domain.name, class_.name, old.name)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import structlog
@@ -44,6 +45,9 @@ COLUMNS = (
 # Of a long text so much is given, out of so much from its beginning.
 MAX_TEXT = 10_000
 MAX_TEXT_READ = 100_000
+# Of an entry the best passages alone, and no passage is as short as this.
+MOST_PASSAGES = 20
+SHORT_GAP = 2
 
 
 @dataclass(frozen=True)
@@ -163,8 +167,11 @@ def find(
     for name, place, entry in _read(
         user, _candidates(rankings, threshold, max(FIRST_READ, top_k)), where, up_to
     ):
-        if (name, entry.seq) not in chosen and len(chosen) == top_k:
+        known = chosen.get((name, entry.seq))
+        if known is None and len(chosen) == top_k:
             break
+        if known is not None and len(known) == MOST_PASSAGES:
+            continue
         if room is not None:
             size = number_of_words(_passage(entry, rankings[name].passage(place)))
             if size > room:
@@ -243,7 +250,8 @@ def _passage(entry: LogEntry, passage: Passage) -> str:
     said = LogEntry.objects.filter(pk=entry.pk).annotate(
         passage=Substr("content", start + 1, end - start)
     )
-    return said.values_list("passage", flat=True).get() or ""
+    # Its user may be erased meanwhile.
+    return said.values_list("passage", flat=True).first() or ""
 
 
 def _text(entry: LogEntry, passages: Sequence[Passage], asked: Sequence[str]) -> tuple[str, bool]:
@@ -251,7 +259,7 @@ def _text(entry: LogEntry, passages: Sequence[Passage], asked: Sequence[str]) ->
     parts: list[Passage] = []
     for start, end in sorted(passages):
         # Between two that follow each other there are spaces alone.
-        if parts and not _passage(entry, (parts[-1][1], start)).strip():
+        if parts and _is_empty(entry, (parts[-1][1], start)):
             parts[-1] = (parts[-1][0], end)
         else:
             parts.append((start, end))
@@ -259,6 +267,11 @@ def _text(entry: LogEntry, passages: Sequence[Passage], asked: Sequence[str]) ->
     given = best_part(text, asked, MAX_TEXT)
     whole = len(parts) == 1 and parts[0][0] == 0 and len(text_of(entry)) <= parts[0][1]
     return given, given != text or not whole
+
+
+def _is_empty(entry: LogEntry, gap: Passage) -> bool:
+    """Tell whether nothing is said between two passages; what is so short says nothing."""
+    return gap[1] - gap[0] <= SHORT_GAP or not _passage(entry, gap).strip()
 
 
 @dataclass(frozen=True)
@@ -269,10 +282,10 @@ class _Ranked:
     up_to: int | None
     ranking: Ranking
 
-    @property
+    @cached_property
     def size(self) -> int:
         """So many entries count."""
-        return self._entries(np.ones(len(self.corpus.seqs), np.bool_))
+        return len(np.unique(self.corpus.seqs[self._counts]))
 
     def passage(self, place: int) -> Passage:
         """Where the passage at a place is in its entry's text."""
@@ -280,12 +293,23 @@ class _Ranked:
 
     def rank_of(self, place: int) -> int:
         """The rank by score of the passage at a place among the entries that count."""
-        return 1 + self._entries(self.ranking.scores > self.ranking.scores[place])
+        better = np.searchsorted(self._best, self.ranking.scores[place], side="right")
+        return 1 + len(self._best) - int(better)
 
-    def _entries(self, which: NDArray[np.bool_]) -> int:
-        if self.up_to is not None:
-            which &= self.corpus.seqs <= self.up_to
-        return len(np.unique(self.corpus.seqs[which]))
+    @cached_property
+    def _counts(self) -> NDArray[np.bool_]:
+        """Which passages are of entries that count."""
+        if self.up_to is None:
+            return np.ones(len(self.corpus.seqs), np.bool_)
+        return self.corpus.seqs <= self.up_to
+
+    @cached_property
+    def _best(self) -> NDArray[np.float64]:
+        """What the best passage of each entry that counts scores, ascending."""
+        seqs, scores = self.corpus.seqs[self._counts], self.ranking.scores[self._counts]
+        order = np.lexsort((scores, seqs))
+        is_last = np.diff(seqs[order], append=0) != 0
+        return np.sort(scores[order][is_last])
 
 
 _Candidate = tuple[CorpusName, int, int]

@@ -37,8 +37,6 @@ BUILD_CHARACTERS = 4_000_000
 MERGE_POSTINGS = 4_000_000
 # Of what is not indexed, so many characters are embedded during a search, the newest.
 LIVE_CHARACTERS = 60_000
-# So many passages that no segment has are more than a tail: of a log that an older server indexed.
-BEHIND = 1000
 # Vectors that a process keeps, of the users that were searched last.
 CACHED_BYTES = 64 * 1024 * 1024
 
@@ -100,10 +98,16 @@ def read(user: MemoryUser, terms: Sequence[int], embedder: Embedder | None = Non
     is_behind = any(one.vectors is None for one in found.values()) if embedder else False
     for missing in _uncovered(list(found), None):
         found[missing] = _live(user, missing, embedder)
-        is_behind |= len(found[missing].seqs) >= BEHIND
+        is_behind |= _is_behind(found[missing])
     if is_behind:
         announcing.want(user.pk, user.workspace_id)
     return [found[covered] for covered in sorted(found)]
+
+
+def _is_behind(tail: Segment) -> bool:
+    """Tell whether what no segment has is more than a tail: an older server has indexed the log."""
+    has_all = tail.vectors is None or bool(np.isfinite(tail.vectors.factors).all())
+    return not has_all or len(np.unique(tail.seqs)) > TAIL
 
 
 def _vectors(
@@ -129,6 +133,7 @@ class _Cache:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users: OrderedDict[int, Mapping[int, Vectors | None]] = OrderedDict()
+        self._bytes = 0
 
     def of(self, user_pk: int) -> Mapping[int, Vectors | None]:
         """Return what is at hand of a user: segment → vectors."""
@@ -137,13 +142,15 @@ class _Cache:
 
     def keep(self, user_pk: int, found: Mapping[int, Vectors | None]) -> None:
         """Keep what was found of a user instead of what was there before."""
+        size = _size(found)
         with self._lock:
-            self._users.pop(user_pk, None)
-            self._users[user_pk] = found
-            size = sum(map(_size, self._users.values()))
-            while size > CACHED_BYTES:
+            self._bytes -= _size(self._users.pop(user_pk, {}))
+            if size:
+                self._users[user_pk] = found
+                self._bytes += size
+            while self._bytes > CACHED_BYTES:
                 _, gone = self._users.popitem(last=False)
-                size -= _size(gone)
+                self._bytes -= _size(gone)
 
 
 def _size(found: Mapping[int, Vectors | None]) -> int:
@@ -168,7 +175,7 @@ def _live(user: MemoryUser, covered: Range, embedder: Embedder | None) -> Segmen
 
 
 def _embedded_live(documents: Sequence[Document], embedder: Embedder) -> Vectors:
-    """The vectors of the newest of these documents; the others are nowhere near any question."""
+    """The vectors of the newest of these documents; how close the others are cannot be told."""
     room = LIVE_CHARACTERS
     first = len(documents)
     while first and room >= len(documents[first - 1].text):
@@ -177,7 +184,9 @@ def _embedded_live(documents: Sequence[Document], embedder: Embedder) -> Vectors
     made = embedder.embed([one.text for one in documents[first:]])
     found = np.zeros((len(documents), made.shape[1]), np.float32)
     found[first:] = made
-    return vectors.quantised(embedder.name, found)
+    quantised = vectors.quantised(embedder.name, found)
+    quantised.factors[:first] = np.nan
+    return quantised
 
 
 def _uncovered(covered: Sequence[Range], last: int | None) -> list[Range]:

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import analytical
 from benchmarks.harness import Client, data_file
-from tests.snippets import blocks, pasted, wait_longer
+from tests.snippets import pasted, prompted, wait_longer
 from tests.system import Person, message, new_client, record
 from tests.waiting import polled
 from uac_site.demo import person as sample
@@ -122,7 +122,7 @@ def test_the_readme_is_followed_from_the_first_user_to_a_first_constraint_that_f
     client = new_client(system, "readme")
 
     steps = pasted(
-        wait_longer("\n".join(blocks(readme))),
+        wait_longer(prompted(readme)),
         {"UAC_URL": system.base_url, "UAC_KEY": client.key},
     )
 

@@ -13,14 +13,13 @@ import pytest
 from benchmarks.harness import Client
 from tests.acceptance.test_demo import demo, output_of, variables_in
 from tests.llm_server import KEY, llm_server, said
-from tests.snippets import blocks, pasted, requests_in, wait_longer
+from tests.snippets import PROGRAM, blocks, pasted, prompted, requests_in, wait_longer
 from tests.system import new_client
 from tests.waiting import scaled
 from uac_site.embedded.system import System
 
 CHECKOUT = Path(__file__).parents[2]
 README = (CHECKOUT / "README.md").read_text()
-PROGRAM = "# agent.py\n"
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +82,8 @@ def test_what_differs_from_what_is_shown_or_cannot_be_pasted_is_noticed() -> Non
 def test_every_step_answers_as_it_is_shown(server: dict[str, str], page: str, least: int) -> None:
     # Given a page, and a server as the page has one start it
     text = wait_longer((CHECKOUT / page).read_text())
-    found = [block for block in blocks(text) if not block.startswith(PROGRAM)]
     # When its Python is pasted into the prompt, one block after the other
-    steps = pasted("\n".join(found), server)
+    steps = pasted(prompted(text), server)
     # Then each statement answers what is shown
     assert len(steps) >= least
     wrong = [step for step in steps if not step.as_shown]

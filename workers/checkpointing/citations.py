@@ -38,7 +38,10 @@ def unfounded(
     ]
     added = [change.records[record_id].record for record_id in change.added]
     updates = [
-        *(_update(change, one, before[one], rested_on[one]) for one in change.updated),
+        *(
+            _update(change, one, change.as_named.get(one, before[one]), rested_on[one])
+            for one in change.updated
+        ),
         *_told_anew(change, retirements, added),
     ]
     seqs = {seq for seqs in rested_on.values() for seq in seqs}

@@ -154,9 +154,11 @@ def _refused_for_boundaries(user: MemoryUser) -> set[str]:
         trigger=RunTrigger.MODEL,
         outcome=RunOutcome.REJECTED,
     ).order_by("-queued_at")
+    # A run whose user has had something redacted has been emptied.
+    told = rejected.filter(output__verdict__checks__isnull=False)
     return {
         finding["path"]
-        for output in rejected.values_list("output", flat=True)[:MAX_REJECTIONS_READ]
+        for output in told.values_list("output", flat=True)[:MAX_REJECTIONS_READ]
         for check in (output or {})["verdict"]["checks"]
         for finding in check["findings"]
         if finding["code"] == BOUNDARY_UNNOTICED and finding["blocking"]

@@ -136,7 +136,7 @@ def suggest_fix(fault: TypeFault, outline: Outline) -> str:
         domain = outline.domains[match[1]]
         known = {"state": [*domain.collections, *domain.singletons], "schema": domain.classes}
         return f"domains.{match[1]}.{match[2]} has {_listed(known[match[2]])}."
-    if match := _NO_ARGUMENT.search(fault.message):
+    if match := _NO_ARGUMENT.match(fault.message):
         for domain in outline.domains.values():
             if (class_ := domain.classes.get(match[1])) is not None:
                 needed = [one.name for one in class_.fields if one.default is REQUIRED]

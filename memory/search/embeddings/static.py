@@ -11,8 +11,8 @@ import json
 import math
 import os
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +24,13 @@ from memory.search.embeddings import EmbeddingFailed, Floats
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# Texts whose tokens are looked up at a time.
-_BATCH = 128
-# Of a text; what is longer counts by its beginning.
+# Of a text; what is longer counts by its beginning. An emoji alone may be four tokens.
 MAX_CHARACTERS = 10_000
+MAX_TOKENS = 4096
+# So many characters, at least a text, are made tokens at a time, and of so many tokens the vectors
+# looked up: that is some 30 MB.
+_CHARACTERS = 50_000
+_TOKENS = 4 * MAX_TOKENS
 # What a file may say of itself.
 _MAX_HEADER = 10_000_000
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4"}
@@ -50,16 +53,17 @@ class StaticEmbedder:
     def embed(self, texts: Sequence[str]) -> Floats:
         """Return the mean of each text's token vectors, of length 1."""
         found = np.zeros((len(texts), self.vectors.shape[1]), np.float32)
-        for start in range(0, len(texts), _BATCH):
-            batch = [text[:MAX_CHARACTERS] for text in texts[start : start + _BATCH]]
+        cut = [text[:MAX_CHARACTERS] for text in texts]
+        for batch in _groups([len(text) for text in cut], _CHARACTERS):
             # Half a character, which JSON may hold, is no Unicode.
-            clean = [text.encode("utf-8", "replace").decode() for text in batch]
+            clean = [cut[place].encode("utf-8", "replace").decode() for place in batch]
             encoded = self.tokenizer.encode_batch_fast(clean, add_special_tokens=False)
-            ids = [one.ids for one in encoded]
+            ids = [one.ids[:MAX_TOKENS] for one in encoded]
             filled = [place for place, one in enumerate(ids) if one]
-            if filled:
-                sums = self._sums([ids[place] for place in filled])
-                found[[start + place for place in filled]] = sums
+            for group in _groups([len(ids[place]) for place in filled], _TOKENS):
+                places = filled[group.start : group.stop]
+                sums = self._sums([ids[place] for place in places])
+                found[[batch[place] for place in places]] = sums
         # The direction alone counts, so a sum is as good as a mean.
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
         if not np.isfinite(lengths).all():
@@ -76,6 +80,19 @@ class StaticEmbedder:
             vectors *= self.weights[tokens].astype(np.float32)[:, None]
         sums: Floats = np.add.reduceat(vectors, starts, axis=0)
         return sums
+
+
+def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
+    """Yield the places of what follows each other, in groups no larger than `most` together, but
+    for one that is so by itself."""
+    start, together = 0, 0
+    for place, size in enumerate(sizes):
+        if place > start and together + size > most:
+            yield range(start, place)
+            start, together = place, 0
+        together += size
+    if start < len(sizes):
+        yield range(start, len(sizes))
 
 
 def load_wordllama() -> StaticEmbedder:
@@ -98,8 +115,14 @@ def load_folder(folder: Path) -> StaticEmbedder:
     Raises EmbeddingFailed.
     """
     weights, tokenizer = find_files(folder)
-    digest = hashlib.sha256(tokenizer.read_bytes() + weights.read_bytes()).hexdigest()
-    return _load(f"{folder.name[:100]}/{digest[:16]}", weights, tokenizer)
+    # What is no such model is refused before its file, which may be large, is read.
+    loaded = _load(str(folder), weights, tokenizer)
+    digest = hashlib.sha256()
+    for path in (tokenizer, weights):
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    name = folder.name.encode()[:100].decode(errors="ignore")
+    return replace(loaded, name=f"{name}/{digest.hexdigest()[:16]}")
 
 
 def find_files(folder: Path) -> tuple[Path, Path]:
@@ -122,17 +145,20 @@ def _load(name: str, weights: Path, tokenizer: Path) -> StaticEmbedder:
 
     try:
         tensors = _read_tensors(weights)
-        made = Tokenizer.from_file(str(tokenizer))
-    except Exception as error:  # the library raises bare ones
+    except (OSError, ValueError, LookupError, TypeError, struct.error) as error:
         raise EmbeddingFailed(f"The model {name} cannot be loaded: {error}") from error
-    made.no_truncation()
-    made.no_padding()
     vectors = next((tensors[one] for one in _NAMES if one in tensors), None)
     if vectors is None or vectors.ndim != 2:
         raise EmbeddingFailed(
             f"{weights} has no token vectors: none of {', '.join(_NAMES)}, but"
             f" {', '.join(tensors) or 'nothing'}. Only static models can be used."
         )
+    try:
+        made = Tokenizer.from_file(str(tokenizer))
+    except Exception as error:  # the library raises bare ones
+        raise EmbeddingFailed(f"The model {name} cannot be loaded: {error}") from error
+    made.no_truncation()
+    made.no_padding()
     loaded = StaticEmbedder(name, made, vectors, tensors.get("weights"), tensors.get("mapping"))
     _check(loaded, weights)
     return loaded

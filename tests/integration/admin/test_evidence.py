@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memory import alerts, log, runs
+from memory import alerts, log, redaction, runs
 from memory.alerts import Finding
 from memory.log import Draft
 from memory.models import Alert, LogEntry, MemoryUser, RecordLocation, Run
@@ -134,6 +134,19 @@ def test_a_message_that_nothing_rests_on_has_no_alert(
     said, _ = say(user, "Hello", "The user says hello.")
 
     assert page_url(alert) not in text_of(admin_client.get(page_url(said)))
+
+
+def test_a_record_is_shown_beside_which_another_was_redacted(
+    admin_client: Client, user: MemoryUser
+) -> None:
+    # Given two records of one version, of which one is redacted
+    secret, kept = log_records(user, trip("Rome", key="rome"), trip("Oslo", key="oslo"))
+    redaction.redact(user, [secret], reason="asked for", by="test")
+    tasks.redact(user.pk)
+
+    record = admin_client.get(page_url(location(user, "oslo")))
+
+    assert ["to", "Oslo", f"#{kept}"] in rows_of(record)
 
 
 def test_a_record_that_is_retired_shows_what_it_was(admin_client: Client, user: MemoryUser) -> None:

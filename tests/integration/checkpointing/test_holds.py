@@ -162,6 +162,41 @@ def test_rename_hides_no_value(allergy: Alert, say: Say, propose: Propose) -> No
     }
 
 
+def test_a_field_within_a_value_is_renamed_and_its_name_hides_no_value(
+    say: Say, propose: Propose
+) -> None:
+    # Given a record that holds an address, which is a class of its own
+    where = {"domain": "people", "sources": [say("Ada lives in Elm Street")]}
+    street = {"name": "street", "type": "str | None", "default": None}
+    home = {"name": "home", "type": "Address"}
+    made = propose(
+        {"op": "define_class", **where, "name": "Address", "fields": [street], "kind": "object"},
+        {"op": "define_class", **where, "name": "Person", "fields": [home]},
+        {
+            "op": "add",
+            **where,
+            "class_name": "Person",
+            "key": "ada",
+            "fields": {"home": {"street": "Elm Street"}},
+        },
+        trigger=RunTrigger.MODEL,
+    )
+    assert made.outcome == "ok", made.error
+    rename = {"op": "rename_field", **where, "class_name": "Address"}
+    jazz = say(JAZZ)
+    # When the street gets another name, and another field its name
+    anew = {"op": "add_field", **where, "class_name": "Address", "name": "street"}
+    hidden = propose(
+        {**rename, "name": "street", "new_name": "road"},
+        {**anew, "type": "str | None", "default": None, "sources": [jazz]},
+        trigger=RunTrigger.MODEL,
+    )
+    renamed = propose({**rename, "name": "street", "new_name": "road"}, trigger=RunTrigger.MODEL)
+    # Then the one is a change of a value, and the other is none
+    assert {one["code"] for one in findings(hidden)} == {"ungrounded_update"}
+    assert renamed.outcome == "ok", renamed.error
+
+
 def test_record_that_is_told_anew_keeps_its_values(
     allergy: Alert, say: Say, propose: Propose
 ) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.models import MemoryUser, SearchBlock, SearchIndex
+from memory.models import MemoryUser, SearchBlock, SearchIndex, SearchSegment
 from memory.models.log import EntryKind
-from memory.search import announcing, finding, index, vectors
+from memory.search import announcing, finding, index, segments, vectors
 from memory.search.embeddings import EmbeddingFailed, Floats
 from tests.integration.search.conftest import Find, Say, index_all, redact, segments_of, texts
 from tests.unit.search.test_embeddings import VECTORS, save
@@ -339,8 +340,41 @@ def test_of_a_long_tail_the_newest_is_embedded(
     monkeypatch.setattr(index, "LIVE_CHARACTERS", 20)
     say_all(["a kitten", "a kitten", "a puppy", "a puppy"])
 
-    assert texts(search("dog")) == ["a puppy", "a puppy"]
+    found = search("dog")
+    assert texts(found) == ["a puppy", "a puppy"]
     assert texts(search("kitten"))[:2] == ["a kitten", "a kitten"]
+    # And it is said of the others, and a worker is asked for them
+    assert (found.meaning.compared, str(found.meaning.problem)[:10]) == (2, "2 passages")
+    assert SearchIndex.objects.filter(user=user, due_at__isnull=False).exists()
+
+
+def test_a_log_that_an_older_server_indexed_is_indexed_anew(
+    user: MemoryUser, say_all: SayAll, search: Find
+) -> None:
+    say_all(["a puppy"] * (announcing.TAIL + 1))
+    index_all(user)
+    SearchSegment.objects.filter(user=user).update(version=segments.VERSION - 1)
+
+    assert len(search("dog", top_k=1000).hits) == announcing.TAIL + 1
+
+    assert SearchIndex.objects.filter(user=user, due_at__isnull=False).exists()
+
+
+def test_of_whom_there_are_no_vectors_nothing_is_kept(user: MemoryUser, search: Find) -> None:
+    search("dog")
+
+    assert user.pk not in index._cache._users
+
+
+def test_a_long_text_whose_every_passage_is_found_is_read_a_few_times(
+    user: MemoryUser, say: Say, search: Find, django_assert_max_num_queries: Any
+) -> None:
+    say("the puppy sleeps in the sun and dreams of cats " * 10_000)
+
+    with django_assert_max_num_queries(3 * finding.MOST_PASSAGES):
+        (hit,) = search("puppy").hits
+
+    assert "dreams of cats" in hit.text
 
 
 def test_a_megabyte_is_searched_all_the_same(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
+from memory import states
 from memory.history import instant_of
 from memory.models import Alert, EntryOutcome, MemoryUser, Run
 from memory.models.log import Outcome
@@ -198,6 +199,19 @@ def test_what_something_else_than_typed_entries_has_made_has_no_time_of_its_own(
     assert answer.data["type"] == "urn:uac:problem:cannot-be-told"
     assert "Version 3 (language model)" in answer.data["detail"]
     assert "Ask without by=occurred" in answer.data["detail"]
+
+
+def test_of_more_entries_than_are_told_anew_nothing_is_computed(
+    api: APIClient, loaded: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states, "MOST_TOLD", 2)
+
+    early, late = (
+        api.get(f"{USER}state/?by=occurred&as_of={day}") for day in ("2025-02-05", "2025-05-01")
+    )
+
+    assert (early.status_code, late.status_code) == (200, 409)
+    assert "More than 2 typed entries had occurred by then" in late.data["detail"]
 
 
 def test_a_constraint_is_run_as_of_a_day_and_opens_nothing(

@@ -142,6 +142,56 @@ def test_reopening_is_undone_by_the_return_to_the_version_before(
         history.restore(told, head.version, reopen=False, by="me")
 
 
+def test_what_was_remembered_together_is_reopened_together(
+    user: MemoryUser, settle: Callable[..., Checkpoint | None]
+) -> None:
+    # Given a fact of two messages, and one that corrects it
+    said = [Draft(kind=EntryKind.MESSAGE, content=text) for text in ("I sing.", "In a choir.")]
+    log.append(user, [*said, Draft(kind=EntryKind.MESSAGE, content="No more.")], source="test")
+    facts = [("She sings in a choir.", [1, 2]), ("She sings no more.", [3, 4])]
+    drafts = [Draft(kind=EntryKind.FACT, content=text, derived_from=seqs) for text, seqs in facts]
+    log.append(user, drafts, source="memorize")
+    settle(dismiss(1, 2, 3, 4, 5), considered=[1, 2, 3, 4, 5])
+    # When one of the messages is reopened
+    done = reopening.reopen(user, Selection(entries=[1]), by="me")
+    # Then so is the other, and what corrects the fact stays
+    assert (set(done.entries), set(done.dismissed)) == ({1, 2}, {4})
+    # And a fact that is reopened by its number takes none along
+    done = reopening.reopen(user, Selection(entries=[4]), by="me")
+    assert (set(done.entries), set(done.dismissed)) == ({4}, set())
+
+
+def test_the_return_to_a_reopening_undoes_none(
+    told: MemoryUser, settle: Callable[..., Checkpoint | None]
+) -> None:
+    # Given an entry that was reopened and waits, and a return to the version that says so
+    done = reopening.reopen(told, Selection(entries=[2]), by="me", reason="secret")
+    assert done.checkpoint is not None
+    for key in ("bo", "kim"):
+        pet = {"domain": "pets", "type": "Dog", "key": key, "data": {"name": key}}
+        log.append(told, [Draft(kind=EntryKind.RECORD, data=pet)], source="test")
+        tasks.checkpoint_records(told.pk)
+        told.refresh_from_db()
+        history.restore(told, done.checkpoint.version, reopen=False, by="me")
+    # Then it waits still
+    assert 2 not in outcomes(told)
+    assert list(problems(told)) == []
+    # And the reason stands where a redaction finds it, alone
+    assert "reason" not in done.checkpoint.verdict["reopened"]
+
+
+def test_what_an_earlier_version_does_not_hold_is_dismissed_and_not_covered(
+    told: MemoryUser,
+) -> None:
+    reopening.reopen(told, Selection(entries=[5]), by="me")
+
+    history.restore(told, 1, reopen=False, by="me")
+
+    row = EntryOutcome.objects.get(user=told, seq=5)
+    assert (row.outcome, row.reason) == ("dismissed", "undone by the return to version 1")
+    assert list(problems(told)) == []
+
+
 def test_what_a_model_settled_since_a_day(told: MemoryUser) -> None:
     # Given calls of two models, before what was decided
     now = timezone.now()

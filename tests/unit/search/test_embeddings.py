@@ -1,7 +1,9 @@
 """Embedding models: what comes with the installation, and a folder's."""
 
+import hashlib
 import json
 import struct
+import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from pytest_django.fixtures import Settings
 
 from memory.search import embeddings
 from memory.search.embeddings import EmbeddingFailed, static
+from memory.search.vectors import MAX_NAME
 
 VOCABULARY = ("[UNK]", "dog", "puppy", "car")
 VECTORS = np.array([[0, 0], [3, 4], [4, 3], [0, -2]], np.float32)
@@ -79,6 +82,21 @@ def test_texts_are_embedded_as_each_by_itself() -> None:
     assert np.allclose(model.embed(texts), np.concatenate([model.embed([one]) for one in texts]))
 
 
+@pytest.mark.parametrize("text", ["🎸" * 10_000, "aGVsbG8gd29ybGQ" * 600, "字" * 10_000])
+def test_texts_of_many_tokens_take_little_memory(text: str) -> None:
+    model = static.load_wordllama()
+    model.embed([text])
+
+    tracemalloc.start()
+    try:
+        model.embed([text] * 100)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 100_000_000
+
+
 @pytest.mark.parametrize("inner", ["", "0_StaticEmbedding"])
 @pytest.mark.parametrize("name", ["embeddings", "embedding.weight"])
 def test_a_folder_is_read_as_others_save_it(tmp_path: Path, inner: str, name: str) -> None:
@@ -104,6 +122,22 @@ def test_tokens_have_weights_and_share_rows(tmp_path: Path) -> None:
 
     expected = VECTORS[1] + 2 * VECTORS[2]
     assert np.allclose(vector, expected / np.linalg.norm(expected))
+
+
+def test_the_name_fits_into_an_index_however_the_folder_is_called(tmp_path: Path) -> None:
+    name = static.load_folder(save(tmp_path / ("字" * 80), {"embeddings": VECTORS})).name
+
+    assert name.startswith("字字")
+    assert len(name.encode()) <= MAX_NAME
+
+
+def test_what_is_no_static_model_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hashlib, "file_digest", lambda *arguments: pytest.fail("it is read"))
+
+    with pytest.raises(EmbeddingFailed, match="Only static models"):
+        static.load_folder(save(tmp_path, {"layer.weight": VECTORS}))
 
 
 def test_another_model_in_the_same_folder_has_another_name(tmp_path: Path) -> None:

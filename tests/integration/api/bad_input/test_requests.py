@@ -102,6 +102,13 @@ def test_a_thing_that_does_not_exist(api: APIClient, refused: Refused, path: str
     refused(api.get(f"/v1/{path}"), 404)
 
 
+@pytest.mark.parametrize("name", ["nope", "%00", "9", "a%20b"])
+def test_a_constraint_that_does_not_exist_is_not_run(
+    api: APIClient, refused: Refused, name: str
+) -> None:
+    refused(api.post(f"/v1/users/ada/constraints/{name}/run/", {}), 404, "no constraint")
+
+
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
