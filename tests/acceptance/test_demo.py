@@ -192,7 +192,7 @@ class TestFirstStart:
         assert re.search(rf"record Contract pottery-studio: .* \(from {fact[1]}, \d+\)", said)
         assert "constraint notice_period" in said
         assert "| def check(today: datetime.date) -> Iterator[Alert]:" in first
-        assert "grounding, types, execution, tests, constraints, mutants" in said
+        assert "grounding, types, execution, tests, constraints, holds, mutants" in said
         assert "0 rejected, 0 pending" in said
 
     def test_the_rule_speaks_of_what_was_said_in_two_conversations(self, first: str) -> None:

@@ -86,10 +86,12 @@ def test_every_tool_does_what_it_says(agents: Agents, person: Person) -> None:
             run = await tools("get_run", run_id=answer["id"])
             assert (run["status"], run["output"]["value"]) == ("done", 840)
 
+            said = {"kind": "message", "role": "user", "content": "That trip: write Roma."}
+            added = await tools("add_memory", **who, entries=[said])
+            told_in = [added["entries"][0]["seq"]]
             edit = {"op": "update", "domain": "travel", "collection": "trips", "key": "rome"}
-            decided = await tools(
-                "propose_edits", **who, edits=[{**edit, "fields": {"to": "Roma"}, "sources": [seq]}]
-            )
+            roma = {**edit, "fields": {"to": "Roma"}, "sources": told_in}
+            decided = await tools("propose_edits", **who, edits=[roma])
             assert decided["accepted"], decided
             wrong = {**edit, "fields": {"cost": 99}, "sources": [seq]}
             assert "99" in await tools.refused("propose_edits", **who, edits=[wrong])
