@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
-from memory import history, lanes
+from memory import checkpoints, history, lanes, runs
 from memory.models import Checkpoint, EntryOutcome, LlmCall, LogEntry, MemoryUser
 from memory.models.checkpoints import Origin
 from memory.models.llm import LlmPurpose
@@ -188,4 +188,7 @@ def _version(
     )
     user.head = checkpoint
     user.save(update_fields=["head"])
+    # The files are the same; but what is foreseen is foreseen of the newest version alone.
+    if checkpoints.wants_constraints_run(checkpoint):
+        runs.queue_constraints(user, checkpoint)
     return checkpoint

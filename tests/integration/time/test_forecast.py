@@ -11,12 +11,25 @@ import time_machine
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import forecasts, leases, runs
+from memory import forecasts, leases, log, reopening, runs
 from memory.canonical import sha256
-from memory.models import Alert, AlertEvent, Blob, Checkpoint, Forecast, MemoryUser, Run, Workspace
+from memory.log import Draft
+from memory.models import (
+    Alert,
+    AlertEvent,
+    Blob,
+    Checkpoint,
+    EntryOutcome,
+    Forecast,
+    MemoryUser,
+    Run,
+    Workspace,
+)
+from memory.models.log import EntryKind, Outcome
 from memory.models.runs import RunKind, RunOutcome, RunTrigger
 from memory.project import Outline
 from memory.project.outline import Domain
+from memory.reopening import Selection
 from memory.users import change_user, create_user, next_daily_run
 from memory.workspaces import create_key
 from tests.factories import make_checkpoint
@@ -190,6 +203,26 @@ def test_an_alert_opens_changes_and_resolves_on_its_day_from_beat_alone(
     ]
     triggers = Run.objects.order_by("queued_at").values_list("trigger", flat=True)
     assert [*triggers] == [RunTrigger.CHECKPOINT, *[RunTrigger.FORECAST] * 3]
+
+
+def test_the_version_of_a_reopening_is_looked_ahead_at(
+    user: MemoryUser, settled: Callable[[], None]
+) -> None:
+    with time_machine.travel(START, tick=False):
+        log.append(user, [Draft(kind=EntryKind.MESSAGE, content="Hello!")], source="test")
+        version = settle(user, {"home_notice": NOTICE})
+        EntryOutcome.objects.create(
+            user=user, seq=1, outcome=Outcome.DISMISSED, checkpoint=version, decided_at=START
+        )
+        settled()
+        reopened = reopening.reopen(user, Selection(), by="staff").checkpoint
+        settled()
+
+    assert reopened is not None
+    assert forecast_of(user).checkpoint == reopened
+    user.refresh_from_db()
+    assert user.alerts_version == reopened.version
+    assert due(user) == datetime.datetime(2027, 5, 2, 4, tzinfo=datetime.UTC)
 
 
 def test_a_constraint_on_the_moment_is_woken_at_that_moment(
