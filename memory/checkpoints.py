@@ -231,11 +231,20 @@ def commit(
         _move_records(locked, checkpoint, change)
         _decide(work, locked, decisions, checkpoint, checkpoint.created_at)
 
-        locked.head = checkpoint
-        locked.save(update_fields=["head"])
-        if wants_constraints_run(checkpoint) or (parent and wants_constraints_run(parent)):
-            runs.queue_constraints(locked, checkpoint)
+        make_head(locked, checkpoint)
     return checkpoint
+
+
+def make_head(user: MemoryUser, checkpoint: Checkpoint) -> None:
+    """Make this version the newest one of a user whose row is locked, and queue its constraints.
+
+    Also where only its parent had some: what they found is resolved by the run.
+    """
+    user.head = checkpoint
+    user.save(update_fields=["head"])
+    parent = checkpoint.parent
+    if wants_constraints_run(checkpoint) or (parent and wants_constraints_run(parent)):
+        runs.queue_constraints(user, checkpoint)
 
 
 def decide(work: LeasedWork, user: MemoryUser, decisions: Sequence[Decision]) -> None:

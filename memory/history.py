@@ -18,7 +18,7 @@ from django.db.models import Exists, Min, OuterRef, Q, QuerySet
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from memory import answers, checkpoints, lanes, redaction, runs, states
+from memory import answers, checkpoints, lanes, redaction, states
 from memory.checkpoints import Redacted
 from memory.models import (
     Alert,
@@ -557,10 +557,7 @@ def restore(
         if not reopen:
             _undo_reopenings(target, reopenings, restored)
         answers.forget(locked)
-        locked.head = checkpoint
-        locked.save(update_fields=["head"])
-        if checkpoints.wants_constraints_run(checkpoint) or checkpoints.wants_constraints_run(head):
-            runs.queue_constraints(locked, checkpoint)
+        checkpoints.make_head(locked, checkpoint)
     return checkpoint
 
 
@@ -626,27 +623,24 @@ def _undo_reopenings(
     made = Checkpoint.objects.filter(user=user, version__in=numbers)
     versions: dict[int | None, Checkpoint] = {one.version: one for one in made}
     held = states.lineage(target)
-    undone = {
-        seq
-        for seq, (outcome, version) in were.items()
-        if outcome == Outcome.COVERED
-        and version is not None
-        and not any(began <= version <= last for began, last in held)
-    }
+
+    def again(outcome: str, version: int | None) -> tuple[str, str]:
+        if outcome != Outcome.COVERED:
+            return outcome, AS_BEFORE
+        if version is None or any(began <= version <= last for began, last in held):
+            return outcome, ""
+        return Outcome.DISMISSED, _undone_by(target, restored)
+
+    decided = []
+    for seq, (was, version) in sorted(were.items()):
+        if was is not None:  # and not pending
+            outcome, reason = again(was, version)
+            made_by = versions.get(version)
+            decided.append(
+                EntryOutcome(user=user, seq=seq, outcome=outcome, checkpoint=made_by, reason=reason)
+            )
     EntryOutcome.objects.filter(user=user, seq__in=were).delete()
-    EntryOutcome.objects.bulk_create(
-        EntryOutcome(
-            user=user,
-            seq=seq,
-            outcome=Outcome.DISMISSED if seq in undone else outcome,
-            checkpoint=versions.get(version),
-            reason=_undone_by(target, restored)
-            if seq in undone
-            else ("" if outcome == Outcome.COVERED else AS_BEFORE),
-        )
-        for seq, (outcome, version) in sorted(were.items())
-        if outcome is not None
-    )
+    EntryOutcome.objects.bulk_create(decided)
     lanes.recount(user.pk)
 
 

@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
-from memory import checkpoints, history, lanes, runs
+from memory import checkpoints, history, lanes
 from memory.models import Checkpoint, EntryOutcome, LlmCall, LogEntry, MemoryUser
 from memory.models.checkpoints import Origin
 from memory.models.llm import LlmPurpose
@@ -186,9 +186,6 @@ def _version(
         edits=[],
         verdict={**head.verdict, "restored": restored, history.REOPENED: reopened},
     )
-    user.head = checkpoint
-    user.save(update_fields=["head"])
     # The files are the same; but what is foreseen is foreseen of the newest version alone.
-    if checkpoints.wants_constraints_run(checkpoint):
-        runs.queue_constraints(user, checkpoint)
+    checkpoints.make_head(user, checkpoint)
     return checkpoint
