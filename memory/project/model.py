@@ -298,7 +298,10 @@ class Project:
         """Replace a record by the same with other names of fields, inside of its values too."""
         record = self.record(record_id)
         assert record is not None, f"{record_id} is nowhere"
-        self.replace(record_id, rename(record))
+        renamed = rename(record)
+        if renamed == record:
+            return
+        self.replace(record_id, renamed)
         before = self._as_named.get(record_id) or self._before.get(record_id)
         if before is not None:
             self._as_named[record_id] = rename(before)
@@ -337,11 +340,9 @@ class Project:
             previous={path: self._originals[path] for path in changed_states},
             derived={i: dict(self._derived[i]) for i in (*added, *updated) if i in self._derived},
             set_by={i: dict(self._set_by[i]) for i in updated if i in self._set_by},
-            as_named={
-                i: self._as_named[i]
-                for i in updated
-                if i in self._as_named and not self._is_named_anew()
-            },
+            as_named={}
+            if self._is_named_anew()
+            else {i: self._as_named[i] for i in updated if i in self._as_named},
         )
 
     # Bookkeeping

@@ -206,8 +206,7 @@ def rename_field(project: Project, edit: RenameField) -> None:
         return replace(record, fields=renamed(record.class_name, record.fields))
 
     for record_id, record in records:
-        if rename(record) != record:
-            project.rename_in(record_id, rename)
+        project.rename_in(record_id, rename)
         if record.class_name == class_.name:
             project.note_set_renamed(record_id, old.name, new.name)
     _set_fields(project, project.outline.domains[domain.name], class_, fields)
