@@ -1,7 +1,9 @@
 """Taking outcomes back, so that entries which were settled wrongly are worked on anew."""
 
 from typing import Any
+from zoneinfo import ZoneInfo
 
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -31,8 +33,13 @@ class SelectionSerializer(StrictSerializer):
         help_text="Their numbers.",
     )
     session_id = serializers.CharField(required=False, max_length=200)
-    since = serializers.DateTimeField(required=False, help_text="Decided then or later.")
-    until = serializers.DateTimeField(required=False, help_text="Decided before.")
+    since = serializers.DateTimeField(
+        required=False,
+        help_text="Decided then or later; without an offset, where the user lives.",
+    )
+    until = serializers.DateTimeField(
+        required=False, help_text="Decided before; without an offset, where the user lives."
+    )
     model = serializers.CharField(
         required=False,
         max_length=220,
@@ -88,11 +95,12 @@ class Reopen(UserScopedView):
         What was made of them stays until somebody changes it. Typed entries are not reopened. It
         takes a key with the scope manage; where nothing matches, it answers 409.
         """
+        user = self.memory_user()
         body = SelectionSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
+        with timezone.override(ZoneInfo(user.time_zone)):
+            body.is_valid(raise_exception=True)
         given = dict(body.validated_data)
         reason = given.pop("reason")
-        user = self.memory_user()
 
         def reopen() -> reopening.Reopening:
             by = str(principal_of(request))

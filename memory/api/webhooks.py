@@ -5,14 +5,16 @@ All of it needs a key with the scope `manage`, since an endpoint is sent what co
 
 import datetime
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import django_filters
 from django.db import transaction
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers, status
 from rest_framework.request import Request
@@ -131,7 +133,10 @@ class NothingSerializer(StrictSerializer):
 class SinceSerializer(StrictSerializer):
     """From when on."""
 
-    since = serializers.DateTimeField(help_text="Messages written at this moment or later.")
+    since = serializers.DateTimeField(
+        help_text="Messages written at this moment or later; without an offset, in the workspace's"
+        " time zone."
+    )
 
 
 class ReplayedSerializer(serializers.Serializer[Any]):
@@ -224,6 +229,10 @@ class Managed(APIView):
     """A view of what the workspace's staff arrange."""
 
     scopes = dict.fromkeys(("GET", "POST", "PATCH", "DELETE"), Scope.MANAGE)
+
+    def where_the_workspace_is(self) -> AbstractContextManager[None]:
+        """Read moments without an offset in the workspace's time zone."""
+        return timezone.override(ZoneInfo(principal_of(self.request).workspace.time_zone))
 
     def endpoints(self) -> QuerySet[WebhookEndpoint]:
         """Return the endpoints of the caller's workspace."""
@@ -418,7 +427,8 @@ class ReplayGivenUp(Managed):
     )
     def post(self, request: Request, endpoint_id: str) -> Response:
         """Send again what was written since a moment and given up."""
-        since = _body(SinceSerializer, request)["since"]
+        with self.where_the_workspace_is():
+            since = _body(SinceSerializer, request)["since"]
         endpoint = self.endpoint()
         written: idempotency.Written[int] = idempotency.once(
             request,
@@ -440,6 +450,11 @@ class Deliveries(Managed, generics.ListAPIView[Delivery]):
     def get_queryset(self) -> QuerySet[Delivery]:
         """Return the messages for the endpoint."""
         return self.deliveries().defer("payload")
+
+    def filter_queryset(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep what is asked for."""
+        with self.where_the_workspace_is():
+            return super().filter_queryset(queryset)
 
 
 class OneDelivery(Managed):

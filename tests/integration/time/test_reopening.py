@@ -3,6 +3,7 @@
 import datetime
 from collections.abc import Callable, Sequence
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.utils import timezone
@@ -241,3 +242,14 @@ def test_it_is_reopened_over_the_api(api: APIClient, told: MemoryUser) -> None:
     assert answer.status_code == 200
     assert answer.data == {"entries": [1, 2], "dismissed": [], "version": 4}
     assert api.post(REOPEN, {"entries": [1]}).status_code == 409
+
+
+def test_a_moment_without_an_offset_is_one_where_the_user_lives(told: MemoryUser) -> None:
+    MemoryUser.objects.filter(pk=told.pk).update(time_zone="Pacific/Kiritimati")  # UTC+14
+    _, text = create_key(told.workspace, "manager", scopes=[Scope.MANAGE])
+    api = APIClient(HTTP_AUTHORIZATION=f"Bearer {text}")
+    now = timezone.localtime(timezone=ZoneInfo("Pacific/Kiritimati")).replace(tzinfo=None)
+    hour = datetime.timedelta(hours=1)
+
+    assert api.post(REOPEN, {"until": (now - hour).isoformat()}).status_code == 409
+    assert api.post(REOPEN, {"since": (now - hour).isoformat()}).status_code == 200

@@ -1,5 +1,6 @@
 """`/v1/webhooks/`: endpoints, their messages, and who may arrange them."""
 
+import datetime
 from typing import Any
 
 import pytest
@@ -225,6 +226,23 @@ def test_what_was_given_up_since_a_moment_is_replayed(user: MemoryUser, manager:
 
     assert manager.post(path_of(made, "replay/"), {}).status_code == 400
     assert manager.get(path_of(made)).data["pending"] == 1
+
+
+def test_a_moment_without_an_offset_is_one_where_the_workspace_is(
+    user: MemoryUser, manager: APIClient, workspace: Workspace
+) -> None:
+    workspace.time_zone = "Asia/Tokyo"
+    workspace.save()
+    made = create(manager)
+    run_finds(user, finding(record("m-1")))
+    noon = datetime.datetime(2026, 3, 2, 12, tzinfo=datetime.UTC)  # 21:00 in Tokyo
+    Delivery.objects.update(state="given_up", created_at=noon)
+
+    for since, found in (("2026-03-02T21:00:00", 1), ("2026-03-02T21:00:01", 0)):
+        listed = manager.get(path_of(made, f"deliveries/?since={since}")).data["results"]
+        assert len(listed) == found
+        replayed = manager.post(path_of(made, "replay/"), {"since": since})
+        assert replayed.data == {"replayed": found}
 
 
 def test_a_test_message_arrives(manager: APIClient) -> None:
