@@ -295,6 +295,7 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
         )
         if not rows.exists():
             messages.error(request, "No version settled these: nothing was done.")
+            return
         self.reopen(request, rows)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[EntryOutcome]:
