@@ -5,6 +5,7 @@ import importlib
 import os
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -43,9 +44,10 @@ from memory.models.users import LaneName
 from memory.users import create_user
 from memory.workspace_constraints import unjudged
 from memory.workspaces import create_key
+from tests.properties import examples
 from tests.quarantine import QUARANTINED
 from tests.services import SERVICES, TEMPLATE, become_template
-from tests.tiers import holds_extended_only, is_extended, named
+from tests.tiers import holds_extended_only, is_extended, is_left_out_of_sweep, named
 from tests.waiting import scaled
 from workers import tasks
 
@@ -58,6 +60,7 @@ hypothesis.settings.register_profile(
     "patient",
     hypothesis.settings.get_profile("ci" if os.environ.get("CI") else "default"),
     deadline=None,
+    max_examples=examples(35),
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("patient")
@@ -128,9 +131,12 @@ def pytest_collection_modifyitems(
     processes do not wait for it in the end.
     """
     found = set()
+    cases: Counter[str] = Counter()
     for item in items:
-        if is_extended(item.nodeid):
+        test = item.nodeid.partition("[")[0]
+        if is_extended(item.nodeid) or is_left_out_of_sweep(item.nodeid, cases[test]):
             item.add_marker(pytest.mark.extended)
+        cases[test] += 1
         for node_id in {item.nodeid, item.nodeid.partition("[")[0]} & QUARANTINED.keys():
             found.add(node_id)
             item.add_marker(pytest.mark.quarantine)

@@ -2,7 +2,8 @@
 
 A test is named by the beginning of its id: a folder, a file, or a test of a file. Nothing is left
 out of `make test-all`. A test belongs here if it takes seconds by its nature (whole servers, killed
-processes, much data, other runtimes), not because it is slow: make it quick first.
+processes, much data, other runtimes), not because it is slow: make it quick first. Of tests that
+try the same in very many cases, such as each screen or each wrong field, most cases belong here.
 """
 
 EXTENDED = {
@@ -16,9 +17,14 @@ EXTENDED = {
         "tests/integration/operation/test_agents.py",
         "tests/integration/operation/test_telemetry.py",
     ),
-    "measurements": ("tests/benchmarks/",),
+    "measurements": (
+        "tests/benchmarks/",
+        "tests/integration/sandbox/test_lifecycle.py::test_nothing_leaks_over_many_evaluations",
+        "tests/unit/search/test_embeddings.py::test_texts_of_many_tokens_take_little_memory",
+    ),
     "processes that are killed, or race with others": (
         "tests/integration/alerts/test_rivals.py",
+        "tests/integration/api/test_rates.py::test_several_processes_share_a_rate",
         "tests/integration/erasure/test_races.py",
         "tests/integration/llm/test_processes.py",
         "tests/integration/sandbox/test_docker.py::test_a_killed_worker_leaves_nothing_that_runs",
@@ -29,10 +35,13 @@ EXTENDED = {
         "tests/integration/mem0/test_rivals.py",
         "tests/integration/merging/test_races.py",
         "tests/integration/operation/test_database_limits.py",
+        "tests/integration/races/",
         "tests/integration/operation/test_verify.py",
         "tests/integration/operation/test_verify_checks.py",
         "tests/integration/redaction/test_races.py",
+        "tests/integration/webhooks/test_deliveries_live.py",
         "tests/integration/work/test_leases_live.py",
+        "tests/integration/work/test_workspace_constraint_races.py",
     ),
     "processes that are started with each wrong setting": (
         "tests/integration/operation/test_checks.py::test_a_wrong_address_is_named",
@@ -42,6 +51,8 @@ EXTENDED = {
     ),
     "limits of time or memory that are waited for": (
         "tests/integration/llm/test_budgets.py::test_attempts_that_fail_are_within",
+        "tests/integration/sandbox/test_docker_attacks.py::test_a_gigabyte",
+        "tests/integration/sandbox/test_docker_attacks.py::test_of_a_gigabyte",
         "tests/integration/sandbox/test_prepare.py::test_the_first_question_has_as_much",
         "tests/integration/sandbox/test_workspace_constraints.py::test_one_that_fails_harms_no",
         "tests/integration/webhooks/test_outgoing.py::test_a_receiver_that_does_not_read",
@@ -54,13 +65,21 @@ EXTENDED = {
         "tests/integration/sandbox/test_docker_restart.py",
         "tests/integration/sandbox/test_doctor.py::test_limits_that_the_runtime_ignores",
         "tests/integration/sandbox/test_runtimes.py",
+        "tests/integration/typecheck/test_check_types.py::TestContainer::test_a_base_with_another",
     ),
-    "the same with another provider": (
-        "tests/integration/authoring/test_misbehaviour.py::test_memorizing_comes_to_nothing[anthropic",
-        "tests/integration/authoring/test_misbehaviour.py::test_provider_fails[anthropic",
+    "tools of other people on whole projects": (
+        "tests/integration/export/test_round_trip.py::test_a_project_with_everything",
+        "tests/integration/export/test_round_trip.py::test_old_constraints_come_along",
+        "tests/integration/export/test_zip.py::test_of_whom_nothing_is_known",
+        "tests/integration/export/test_zip.py::test_records_alone",
+        "tests/unit/project/test_rendered_code.py::test_stubs_say_of_every_name",
     ),
     "recorded data, long histories, many examples": (
         "tests/integration/admin/test_access.py::test_every_migration_writes_the_roles",
+        "tests/integration/admin/test_audit.py::test_no_content_and_no_name",
+        "tests/integration/admin/test_home.py::test_every_bar_is_the_number",
+        "tests/integration/authoring/test_prompts.py::test_fifty_times_the_history",
+        "tests/integration/authoring/test_prompts.py::test_nothing_that_is_much",
         "tests/integration/admin/test_access.py::test_no_screen_asks_for_each_row",
         "tests/integration/admin/test_lists.py::test_fifty_rows_do_not",
         "tests/integration/admin/test_scale.py",
@@ -68,6 +87,7 @@ EXTENDED = {
         "tests/integration/export/test_git.py",
         "tests/integration/export/test_round_trip.py::test_a_large_project",
         "tests/integration/export/test_round_trip.py::test_states_that_a_model",
+        "tests/integration/operation/test_migrations.py::test_every_migration_keeps_the_rules",
         "tests/integration/export/test_subject_access.py::test_a_long_log_is_not_held_in_memory",
         "tests/integration/sandbox/test_load.py::test_fifty_thousand_records_load",
         "tests/integration/sandbox/test_soak.py",
@@ -85,6 +105,38 @@ EXTENDED = {
     ),
 }
 
+# Tests that try many cases of a kind, by the beginnings of their ids: every fourth case of each is
+# of the first tier. So something is tried of each kind there, and everything in all tests.
+SWEEPS = (
+    "tests/integration/admin/test_access.py",
+    "tests/integration/admin/test_audited_looks.py",
+    "tests/integration/admin/test_hostile.py",
+    "tests/integration/admin/test_lists.py",
+    "tests/integration/admin/test_llm.py",
+    "tests/integration/admin/test_masking.py",
+    "tests/integration/admin/test_pages.py",
+    "tests/integration/admin/test_policy.py",
+    "tests/integration/admin/test_readonly.py",
+    "tests/integration/admin/test_source.py",
+    "tests/integration/api/bad_input/",
+    "tests/integration/authoring/test_misbehaviour.py",
+    "tests/integration/checkpointing/test_mutation_table.py",
+    "tests/integration/export/test_git_requests.py",
+    "tests/integration/export/test_zip.py",
+    "tests/integration/imports/test_imports.py",
+    "tests/integration/llm/",
+    "tests/integration/mem0/",
+    "tests/integration/sandbox/",
+    "tests/integration/typecheck/",
+    "tests/integration/work/test_constraint_library.py",
+    "tests/integration/work/test_limits.py",
+    "tests/unit/library/test_constraint_library.py",
+    "tests/unit/project/test_damaged_files.py",
+    "tests/unit/test_long_texts.py",
+    "tests/unit/test_patterns.py",
+)
+_SAMPLED = 4
+
 # In a folder of the second tier, but the main loop on one server is what the first tier is for.
 FIRST_TIER = ("tests/acceptance/test_main_loop.py",)
 
@@ -92,6 +144,11 @@ FIRST_TIER = ("tests/acceptance/test_main_loop.py",)
 def is_extended(test: str) -> bool:
     """Return whether the test with this id is of the second tier."""
     return not test.startswith(FIRST_TIER) and any(map(test.startswith, EXTENDED.values()))
+
+
+def is_left_out_of_sweep(test: str, number: int) -> bool:
+    """Return whether a case of a test, by its number among them from 0, is of the second tier."""
+    return "[" in test and test.startswith(SWEEPS) and number % _SAMPLED != 0
 
 
 def holds_extended_only(path: str) -> bool:
@@ -104,4 +161,4 @@ def holds_extended_only(path: str) -> bool:
 
 def named() -> list[str]:
     """Return all beginnings of ids that are listed here."""
-    return [*FIRST_TIER, *(one for group in EXTENDED.values() for one in group)]
+    return [*FIRST_TIER, *SWEEPS, *(one for group in EXTENDED.values() for one in group)]

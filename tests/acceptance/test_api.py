@@ -20,13 +20,14 @@ from memory.api.openapi import operations
 from tests import api_tour
 from tests.api_tour import READS, Tour, key_of
 from tests.integration.api.test_openapi import generated
+from tests.properties import examples
 from tests.system import running_system
 from tests.waiting import polled
 from uac_site.embedded.system import System
 
 FOLDER = Path(__file__).parent
 SEED = "20261122"
-EXAMPLES = os.environ.get("UAC_EXAMPLES", "2")
+EXAMPLES = str(examples(1))
 # Of these nothing is there that could be done again, or no model that could be asked.
 REFUSED = {
     "POST /v1/users/{user_id}/ask/",

@@ -1,5 +1,6 @@
 """One person's memory with a row of every model, in the words that a test chooses."""
 
+import copy
 import datetime
 import html
 import json
@@ -190,10 +191,25 @@ def populate(workspace: Workspace) -> Populate:
     return lambda text="Aspirin", user_id="ada": _populate(workspace, text, user_id)
 
 
+@pytest.fixture(scope="module")
+def made(populate_once: Populate) -> Rows:
+    """Rows of one person, the same for all tests of a file."""
+    return populate_once()
+
+
 @pytest.fixture
-def rows(populate: Populate) -> Rows:
-    """Rows of one person."""
-    return populate()
+def rows(made: Rows) -> Rows:
+    """Those, to be changed at will."""
+    return copy.deepcopy(made)
+
+
+@pytest.fixture
+def workspace(request: pytest.FixtureRequest, workspace: Workspace) -> Workspace:
+    """The workspace of those rows, where a test has them."""
+    if not {"made", "rows"} <= set(request.fixturenames):
+        return workspace
+    found: Workspace = request.getfixturevalue("rows")[Workspace]
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """What the staff can do: it does what it says, says that it did, and only to who may."""
 
 import datetime
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,6 @@ from memory import alerts, log
 from memory.log import Draft
 from memory.models import (
     Alert,
-    ApiKey,
     Checkpoint,
     EntryOutcome,
     Lane,
@@ -33,8 +31,6 @@ from memory.models import (
 from memory.models.alerts import AlertState
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
-from memory.models.workspaces import Scope
-from memory.workspaces import create_key, find_key
 from tests.integration.admin.conftest import (
     Populate,
     Rows,
@@ -68,7 +64,7 @@ def history(alert: Alert) -> list[tuple[str, str]]:
 
 
 def test_acknowledging_alerts_says_who_saw_them(admin_client: Client, populate: Populate) -> None:
-    first, second = populate(user_id="ada")[Alert], populate(user_id="bob")[Alert]
+    first, second = populate(user_id="carol")[Alert], populate(user_id="bob")[Alert]
 
     response = act(admin_client, "acknowledge", first, second)
 
@@ -109,7 +105,7 @@ def test_more_alerts_than_anybody_reads_are_not_resolved_at_once(
     admin_client: Client, populate: Populate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("memory.admin.alerts.MAX_RESOLVED", 1)
-    chosen = [populate(user_id=name)[Alert] for name in ("ada", "bob")]
+    chosen = [populate(user_id=name)[Alert] for name in ("carol", "bob")]
 
     response = act(admin_client, "resolve", *chosen)
 
@@ -139,7 +135,7 @@ def test_resolving_an_alert_closes_it(admin_client: Client, rows: Rows) -> None:
 def test_what_is_resolved_already_is_left_and_the_rest_is_done(
     admin_client: Client, populate: Populate
 ) -> None:
-    first, second = populate(user_id="ada")[Alert], populate(user_id="bob")[Alert]
+    first, second = populate(user_id="carol")[Alert], populate(user_id="bob")[Alert]
     alerts.resolve(first, actor="constraints", reason="no longer found")
 
     response = resolve(admin_client, first, second)
@@ -204,7 +200,7 @@ def test_snoozing_says_until_when_and_why(
 def test_a_reason_is_kept_and_one_is_given_where_nobody_gives_one(
     admin_client: Client, populate: Populate
 ) -> None:
-    first, second = populate(user_id="ada")[Alert], populate(user_id="bob")[Alert]
+    first, second = populate(user_id="carol")[Alert], populate(user_id="bob")[Alert]
 
     resolve(admin_client, first, note="told the person", from_page="1")
     resolve(admin_client, second)
@@ -216,7 +212,7 @@ def test_a_reason_is_kept_and_one_is_given_where_nobody_gives_one(
 def test_a_verdict_of_the_staff_shows_as_precision(
     admin_client: Client, populate: Populate
 ) -> None:
-    first, second = populate(user_id="ada"), populate(user_id="bob")
+    first, second = populate(user_id="carol"), populate(user_id="bob")
 
     response = act(admin_client, "wrong", first[Alert], note="no such allergy")
 
@@ -391,125 +387,6 @@ def test_who_may_only_view_users_cannot_have_the_model_work(staff: Staff, rows: 
     act(staff("view_memoryuser"), "work_on_it_now", rows[MemoryUser])
 
     assert structure_lane(rows).due_at == later
-
-
-# -- Keys --------------------------------------------------------------------------------------
-
-
-def make_key(client: Client, space: Workspace, **fields: Any) -> Any:
-    return client.post(
-        add_url(ApiKey),
-        {"workspace": space.pk, "name": "backend", "scopes": ["read", "write"], **fields},
-        follow=True,
-    )
-
-
-def test_a_new_key_is_shown_once_and_only_its_digest_kept(
-    admin_client: Client, workspace: Workspace
-) -> None:
-    response = make_key(admin_client, workspace)
-
-    [told] = [message for message in messages_of(response) if "cannot be shown again" in message]
-    found = re.search(r"uac_[0-9a-f]+_[\w-]+", told)
-    assert found is not None
-    text = found[0]
-    key = ApiKey.objects.get()
-    assert find_key(text) == key
-    secret = text.split("_", 2)[2]
-    row = ApiKey.objects.filter(pk=key.pk).values().get()
-    assert not any(secret in str(value) for value in row.values())
-    assert not any(
-        secret in str(value) for action in StaffAction.objects.values() for value in action.values()
-    )
-    for address in (list_url(ApiKey), page_url(key)):
-        assert secret not in admin_client.get(address).content.decode()
-
-
-def test_a_new_key_may_do_what_was_ticked(admin_client: Client, workspace: Workspace) -> None:
-    make_key(admin_client, workspace, scopes=["read"])
-
-    assert ApiKey.objects.get().scopes == ["read"]
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"scopes": []}, {"scopes": ["admin"]}, {"name": ""}, {"workspace": ""}]
-)
-def test_a_key_that_is_filled_in_wrongly_is_not_made(
-    admin_client: Client, workspace: Workspace, wrong: dict[str, Any]
-) -> None:
-    response = make_key(admin_client, workspace, **wrong)
-
-    assert response.context["adminform"].errors
-    assert not ApiKey.objects.exists()
-
-
-def test_a_revoked_key_opens_nothing_from_then_on(
-    admin_client: Client, workspace: Workspace
-) -> None:
-    told = " ".join(messages_of(make_key(admin_client, workspace)))
-    text = re.findall(r"uac_[0-9a-f]+_[\w-]+", told)[0]
-    key = ApiKey.objects.get()
-
-    response = act(admin_client, "revoke", key)
-
-    assert messages_of(response) == ["1 key revoked."]
-    assert find_key(text) is None
-    assert StaffAction.objects.filter(object_id=str(key.pk), change_message="Revoked.").exists()
-    first = ApiKey.objects.get().revoked_at
-    assert messages_of(act(admin_client, "revoke", key)) == ["1 key left: revoked already."]
-    assert ApiKey.objects.get().revoked_at == first
-
-
-def test_a_key_is_replaced_and_holds_for_a_day_more(
-    admin_client: Client, workspace: Workspace
-) -> None:
-    key, text = create_key(workspace, "reader", [Scope.READ])
-
-    [told] = messages_of(act(admin_client, "replace", key))
-
-    [shown] = re.findall(r"uac_[0-9a-f]+_[\w-]{20,}", told)
-    new = find_key(shown)
-    assert new is not None
-    assert (new.replaces, new.scopes) == (key, ["read"])
-    with time_machine.travel(timezone.now() + datetime.timedelta(hours=23), tick=False):
-        assert find_key(text) == key
-    with time_machine.travel(timezone.now() + datetime.timedelta(hours=25), tick=False):
-        assert find_key(text) is None
-        assert find_key(shown) == new
-    assert shown.split("_", 2)[2] not in text_of(admin_client.get(page_url(new)))
-    noted = StaffAction.objects.get(object_id=str(key.pk))
-    assert noted.change_message == f"Replaced by uac_{new.prefix}_…."
-    [again] = messages_of(act(admin_client, "replace", key))
-    assert "is left" in again
-    assert ApiKey.objects.count() == 2
-
-
-def test_a_key_is_made_for_certain_users(
-    admin_client: Client, workspace: Workspace, user: MemoryUser
-) -> None:
-    make_key(admin_client, workspace, users=user.user_id)
-    key = ApiKey.objects.get()
-    assert key.user_pks == [user.pk]
-    assert "for 1 user alone" in text_of(admin_client.get(list_url(ApiKey)))
-
-    refused = make_key(admin_client, workspace, users=f"{user.user_id}\nnobody")
-    assert "nobody" in str(refused.context["adminform"].errors["users"])
-    everybody = {"name": "backend", "scopes": ["read"], "users": ""}
-    refused = admin_client.post(page_url(key), everybody)
-    assert "users" in refused.context["adminform"].errors
-    [kept] = ApiKey.objects.all()
-    assert kept.user_pks == [user.pk]
-
-
-def test_who_may_only_view_keys_cannot_make_or_revoke_them(
-    staff: Staff, rows: Rows, workspace: Workspace
-) -> None:
-    client = staff("view_apikey")
-
-    act(client, "revoke", rows[ApiKey])
-
-    assert make_key(client, workspace).status_code == 403
-    assert [key.revoked_at for key in ApiKey.objects.all()] == [None]
 
 
 # -- Users -------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from memory.models import LogEntry, MemoryUser, Run, StaffAudit, Workspace
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.users import create_user
+from tests.conftest import finish_work
 from tests.integration.admin.conftest import page_url, shown, text_of
 from tests.integration.admin.test_hostile import HOSTILE
 from tests.integration.checkpointing.conftest import trip
@@ -34,20 +35,36 @@ def nobody_waits(settings: Settings) -> None:
     settings.UAC_MAX_WAIT_SECONDS = 0
 
 
+@pytest.fixture(scope="module")
+def traveller(populate_module: Callable[[Callable[[], MemoryUser]], MemoryUser]) -> MemoryUser:
+    """A user with three trips in two versions, the same for all tests here."""
+
+    def make() -> MemoryUser:
+        workspace = Workspace.objects.create(name="Company")
+        user = create_user(workspace, "ada", time_zone="Europe/Berlin", metadata=None)
+        for entries in (
+            [trip("Rome", key="a", cost=840, on="2026-05-02")],
+            [
+                trip("Oslo", key="b", cost=99.5, on="2026-06-02"),
+                trip("Rome", key="c", cost=0, on="2027-01-02"),
+            ],
+        ):
+            log.append(user, [Draft(kind=EntryKind.RECORD, data=e) for e in entries], source="test")
+            finish_work()
+        return user
+
+    return populate_module(make)
+
+
 @pytest.fixture
-def trips(user: MemoryUser, work: Callable[[], None]) -> MemoryUser:
-    """A user with three trips in two versions."""
-    for entries in (
-        [trip("Rome", key="a", cost=840, on="2026-05-02")],
-        [
-            trip("Oslo", key="b", cost=99.5, on="2026-06-02"),
-            trip("Rome", key="c", cost=0, on="2027-01-02"),
-        ],
-    ):
-        log.append(user, [Draft(kind=EntryKind.RECORD, data=e) for e in entries], source="test")
-        work()
-    user.refresh_from_db()
-    return user
+def workspace(traveller: MemoryUser) -> Workspace:
+    return Workspace.objects.get(pk=traveller.workspace_id)
+
+
+@pytest.fixture
+def trips(traveller: MemoryUser) -> MemoryUser:
+    """The user, as if nothing had been asked yet."""
+    return MemoryUser.objects.get(pk=traveller.pk)
 
 
 def console(user: MemoryUser) -> str:
@@ -387,7 +404,11 @@ def test_queries_count_under_the_workspace_limit(
 # -- Users of whom nothing is told -------------------------------------------------------------
 
 
-def test_without_a_version_there_is_nothing_to_ask(admin_client: Client, user: MemoryUser) -> None:
+def test_without_a_version_there_is_nothing_to_ask(
+    admin_client: Client, workspace: Workspace
+) -> None:
+    user = create_user(workspace, "bob", metadata=None)
+
     page = admin_client.get(console(user))
 
     assert "no checkpoint yet" in shown(page)

@@ -44,8 +44,9 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def rows(rows: Rows) -> Rows:
-    """Rows of one person whose work does not stand still."""
+def rows(populate: Populate) -> Rows:
+    """Rows of one person whose work does not stand still, made for each test: all are counted."""
+    rows = populate()
     Pause.objects.all().delete()
     return rows
 

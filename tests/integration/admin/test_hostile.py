@@ -1,6 +1,5 @@
 """What people wrote is shown to the last character, and cannot act on who looks at it."""
 
-import copy
 import html
 
 import pytest
@@ -50,12 +49,6 @@ HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)>\u202egnp.exe\
 def made(populate_once: Populate) -> Rows:
     """Rows of one person, the same for all tests here."""
     return populate_once(HOSTILE)
-
-
-@pytest.fixture
-def rows(made: Rows) -> Rows:
-    """Those, to be changed at will."""
-    return copy.deepcopy(made)
 
 
 @pytest.mark.parametrize(

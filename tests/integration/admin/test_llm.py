@@ -33,6 +33,13 @@ from tests.integration.admin.conftest import (
 
 pytestmark = pytest.mark.django_db
 
+
+@pytest.fixture
+def rows(populate: Populate) -> Rows:
+    """Rows of one person, made for each test: others count all that there are."""
+    return populate()
+
+
 SECRET = "sk-very-secret"
 EMPTY = dict.fromkeys(
     [

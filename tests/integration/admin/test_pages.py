@@ -1,6 +1,5 @@
 """Every screen: it renders, it links, it stays cheap, and what people wrote cannot act in it."""
 
-import copy
 import html
 import re
 from collections.abc import Callable
@@ -70,19 +69,6 @@ pytestmark = pytest.mark.django_db
 def made(populate_once: Populate) -> Rows:
     """Rows of one person, the same for all tests here."""
     return populate_once(company="workspace")
-
-
-@pytest.fixture
-def rows(made: Rows) -> Rows:
-    """Those, to be changed at will."""
-    return copy.deepcopy(made)
-
-
-@pytest.fixture
-def workspace(rows: Rows) -> Workspace:
-    """The workspace of those rows."""
-    found: Workspace = rows[Workspace]
-    return found
 
 
 def links_in(page: str) -> list[str]:

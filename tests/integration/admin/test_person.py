@@ -489,7 +489,7 @@ def test_what_came_to_nothing_says_when_it_is_tried_again_and_not_why(idle: Memo
 def test_the_answer_is_plain_text_without_content_and_is_not_kept(
     admin_client: Client, populate: Populate
 ) -> None:
-    user = populate("a secret of hers")[MemoryUser]
+    user = populate("a secret of hers", "carol")[MemoryUser]
     Pause.objects.all().delete()
 
     response = admin_client.get(url("progress", user))

@@ -1,6 +1,5 @@
 """Every page of HTML is held to a policy: no script or style that stands in the page itself."""
 
-import copy
 import re
 
 import pytest
@@ -8,7 +7,7 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 
-from tests.integration.admin.conftest import MODELS, Populate, Rows, list_url, name_of, page_url
+from tests.integration.admin.conftest import MODELS, Rows, list_url, name_of, page_url
 from uac_site.content_security import POLICY
 
 pytestmark = pytest.mark.django_db
@@ -18,18 +17,6 @@ IN_THE_PAGE = re.compile(
     r"|javascript:",
     re.IGNORECASE,
 )
-
-
-@pytest.fixture(scope="module")
-def made(populate_once: Populate) -> Rows:
-    """Rows of one person, the same for all tests here."""
-    return populate_once()
-
-
-@pytest.fixture
-def rows(made: Rows) -> Rows:
-    """Those, to be changed at will."""
-    return copy.deepcopy(made)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=name_of)

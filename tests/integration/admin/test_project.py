@@ -33,6 +33,13 @@ from tests.integration.checkpointing.conftest import trip
 
 pytestmark = pytest.mark.django_db
 
+
+@pytest.fixture
+def rows(populate: Populate) -> Rows:
+    """Rows of one person, made for each test: others count all that there are."""
+    return populate()
+
+
 Say = Callable[..., Checkpoint]
 
 

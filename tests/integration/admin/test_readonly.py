@@ -1,6 +1,5 @@
 """What the server writes, nobody writes by hand, whatever they may otherwise do."""
 
-import copy
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from memory.models import ApiKey, LogEntry, MemoryUser, StaffAudit, Workspace
 from tests.integration.admin.conftest import (
     IMMUTABLE,
     MODELS,
-    Populate,
     Rows,
     add_url,
     delete_url,
@@ -22,18 +20,6 @@ from tests.integration.admin.conftest import (
 from tests.rows import read_rows
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(scope="module")
-def made(populate_once: Populate) -> Rows:
-    """Rows of one person, the same for all tests here."""
-    return populate_once()
-
-
-@pytest.fixture
-def rows(made: Rows) -> Rows:
-    """Those, to be changed at will."""
-    return copy.deepcopy(made)
 
 
 def everything() -> dict[str, list[str]]:

@@ -175,7 +175,7 @@ def test_a_constraint_that_failed_is_marked_where_it_failed(
 
 @pytest.mark.django_db
 def test_hostile_source_is_coloured_and_inert(admin_client: Client, populate: Populate) -> None:
-    blob = populate('"""</pre><script>alert(1)</script>')[Blob]
+    blob = populate('"""</pre><script>alert(1)</script>', "carol")[Blob]
 
     page = text_of(admin_client.get(page_url(blob)))
 

@@ -33,6 +33,13 @@ from tests.integration.admin.test_hostile import HOSTILE
 
 pytestmark = pytest.mark.django_db
 
+
+@pytest.fixture
+def rows(populate: Populate) -> Rows:
+    """Rows of one person, made for each test: others count all that there are."""
+    return populate()
+
+
 START = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
 
 

@@ -18,7 +18,9 @@ from rest_framework.test import APIClient
 
 from memory.models import MemoryUser, Workspace
 from memory.models.workspaces import Scope
+from memory.users import create_user
 from memory.workspaces import create_key
+from tests.conftest import finish_work, new_client
 from tests.services import SERVICES
 from tests.waiting import scaled
 
@@ -67,22 +69,45 @@ def record(type_: str, key: str, *, retired: bool = False, **data: Any) -> dict[
     return {**entry, "retired": True} if retired else entry
 
 
-@pytest.fixture
-def say(user: MemoryUser, api: APIClient, work: Callable[[], None]) -> Callable[..., None]:
-    """Log entries and settle them."""
+def say_to(api: APIClient) -> Callable[..., None]:
+    """Return what logs entries of Ada and settles them."""
 
     def do(*entries: dict[str, Any]) -> None:
         assert api.post("/v1/users/ada/entries/", {"entries": entries}).status_code == 202
-        work()
+        finish_work()
 
     return do
 
 
 @pytest.fixture
-def lived(
-    user: MemoryUser, api: APIClient, work: Callable[[], None], say: Callable[..., None]
-) -> MemoryUser:
-    """A person with five versions: records, a change, a constraint with tests, a retirement."""
+def say(user: MemoryUser, api: APIClient) -> Callable[..., None]:
+    """Log entries and settle them."""
+    return say_to(api)
+
+
+@pytest.fixture
+def lived(user: MemoryUser, api: APIClient) -> MemoryUser:
+    """A person with five versions."""
+    live(user, api)
+    return user
+
+
+@pytest.fixture(scope="module")
+def lived_once(populate_module: Callable[[Callable[[], MemoryUser]], MemoryUser]) -> MemoryUser:
+    """The same person for all tests of a file."""
+
+    def make() -> MemoryUser:
+        workspace = Workspace.objects.create(name="Company")
+        user = create_user(workspace, "ada", time_zone="Europe/Berlin", metadata=None)
+        live(user, new_client(workspace))
+        return user
+
+    return populate_module(make)
+
+
+def live(user: MemoryUser, api: APIClient) -> None:
+    """Make five versions: records, a change, a constraint with tests, a retirement."""
+    say = say_to(api)
     rome = record("Trip", "rome", to="Rome", on="2026-05-02", cost=840)
     say(rome, record("Passport", "p-1", number="X1", expires="2026-05-01"))
     say(record("Trip", "oslo", to="Oslo", on="2026-09-11", cost=1260))
@@ -90,12 +115,11 @@ def lived(
     written = {"source": OVERLAP, "tests": OVERLAP_TESTS}
     answer = api.put("/v1/users/ada/constraints/overlap/?wait=0", written)
     assert answer.status_code == 202, answer.content
-    work()
+    finish_work()
     say(record("Trip", "oslo", retired=True))
     user.refresh_from_db()
     assert user.head is not None
     assert user.head.version == 5
-    return user
 
 
 class _Server(socketserver.ThreadingMixIn, WSGIServer):

@@ -19,6 +19,22 @@ PACK = "/v1/users/ada/git/git-upload-pack"
 TYPE = "application/x-git-upload-pack-request"
 
 
+@pytest.fixture
+def lived(lived_once: MemoryUser) -> MemoryUser:
+    """A person with five versions, as nobody has asked for them yet."""
+    return MemoryUser.objects.get(pk=lived_once.pk)
+
+
+@pytest.fixture
+def user(lived: MemoryUser) -> MemoryUser:
+    return lived
+
+
+@pytest.fixture
+def workspace(lived: MemoryUser) -> Workspace:
+    return lived.workspace
+
+
 def line(text: str) -> bytes:
     return f"{len(text) + 4:04x}{text}".encode()
 

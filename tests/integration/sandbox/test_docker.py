@@ -332,7 +332,7 @@ def test_a_runner_that_says_nonsense_is_not_believed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if outcome == "timeout":
-        monkeypatch.setattr(client, "START_SECONDS", 3.0)
+        monkeypatch.setattr(client, "START_SECONDS", 1.0)
     with monkeypatch.context() as patch:
         reconfigure(patch, runs(code))
         with pytest.raises(SandboxError) as raised:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import fcntl
+import operator
 import os
 import signal
 import subprocess
@@ -101,7 +102,8 @@ def test_nothing_leaks_over_many_evaluations() -> None:
             if number % 10 == 0:
                 with pytest.raises(SandboxError):
                     sandbox.evaluate("import os\nos._exit(1)", now=NOW, time_zone="UTC")
-        assert eventually(lambda: held() == before)
+        # What ends meanwhile of earlier tests makes it less.
+        assert eventually(lambda: all(map(operator.le, held(), before)))
         assert descriptors is None or eventually(lambda: runner.descriptors() == descriptors)
 
 

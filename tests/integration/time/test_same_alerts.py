@@ -3,7 +3,6 @@
 Run more with `UAC_EXAMPLES=20 pytest tests/integration/time/test_same_alerts.py`.
 """
 
-import os
 import random
 import re
 from collections.abc import Callable
@@ -17,11 +16,12 @@ from memory import forecasts
 from memory.models import AlertEvent, MemoryUser, Run, Workspace
 from memory.users import create_user, next_daily_run
 from tests.integration.time.test_forecast import DAY, IMPORTS, START, settle
+from tests.properties import examples
 from workers import dispatching, tasks
 
 pytestmark = pytest.mark.django_db
 
-SEEDS = range(int(os.environ.get("UAC_EXAMPLES", "1")))
+SEEDS = range(examples(1))
 DAYS = 20
 CHECK = (
     IMPORTS

@@ -2,12 +2,11 @@
 the state is that of somebody who was told each entry when it occurred.
 
 Here it is the versions of the server; many more histories are in tests/unit/project/test_told.py.
-Run more here with `UAC_EXAMPLES=500 pytest tests/integration/time/test_told.py`.
+Run more here with `UAC_EXAMPLES=200 pytest tests/integration/time/test_told.py`.
 """
 
 import datetime
 import itertools
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,7 @@ from memory.models.log import EntryKind, Outcome
 from memory.project import Project
 from memory.project.typed import encode
 from memory.users import create_user
+from tests.properties import examples
 from tests.unit.project.strategies import histories, statements
 from workers import tasks
 from workers.checkpointing import gate
@@ -30,7 +30,6 @@ from workers.checkpointing.findings import Verdict
 
 pytestmark = pytest.mark.django_db
 
-EXAMPLES = int(os.environ.get("UAC_EXAMPLES", "4"))
 DAY = datetime.datetime(2025, 3, 1, 9, tzinfo=datetime.UTC)
 
 State = Mapping[str, Any]
@@ -58,7 +57,7 @@ _TOLD = st.builds(Told, statement=statements(), day=st.integers(0, 4))
 HISTORIES = histories(_TOLD, batches=3, batch=4)
 # Of one that fails, the first is told as it is: to shorten it takes many times as long.
 _MANY = settings(
-    max_examples=EXAMPLES,
+    max_examples=examples(2),
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -12,15 +12,13 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import alerts, constraint_library, log, runs, workspace_constraints
-from memory.log import Draft
-from memory.models import Alert, MemoryUser, Run, Workspace
-from memory.models.log import EntryKind
+from memory import alerts, runs, workspace_constraints
+from memory.models import MemoryUser, Run, Workspace
 from memory.models.runs import RunKind, RunTrigger
 from memory.project import Outline
-from memory.users import change_user, create_user, next_daily_run
+from memory.users import create_user, next_daily_run
 from tests.factories import make_checkpoint
-from workers import dispatching, tasks
+from workers import dispatching
 
 pytestmark = pytest.mark.django_db
 
@@ -35,45 +33,9 @@ def minutes(number: float) -> datetime.timedelta:
     return datetime.timedelta(minutes=number)
 
 
-def tell_appointments(user: MemoryUser) -> None:
-    """Two of the next day that overlap."""
-    entries = [
-        {
-            "domain": "calendar",
-            "type": "Meeting",
-            "key": f"meeting-{hour}",
-            "data": {
-                "title": f"Meeting at {hour}",
-                "start": f"2026-03-03T{hour}:00:00+01:00",
-                "end": f"2026-03-03T{hour + 2}:00:00+01:00",
-            },
-        }
-        for hour in (10, 11)
-    ]
-    log.append(user, [Draft(kind=EntryKind.RECORD, data=data) for data in entries], source="test")
-
-
-def enable(workspace: Workspace, name: str) -> None:
-    """Have a constraint of the library run for all users of the workspace."""
-    of_library = constraint_library.read(name)
-    constraint = workspace_constraints.create(
-        workspace, name, source=of_library.source, tests=of_library.tests, by="test"
-    )
-    version = constraint.versions.get()
-    tasks.judge_workspace_constraint(str(version.pk))
-    tasks.backtest(str(version.backtests.get().pk))
-    version.refresh_from_db()
-    workspace_constraints.approve(version, by="boss")
-    workspace_constraints.change(constraint, by="boss", percentage=100)
-
-
 def due(user: MemoryUser) -> datetime.datetime | None:
     user.refresh_from_db()
     return user.constraints_due_at
-
-
-def triggers(user: MemoryUser) -> list[str]:
-    return [run.trigger for run in Run.objects.filter(user=user).order_by("queued_at")]
 
 
 @pytest.fixture
@@ -81,126 +43,6 @@ def user(workspace: Workspace) -> MemoryUser:
     """A user of that time: what is to be done for one who came later would wait."""
     with time_machine.travel(MORNING - minutes(60)):
         return create_user(workspace, "ada", time_zone="Europe/Berlin", metadata=None)
-
-
-@pytest.fixture
-def busy(user: MemoryUser, work: Work) -> MemoryUser:
-    """A user with meetings, at whom a constraint that takes the moment has looked."""
-    with time_machine.travel(MORNING, tick=False):
-        enable(user.workspace, "double_booking")
-        tell_appointments(user)
-        work()
-        # The new constraint has looked at the user: no further run is due for that.
-        MemoryUser.objects.filter(pk=user.pk).update(constraints_changed_at=None)
-    return user
-
-
-class TestMinutes:
-    def test_who_has_a_constraint_on_the_moment_is_looked_at_again_in_minutes(
-        self, busy: MemoryUser, work: Work
-    ) -> None:
-        assert Alert.objects.get(user=busy).severity == "warning"
-        assert due(busy) == MORNING + minutes(5)
-
-        with time_machine.travel(MORNING + minutes(5), tick=False):
-            assert dispatching.dispatch()["daily"] == 1
-            assert due(busy) == TOMORROW  # nothing is queued twice while it waits
-            assert dispatching.dispatch()["daily"] == 0
-            work()
-        assert due(busy) == MORNING + minutes(10)
-        assert triggers(busy)[-1] == RunTrigger.INSTANT
-
-    def test_it_finds_what_becomes_true_between_two_daily_runs(
-        self, busy: MemoryUser, work: Work
-    ) -> None:
-        # The overlap begins at 11:00 in Berlin; it is critical from a day before.
-        for moment, severity in ((115, "warning"), (120, "critical")):
-            with time_machine.travel(MORNING + minutes(moment), tick=False):
-                dispatching.dispatch()
-                work()
-            assert Alert.objects.get(user=busy).severity == severity
-
-    def test_after_a_long_silence_it_is_not_caught_up_with(
-        self, busy: MemoryUser, work: Work
-    ) -> None:
-        with time_machine.travel(MORNING + minutes(5), tick=False):
-            dispatching.dispatch()
-        with time_machine.travel(MORNING + minutes(33), tick=False):  # workers were busy
-            work()
-        assert due(busy) == MORNING + minutes(35)
-
-    def test_the_daily_hour_is_the_daily_run_even_if_it_is_seen_late(
-        self, busy: MemoryUser, work: Work
-    ) -> None:
-        MemoryUser.objects.filter(pk=busy.pk).update(constraints_due_at=TOMORROW - minutes(1))
-        with time_machine.travel(TOMORROW + minutes(2), tick=False):
-            dispatching.dispatch()
-            work()
-        assert triggers(busy)[-1] == RunTrigger.DAILY
-        assert due(busy) == TOMORROW + minutes(7)
-
-    def test_a_run_does_not_take_the_place_of_the_daily_one_that_is_due(
-        self, busy: MemoryUser, work: Work
-    ) -> None:
-        MemoryUser.objects.filter(pk=busy.pk).update(constraints_due_at=TOMORROW)
-        with time_machine.travel(TOMORROW, tick=False):
-            tell_appointments(busy)
-            work()
-            assert due(busy) == TOMORROW
-            assert dispatching.dispatch()["daily"] == 1
-
-    def test_others_are_looked_at_daily(self, user: MemoryUser, work: Work) -> None:
-        with time_machine.travel(MORNING, tick=False):
-            enable(user.workspace, "deadline_window")
-            data = {
-                "domain": "home",
-                "type": "Lease",
-                "data": {"title": "Flat", "ends_on": "2026-03-20"},
-            }
-            log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
-            work()
-        assert Alert.objects.filter(user=user).count() == 1
-        assert due(user) == TOMORROW
-
-    def test_the_clock_stops_where_there_is_nothing_to_run_and_goes_on_when_there_is(
-        self, user: MemoryUser, work: Work
-    ) -> None:
-        with time_machine.travel(MORNING, tick=False):
-            tell_appointments(user)
-            work()
-        with time_machine.travel(TOMORROW, tick=False):
-            dispatching.dispatch()
-        assert due(user) is None
-        assert triggers(user) == []
-
-        with time_machine.travel(TOMORROW + minutes(1), tick=False):
-            enable(user.workspace, "deadline_window")  # which does not concern the user
-            dispatching.dispatch()
-            assert due(user) is None
-            enable(user.workspace, "double_booking")
-            dispatching.dispatch()
-            # Whatever becomes of that run.
-            assert due(user) == next_daily_run(user, TOMORROW)
-            work()
-        assert due(user) == TOMORROW + minutes(6)
-        assert triggers(user) == [RunTrigger.WORKSPACE]
-
-    def test_without_such_a_constraint_it_is_daily_again(
-        self, busy: MemoryUser, work: Work
-    ) -> None:
-        constraint = busy.workspace.constraints.get()
-        with time_machine.travel(MORNING + minutes(1), tick=False):
-            workspace_constraints.change(constraint, by="boss", percentage=0)
-            dispatching.dispatch()
-            work()
-        assert due(busy) == TOMORROW
-
-    def test_a_new_time_zone_moves_the_daily_run_and_leaves_the_minutes(
-        self, busy: MemoryUser
-    ) -> None:
-        with time_machine.travel(MORNING + minutes(1), tick=False):
-            change_user(busy, time_zone="Asia/Tokyo")
-        assert due(busy) == MORNING + minutes(5)
 
 
 # A zone, the days between which to look, the daily hour, and the days on which it does not strike.

@@ -28,6 +28,7 @@ from memory.project import (
     render,
 )
 from memory.project.types import format_type
+from tests.properties import examples
 
 from .support import Store, add, define, define_enum, project_with, remember
 
@@ -621,7 +622,7 @@ def test_a_later_object_of_a_list_may_have_parts_that_the_first_has_not() -> Non
     assert Project.from_files(render(project)) == project
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "date"]), JSON, max_size=3), max_size=5))
 def test_any_data_is_taken_as_a_whole_or_not_at_all(data: list[dict[str, Any]]) -> None:
     project = Project.empty()

@@ -18,6 +18,7 @@ from memory.project import Domain, Project, render, to_typed_json
 from memory.project.render import render_state_stub
 from sandbox_image import uac
 from sandbox_image.values import encode
+from tests.properties import examples
 
 from .examples import rich_project
 from .strategies import projects
@@ -85,7 +86,7 @@ def assert_runs_as_it_says(project: Project) -> None:
                 assert [dumped(record)] == said_by_project(project, domain.name, name)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(projects())
 def test_any_project_runs_and_holds_what_it_says(project: Project) -> None:
     # A sandbox refuses to return null characters, which no JSON in PostgreSQL can hold either.

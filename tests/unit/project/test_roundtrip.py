@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 
 from memory.project import Outline, Project, apply, edit_from_json, render
 from memory.project.literals import Uses, record_literal
+from tests.properties import examples
 
 from .strategies import projects
 from .support import Store, add, define, project_with, trip, trips_project
@@ -23,7 +24,7 @@ def texts_of_records(project: Project) -> dict[str, list[str]]:
     }
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(projects())
 def test_any_project_comes_back_from_its_files(project: Project) -> None:
     files = render(project)
@@ -35,7 +36,7 @@ def test_any_project_comes_back_from_its_files(project: Project) -> None:
     assert render(back) == files
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(projects())
 def test_any_outline_comes_back_from_json(project: Project) -> None:
     # Key order is lost, as in PostgreSQL's jsonb.
@@ -47,7 +48,7 @@ def test_any_outline_comes_back_from_json(project: Project) -> None:
     assert back.to_json() == project.outline.to_json()
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(projects())
 def test_any_project_opened_lazily_equals_the_one_read_from_files(project: Project) -> None:
     store = Store(project)

@@ -1,10 +1,9 @@
 """A batch of typed entries is the same as its entries one by one, and can be cut after each.
 
-Run more histories with `UAC_EXAMPLES=500 pytest tests/unit/project/test_told.py`.
+Run more histories with `UAC_EXAMPLES=30 pytest tests/unit/project/test_told.py`.
 """
 
 import itertools
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,11 +21,10 @@ from memory.project import (
     render,
 )
 from memory.project.told import Telling, edits_up_to
+from tests.properties import examples
 
 from .strategies import histories, statements
 from .support import Store
-
-EXAMPLES = int(os.environ.get("UAC_EXAMPLES", "50"))
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ def settle(batches: Sequence[Sequence[RecordEntry]]) -> list[Version]:
     return versions
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(20))
 @given(batches=histories(statements()))
 def test_a_batch_cut_after_an_entry_is_what_was_told_up_to_it(
     batches: list[list[dict[str, Any]]],

@@ -17,6 +17,7 @@ from sandbox_image.forecasting import Forecaster, Horizon, Told
 from sandbox_image.tracing import DAY, Clock, Day, Steps, can_follow
 from sandbox_image.uac import PartialDate
 from sandbox_image.uac.alerts import Alert, Severity
+from tests.properties import examples
 
 START = datetime.date(2027, 11, 20)
 END = datetime.date(2028, 11, 20)  # a leap year
@@ -137,7 +138,7 @@ def foreseen(timeline: Any, change: dict[str, Any]) -> Any:
 
 
 class TestDays:
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(50), deadline=None)
     @given(questions=st.lists(questions_of_the_day, min_size=1, max_size=4))
     def test_every_day_is_as_if_it_were_tried(self, questions: list[str]) -> None:
         timeline = forecaster(questions).days(START, END)
@@ -273,7 +274,7 @@ questions_of_the_moment = st.one_of(
 
 
 class TestMoments:
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=examples(5), deadline=None)
     @given(questions=st.lists(questions_of_the_moment, min_size=1, max_size=3))
     def test_every_minute_is_as_if_it_were_tried(self, questions: list[str]) -> None:
         timeline = forecaster(questions).moments(Horizon(BEGIN, LAST, ZONE))

@@ -1,6 +1,6 @@
 """Whatever is asked of the clock, in whatever words: looking ahead finds what trying all finds.
 
-Run many more examples with `UAC_EXAMPLES=100 pytest tests/unit/sandbox/test_tracing.py`.
+Run many more examples with `UAC_EXAMPLES=200 pytest tests/unit/sandbox/test_tracing.py`.
 """
 
 import dataclasses
@@ -9,7 +9,6 @@ import decimal
 import functools
 import itertools
 import math
-import os
 import re
 import statistics
 import string
@@ -26,8 +25,8 @@ from hypothesis import strategies as st
 from sandbox_image.forecasting import Forecaster, Horizon, Told
 from sandbox_image.uac import PartialDate, info, warning
 from sandbox_image.uac.alerts import Alert
+from tests.properties import examples
 
-TIMES = int(os.environ.get("UAC_EXAMPLES", "1"))
 START = datetime.date(2027, 11, 20)
 END = datetime.date(2028, 11, 20)  # a leap year
 # The day before a change of the clocks, by zone: at night, at midnight, by half an hour, a day.
@@ -341,7 +340,7 @@ def tried(questions: list[str], start: datetime.date, end: datetime.date) -> dic
 
 ON_DAYS = grammar("today", 3)
 unhurried = settings(
-    max_examples=60 * TIMES, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
@@ -448,7 +447,7 @@ def about(zone: str) -> st.SearchStrategy[tuple[str, list[str]]]:
 
 
 class TestMoments:
-    @settings(unhurried, max_examples=10 * TIMES)
+    @settings(unhurried, max_examples=examples(5))
     @given(asked=st.one_of([about(zone) for zone in CHANGES]))
     def test_looking_ahead_finds_what_every_minute_would(
         self, asked: tuple[str, list[str]]

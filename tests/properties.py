@@ -1,0 +1,11 @@
+"""On how many examples a property is tried: three times as many in all tests as in the first tier.
+
+`UAC_EXAMPLES=20 pytest tests/unit/project/test_told.py` tries twenty times as many there.
+"""
+
+import os
+
+
+def examples(number: int) -> int:
+    """Return how many to try where the first tier tries this many."""
+    return number * int(os.environ.get("UAC_EXAMPLES", "1"))
