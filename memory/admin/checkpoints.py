@@ -1,6 +1,6 @@
 """Versions of projects, and the files and places that they consist of."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -9,6 +9,7 @@ from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Length
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
+from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -17,11 +18,16 @@ from django.views.decorators.http import require_GET
 from memory import access, history
 from memory.admin.base import (
     HEAVY,
+    MAX_NOTE,
     ReadOnlyAdmin,
     link,
+    link_to_alert,
     link_to_key,
     link_to_list,
     links_to_entries,
+    note_of,
+    page_url,
+    staff_of,
 )
 from memory.admin.diffs import show_files, show_records
 from memory.admin.display import (
@@ -37,10 +43,15 @@ from memory.admin.display import (
 )
 from memory.admin.edits import edit_title, show_edits
 from memory.admin.llm import show_attempts
+from memory.admin.masking import content
 from memory.admin.project import project_url, show_project
 from memory.checkpoints import Redacted
 from memory.models import Blob, Bytecode, Checkpoint, EntryOutcome, Run
+from memory.project.values import RecordId
 from memory.redaction import TOLD
+
+# More is counted: whoever asks sees what it is about.
+MOST_LEFT_OUT = 20
 
 REDACTING = "Something is being redacted of this user's memory: look again in a moment."
 
@@ -63,7 +74,8 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     search_fields = ["user__user_id"]
     search_help_text = "By user id."
     ordering = ["-created_at", "-id"]
-    actions = ["restore", "restore_and_work_again"]
+    actions = ["restore"]
+    asking = ["restore"]
     when_empty = "No version has been accepted yet."
     fieldsets = [
         (
@@ -112,20 +124,35 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         """Offer to go back to what is not the newest."""
         return [] if row.pk == row.user.head_id else super().actions_for(row)
 
-    @admin.action(
-        description="Go back to this version; dismiss what came since", permissions=["operate"]
-    )
-    def restore(self, request: HttpRequest, queryset: QuerySet[Checkpoint]) -> None:
-        """Make it the newest again, as a version of its own; the log stays."""
-        _restore(request, queryset, reopen=False)
+    def is_confirmed(self, request: HttpRequest, action: str, rows: QuerySet[Checkpoint]) -> bool:
+        """A reason is kept where there is one; none is asked for."""
+        return "confirmed" in request.POST
 
-    @admin.action(
-        description="Go back to this version; work on what came since again",
-        permissions=["operate"],
-    )
-    def restore_and_work_again(self, request: HttpRequest, queryset: QuerySet[Checkpoint]) -> None:
-        """Make it the newest again; entries that later versions took in are pending again."""
-        _restore(request, queryset, reopen=True)
+    @admin.action(description="Go back to this version…", permissions=["operate"])
+    def restore(
+        self, request: HttpRequest, queryset: QuerySet[Checkpoint]
+    ) -> TemplateResponse | None:
+        """Make it the newest again, after asking, as a version of its own; the log stays."""
+        if queryset.count() != 1:
+            messages.error(request, "Choose one version: nothing was done.")
+            return None
+        checkpoint = queryset.select_related("user__workspace").get()
+        try:
+            if not self.is_confirmed(request, "restore", queryset):
+                return _ask_to_restore(request, checkpoint)
+            restored = history.restore(
+                checkpoint.user,
+                checkpoint.version,
+                reopen="dismiss" not in request.POST,
+                by=staff_of(request),
+                reason=note_of(request, "restored by staff"),
+            )
+        except (history.NothingToRestore, Redacted, history.BeingRedacted) as error:
+            messages.error(request, f"Nothing was done: {error}")
+            return None
+        told = f"Version {restored.version} holds what version {checkpoint.version} does."
+        messages.success(request, told)
+        return None
 
     @admin.display(description="version", ordering="version")
     def version_name(self, checkpoint: Checkpoint) -> str:
@@ -280,24 +307,42 @@ def _version(checkpoint: Checkpoint | None) -> SafeString | str:
     return link(checkpoint, f"v{checkpoint.version}") if checkpoint else NOTHING
 
 
-def _restore(request: HttpRequest, chosen: QuerySet[Checkpoint], *, reopen: bool) -> None:
-    if chosen.count() != 1:
-        messages.error(request, "Choose one version: nothing was done.")
-        return
-    checkpoint = chosen.select_related("user").get()
-    try:
-        restored = history.restore(
-            checkpoint.user,
-            checkpoint.version,
-            reopen=reopen,
-            by=f"staff:{request.user.get_username()}",
-            reason="restored by staff",
-        )
-    except (history.NothingToRestore, Redacted, history.BeingRedacted) as error:
-        messages.error(request, f"Nothing was done: {error}")
-        return
-    told = f"Version {restored.version} holds what version {checkpoint.version} does."
-    messages.success(request, told)
+def _place(record: RecordId) -> SafeString:
+    return format_html(
+        "{} in {}", inline(record.key), inline(f"{record.domain}.{record.collection}")
+    )
+
+
+def _first(items: Iterable[SafeString | str]) -> SafeString | str:
+    """Show the first of many, and how many more there are."""
+    every = list(items)
+    more = len(every) - MOST_LEFT_OUT
+    return lines([*every[:MOST_LEFT_OUT], f"… and {more} more"] if more > 0 else every)
+
+
+def _ask_to_restore(request: HttpRequest, checkpoint: Checkpoint) -> TemplateResponse:
+    """Show what going back to this version leaves out; raises what `history.restore` does."""
+    left_out = history.excluded_by_restoring(checkpoint.user, checkpoint.version)
+    context = {
+        **admin.site.each_context(request),
+        "title": f"Go back to version {checkpoint.version}?",
+        "opts": Checkpoint._meta,
+        "media": admin.ModelAdmin(Checkpoint, admin.site).media,
+        "action": "restore",
+        "chosen": [str(checkpoint.pk)],
+        "user": link(checkpoint.user),
+        "newest": checkpoint.user.head,
+        "records": _first(content(_place(one)) for one in left_out.records),
+        "alerts": _first(link_to_alert(one) for one in left_out.alerts),
+        "entries": links_to_entries(checkpoint.user, left_out.entries),
+        "from_page": "from_page" in request.POST,
+        "note": note_of(request),
+        "most_note": MAX_NOTE,
+        "back_url": page_url(checkpoint)
+        if "from_page" in request.POST
+        else request.get_full_path(),
+    }
+    return TemplateResponse(request, "admin/memory/restore.html", context)
 
 
 @admin.register(Blob)

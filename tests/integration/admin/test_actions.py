@@ -20,6 +20,7 @@ from memory.models import (
     Checkpoint,
     EntryOutcome,
     Lane,
+    LogEntry,
     MemoryUser,
     Merge,
     PausedConstraint,
@@ -438,27 +439,32 @@ def test_what_the_staff_did_to_a_user_is_noted_without_the_name(
 # -- Versions ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("action", "outcomes"), [("restore", ["dismissed"]), ("restore_and_work_again", [])]
-)
-def test_a_version_is_restored_in_a_click(
-    admin_client: Client, user: MemoryUser, action: str, outcomes: list[str]
+@pytest.mark.parametrize(("answer", "outcomes"), [({}, []), ({"dismiss": "1"}, ["dismissed"])])
+def test_a_version_is_restored_after_it_is_said_what_that_leaves_out(
+    admin_client: Client, user: MemoryUser, answer: dict[str, str], outcomes: list[str]
 ) -> None:
     for number in (1, 2):
         data = {"domain": "travel", "type": "Trip", "key": f"t{number}", "data": {"to": "Rome"}}
         log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
         tasks.checkpoint_records(user.pk)
     first, second = Checkpoint.objects.filter(user=user).order_by("version")
-    assert b"Restore" in admin_client.get(page_url(first)).content
-    assert b"Restore" not in admin_client.get(page_url(second)).content
+    [entry] = LogEntry.objects.filter(user=user, seq=2)
+    assert 'value="restore">Restore</button>' in text_of(admin_client.get(page_url(first)))
+    assert 'value="restore"' not in text_of(admin_client.get(page_url(second)))
 
-    response = act(admin_client, action, first)
+    asked = act(admin_client, "restore", first, note="told in error")
+    assert "t2 in travel.trips" in shown(asked)
+    assert page_url(entry) in text_of(asked)
+    assert 'value="told in error"' in text_of(asked)
+    assert Checkpoint.objects.filter(user=user).count() == 2
+    response = act(admin_client, "restore", first, confirmed="1", note="told in error", **answer)
 
     assert messages_of(response) == ["Version 3 holds what version 1 does."]
     user.refresh_from_db()
     assert user.head is not None
     assert (user.head.tree, user.head.origin) == (first.tree, "restored")
-    assert user.head.verdict["restored"]["by"] == "staff:admin"
+    restored = user.head.verdict["restored"]
+    assert (restored["by"], restored["reason"]) == ("staff:admin", "told in error")
     found = EntryOutcome.objects.filter(user=user, seq=2)
     assert [one.outcome for one in found] == outcomes
 
