@@ -272,7 +272,8 @@ def _dedented(source: str) -> str:
 
 
 _CALENDAR = re.compile(r"\b(?:date|datetime|time|timedelta)\s*\(([^()]*)\)")
-_ZEROS = re.compile(r"(?<![\w.])(?:0(?=[0-9]))++(?![0-9_]*+[.eExXjJ])")
+# No group is repeated possessively here: before 3.11.5 Python takes one time too many then.
+_ZEROS = re.compile(r"(?<![\w.])(?![0-9_]*+[.eExXjJ])0+(?=[0-9])")
 
 
 def _leading_zeros(source: str) -> str:
@@ -285,7 +286,7 @@ def _leading_zeros(source: str) -> str:
     return "".join(c for place, c in enumerate(source) if place not in drop)
 
 
-_OCTAL = re.compile(r"(?<![\w.])0[oO](?:0(?=[0-9]))*+([0-9]++)\b")
+_OCTAL = re.compile(r"(?<![\w.])0[oO]([0-9]++)\b")
 
 
 def _impossible_octals(source: str) -> str:
@@ -296,15 +297,15 @@ def _impossible_octals(source: str) -> str:
     """
     masked = _masked(source)
     found = [
-        octal
+        (octal.span(), octal[1].lstrip("0") or "0")
         for call in _CALENDAR.finditer(masked)
         for octal in _OCTAL.finditer(masked, call.start(1), call.end(1))
     ]
-    if any(set(octal[1]) & {"8", "9"} for octal in found) and not any(
-        len(octal[1]) > 1 and not set(octal[1]) & {"8", "9"} for octal in found
+    if any(set(digits) & {"8", "9"} for _, digits in found) and not any(
+        len(digits) > 1 and not set(digits) & {"8", "9"} for _, digits in found
     ):
-        for octal in reversed(found):
-            source = source[: octal.start()] + octal[1] + source[octal.end() :]
+        for (start, end), digits in reversed(found):
+            source = source[:start] + digits + source[end:]
     return source
 
 
