@@ -2,10 +2,11 @@
 
 import gc
 import importlib
+import itertools
 import os
 import time
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -131,12 +132,13 @@ def pytest_collection_modifyitems(
     processes do not wait for it in the end.
     """
     found = set()
-    cases: Counter[str] = Counter()
+    cases = Counter(item.nodeid.partition("[")[0] for item in items)
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
     for item in items:
         test = item.nodeid.partition("[")[0]
-        if is_extended(item.nodeid) or is_left_out_of_sweep(item.nodeid, cases[test]):
+        left_out = is_left_out_of_sweep(test, next(numbers[test]), cases[test])
+        if left_out or is_extended(item.nodeid):
             item.add_marker(pytest.mark.extended)
-        cases[test] += 1
         for node_id in {item.nodeid, item.nodeid.partition("[")[0]} & QUARANTINED.keys():
             found.add(node_id)
             item.add_marker(pytest.mark.quarantine)
