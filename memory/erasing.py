@@ -2,7 +2,7 @@
 
 It is asked for in one transaction. From then on the user is not there for anybody
 (`MemoryUser.objects` leaves him out), has no name any more, and whoever works on his memory has
-lost his claim; the database refuses new rows about him (migration 0021). A worker then removes what
+lost his claim; the database refuses new rows about him (migration 0002). A worker then removes what
 there is, batch after batch, by the registry (`memory.erasure`). It may be killed at any line: what
 is gone is gone, and counted, and another one goes on with the rest.
 

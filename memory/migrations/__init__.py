@@ -1,0 +1,42 @@
+"""The first replaces all but the last of these, the second the last of them.
+
+A database has all of them, or none: who has some migrates with the version before first.
+"""
+
+REPLACED = [
+    ("memory", "0001_initial"),
+    ("memory", "0002_database_rules"),
+    ("memory", "0003_llm_calls"),
+    ("memory", "0004_imports"),
+    ("memory", "0005_structure"),
+    ("memory", "0006_alert_life"),
+    ("memory", "0007_delivery"),
+    ("memory", "0008_workspace_constraints"),
+    ("memory", "0009_workspace_time_zone"),
+    ("memory", "0010_forecast"),
+    ("memory", "0011_answers"),
+    ("memory", "0012_search"),
+    ("memory", "0013_lane_due_by_name"),
+    ("memory", "0014_backtest"),
+    ("memory", "0015_entry_redacted_index"),
+    ("memory", "0016_redaction"),
+    ("memory", "0017_git_id"),
+    ("memory", "0018_entry_statements"),
+    ("memory", "0019_operations"),
+    ("memory", "0020_quotas"),
+    ("memory", "0021_erasure"),
+    ("memory", "0022_merge"),
+    ("memory", "0023_redacted_verdict"),
+    ("memory", "0024_pause"),
+    ("memory", "0025_staff"),
+    ("memory", "0026_staff_runs"),
+    ("memory", "0027_staff_pages"),
+    ("memory", "0028_grant_manage"),
+    ("memory", "0029_api_keys"),
+    ("memory", "0030_staff_lanes"),
+    ("memory", "0031_decided_with_the_version"),
+    ("memory", "0032_alerts_opened"),
+    ("memory", "0033_user_ids_fit_addresses"),
+    ("memory", "0034_versions_stay"),
+    ("memory", "0035_by_occurred"),
+]

@@ -66,7 +66,7 @@ class Origin(models.TextChoices):
 class Checkpoint(models.Model):
     """An immutable version of a user's project. It passed the gate, or it would not be here.
 
-    Of what was redacted since, only the words are gone: see migration 0015.
+    Of what was redacted since, only the words are gone: see migration 0002.
     """
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="checkpoints")

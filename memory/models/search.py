@@ -10,7 +10,7 @@ class SearchIndex(LeasedWork):
     """The work on one user's index: whether some is due, and who does it. See
     `memory.search.index`.
 
-    A redaction takes the lease away (migration 0012), so that what was read before it is not
+    A redaction takes the lease away (migration 0002), so that what was read before it is not
     written after it.
     """
 

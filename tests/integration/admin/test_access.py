@@ -2,7 +2,6 @@
 
 import copy
 import uuid
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from django.contrib.auth.models import Group, Permission, User
 from django.contrib.messages import get_messages
 from django.core.management import call_command
 from django.core.management.sql import emit_post_migrate_signal
-from django.db import connection
 from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
@@ -379,26 +377,6 @@ def test_who_was_given_no_workspace_sees_none(client: Client, ours: Rows) -> Non
     assert 'class="when-empty"' in text_of(client.get(list_url(Alert)))
     assert list(access.workspaces_of(new) or ()) == []
     assert client.get(list_url(SandboxHost)).status_code == 200
-
-
-def test_who_was_of_the_staff_before_sees_all_as_before(db: None, workspace: Workspace) -> None:
-    people = {
-        name: User.objects.create(username=name, is_staff=is_staff, is_superuser=is_superuser)
-        for name, is_staff, is_superuser in [
-            ("staff", True, False),
-            ("superuser", True, True),
-            ("nobody", False, False),
-        ]
-    }
-    migration = import_module("memory.migrations.0025_staff")
-
-    with connection.schema_editor() as editor:
-        migration.keep_what_staff_see(apps, editor)
-
-    given = StaffAccess.objects.filter(user__in=people.values())
-    assert list(given.values_list("user__username", "all_workspaces")) == [("staff", True)]
-    assert access.sees_all(people["staff"])
-    assert not access.sees_all(people["nobody"])
 
 
 def test_superusers_see_all_and_those_with_all_see_new_ones(

@@ -176,7 +176,7 @@ def test_the_database_refuses_new_rows_about_whoever_is_erased(model: type[model
             " AND tgfoid = 'memory_user_is_erased'::regproc",
             [model._meta.db_table],
         )
-        assert cursor.fetchone() == (1,), f"add a trigger, as migration 0021 does, to {model}"
+        assert cursor.fetchone() == (1,), f"add a trigger, as migration 0002 does, to {model}"
 
 
 def test_the_feed_says_that_an_alert_is_erased_and_nothing_else(user: MemoryUser) -> None:

@@ -2,7 +2,6 @@
 
 import datetime
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import Any, TypeAlias
 
 import pytest
@@ -292,21 +291,6 @@ def test_what_a_proposal_settles_does_not_wait_any_more(user: MemoryUser) -> Non
 
     checkpoints.decide(run, user, [Decision(seq, Outcome.DISMISSED) for seq in seqs[3:]])
     assert (due_in(user), lane_of(user).waiting) == (None, 0)
-
-
-def test_entries_from_before_there_was_a_schedule_are_due_at_once(user: MemoryUser) -> None:
-    (settled, *_) = say(user, 3)
-    settle(user, settled)
-    Lane.objects.update(waiting=0, waiting_since=None, due_at=None)
-
-    with connection.cursor() as cursor:
-        cursor.execute(import_module("memory.migrations.0005_structure").WAITING)
-
-    lane = lane_of(user)
-    assert (lane.waiting, lane.waiting_since) == (2, START)
-    assert lane.due_at is not None
-    records = Lane.objects.get(user=user, name=LaneName.RECORDS)
-    assert (records.waiting, records.due_at) == (0, None)
 
 
 # -- Failures ----------------------------------------------------------------------------------

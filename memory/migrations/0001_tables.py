@@ -1,0 +1,3557 @@
+"""All tables, with their indexes and constraints."""
+
+import uuid
+
+import django.contrib.postgres.fields
+import django.core.validators
+import django.db.models.deletion
+import django.db.models.functions.datetime
+import django.utils.timezone
+from django.conf import settings
+from django.db import migrations, models
+
+import memory.models.alerts
+import memory.models.fields
+import memory.models.webhooks
+from memory.migrations import REPLACED
+
+
+class Migration(migrations.Migration):
+    initial = True
+    replaces = REPLACED[:-1]
+
+    dependencies = [
+        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
+    ]
+
+    operations = [
+        migrations.CreateModel(
+            name="Alarm",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "run_after",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now,
+                        help_text="Not tried again before this time.",
+                    ),
+                ),
+                (
+                    "hinted_at",
+                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                ),
+                ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
+                ("lease_expires_at", models.DateTimeField(null=True)),
+                ("token", models.BigIntegerField(default=0)),
+                (
+                    "attempts",
+                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                ),
+                ("last_error", models.TextField(blank=True, default="")),
+                ("name", models.CharField(max_length=100, unique=True)),
+                ("detail", models.TextField(help_text="What is wrong, or was last.")),
+                (
+                    "holds_since",
+                    models.DateTimeField(
+                        help_text="Since when it is so; empty when it is not.", null=True
+                    ),
+                ),
+                ("seen_at", models.DateTimeField(help_text="When it was so last.", null=True)),
+                (
+                    "raised_at",
+                    models.DateTimeField(
+                        help_text="Empty: it is not, or not for long yet.", null=True
+                    ),
+                ),
+                ("cleared_at", models.DateTimeField(help_text="When it was over.", null=True)),
+                (
+                    "is_told",
+                    models.BooleanField(
+                        default=True,
+                        help_text="Whether the staff were told of the last change by e-mail.",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["name"],
+            },
+        ),
+        migrations.CreateModel(
+            name="Workspace",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "escalate_critical_minutes",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="A critical alert that is open for so long is escalated; 0 for never.",
+                        null=True,
+                        verbose_name="escalate critical after (minutes)",
+                    ),
+                ),
+                (
+                    "escalate_warning_minutes",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="A warning that is open for so long is escalated; 0 for never.",
+                        null=True,
+                        verbose_name="escalate warnings after (minutes)",
+                    ),
+                ),
+                (
+                    "escalate_info_minutes",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="An info that is open for so long is escalated; 0 for never.",
+                        null=True,
+                        verbose_name="escalate infos after (minutes)",
+                    ),
+                ),
+                (
+                    "alerts_per_constraint",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="A constraint that finds more than so many at once is paused.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "openings_per_day",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="A constraint that would open more than so many alerts of a user in 24 hours is paused.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "wall_seconds",
+                    models.FloatField(
+                        blank=True,
+                        help_text="Seconds that one query, one constraint or one test file may take.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "total_seconds",
+                    models.FloatField(
+                        blank=True,
+                        help_text="Seconds that all constraints, or all test files, of a run may take together.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "cpu_seconds",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Seconds of processor time that one query, constraint or test file may take.",
+                        null=True,
+                        verbose_name="CPU seconds",
+                    ),
+                ),
+                (
+                    "process_memory_mib",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="MiB that one query, constraint or test file may take with the project that is loaded for it. At most nearly half of the container's.",
+                        null=True,
+                        verbose_name="process memory (MiB)",
+                    ),
+                ),
+                (
+                    "output_kib",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="KiB that one query, constraint or test file may print.",
+                        null=True,
+                        verbose_name="output (KiB)",
+                    ),
+                ),
+                (
+                    "result_kib",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="KiB that the value of a query, or the findings of a run, may have.",
+                        null=True,
+                        verbose_name="result (KiB)",
+                    ),
+                ),
+                (
+                    "result_depth",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Levels that the value of a query may be nested.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "memory_mib",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="MiB of one container. The loaded project may take nearly half of it.",
+                        null=True,
+                        verbose_name="container memory (MiB)",
+                    ),
+                ),
+                (
+                    "pids",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Processes of one container. A person's code may start none of its own.",
+                        null=True,
+                        verbose_name="processes",
+                    ),
+                ),
+                (
+                    "tmpfs_mib",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="MiB of a /tmp to write to, emptied after every use. They count as memory of the container. With 0 there is none, and nothing can be written anywhere.",
+                        null=True,
+                        verbose_name="tmpfs (MiB)",
+                    ),
+                ),
+                (
+                    "single_use",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Destroy a container after every use. Otherwise a user's is kept for a moment in case the user comes back, which is many times faster.",
+                        verbose_name="single-use containers",
+                    ),
+                ),
+                (
+                    "llm_model",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        help_text="Provider and model, such as openai:gpt-5-mini, anthropic:claude-sonnet-4-5 or google:gemini-2.5-flash. For Ollama, vLLM and other servers that speak OpenAI's protocol: openai: and the model's name there, with their base URL.",
+                        max_length=200,
+                        verbose_name="model",
+                    ),
+                ),
+                (
+                    "llm_base_url",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        help_text="Where the provider answers, if not at its usual address, such as http://ollama:11434/v1. The server's own key is never sent there.",
+                        max_length=500,
+                        verbose_name="base URL",
+                    ),
+                ),
+                ("llm_api_key", models.BinaryField(null=True, verbose_name="API key")),
+                (
+                    "llm_concurrency",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Calls that may be under way at one time, on all workers together.",
+                        null=True,
+                        validators=[django.core.validators.MinValueValidator(1)],
+                        verbose_name="concurrent calls",
+                    ),
+                ),
+                (
+                    "llm_tokens_per_day",
+                    models.PositiveBigIntegerField(
+                        blank=True,
+                        help_text="Tokens, in and out, that may be spent from midnight to midnight UTC. With 0 no call is made.",
+                        null=True,
+                        verbose_name="tokens a day",
+                    ),
+                ),
+                (
+                    "llm_tokens_per_month",
+                    models.PositiveBigIntegerField(
+                        blank=True,
+                        help_text="The same for a calendar month.",
+                        null=True,
+                        verbose_name="tokens a month",
+                    ),
+                ),
+                (
+                    "llm_cost_per_day",
+                    models.DecimalField(
+                        blank=True,
+                        decimal_places=2,
+                        help_text="Money that may be spent from midnight to midnight UTC, in the currency of the server's price list.",
+                        max_digits=12,
+                        null=True,
+                        validators=[django.core.validators.MinValueValidator(0)],
+                        verbose_name="cost a day",
+                    ),
+                ),
+                (
+                    "llm_cost_per_month",
+                    models.DecimalField(
+                        blank=True,
+                        decimal_places=2,
+                        help_text="The same for a calendar month.",
+                        max_digits=12,
+                        null=True,
+                        validators=[django.core.validators.MinValueValidator(0)],
+                        verbose_name="cost a month",
+                    ),
+                ),
+                (
+                    "reads_per_minute",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Requests that read.",
+                        null=True,
+                        verbose_name="reads a minute",
+                    ),
+                ),
+                (
+                    "writes_per_minute",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Requests that write.",
+                        null=True,
+                        verbose_name="writes a minute",
+                    ),
+                ),
+                (
+                    "costly_per_minute",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Requests that compute: queries, questions, searches, contexts, proposals, imports, exports and backtests.",
+                        null=True,
+                        verbose_name="costly requests a minute",
+                    ),
+                ),
+                (
+                    "entries_per_minute",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Entries appended to logs.",
+                        null=True,
+                        verbose_name="entries a minute",
+                    ),
+                ),
+                (
+                    "max_users",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Users that there may be.",
+                        null=True,
+                        verbose_name="users",
+                    ),
+                ),
+                (
+                    "max_entries",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Entries that the logs of all users may have.",
+                        null=True,
+                        verbose_name="entries",
+                    ),
+                ),
+                (
+                    "max_entries_per_user",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Entries that one user's log may have.",
+                        null=True,
+                        verbose_name="entries of a user",
+                    ),
+                ),
+                (
+                    "max_log_mib",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="MiB that the entries of all users may have.",
+                        null=True,
+                        verbose_name="logs (MiB)",
+                    ),
+                ),
+                (
+                    "max_pending_entries",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Entries that may wait to be worked on; past it no more are taken.",
+                        null=True,
+                        verbose_name="pending entries",
+                    ),
+                ),
+                (
+                    "max_waiting_runs",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Queries, questions, proposals and imports that may wait or go on.",
+                        null=True,
+                        verbose_name="waiting runs",
+                    ),
+                ),
+                (
+                    "max_backtests",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Backtests that may wait or go on.",
+                        null=True,
+                        verbose_name="backtests",
+                    ),
+                ),
+                (
+                    "keep_messages_days",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Then their words go; what was derived from them stays. 0 for ever.",
+                        null=True,
+                        verbose_name="keep messages for (days)",
+                    ),
+                ),
+                (
+                    "keep_runs_days",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Then they go, but not the last one that found a live alert. 0 for ever.",
+                        null=True,
+                        verbose_name="keep runs for (days)",
+                    ),
+                ),
+                (
+                    "keep_llm_calls_days",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Then they go; what they have spent stays on record. 0 for ever.",
+                        null=True,
+                        verbose_name="keep model calls for (days)",
+                    ),
+                ),
+                (
+                    "structure_entries",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Work begins as soon as so many entries of a user wait,",
+                        null=True,
+                        verbose_name="entries",
+                    ),
+                ),
+                (
+                    "structure_idle_seconds",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="or none has come for so long,",
+                        null=True,
+                        verbose_name="idle seconds",
+                    ),
+                ),
+                (
+                    "structure_age_seconds",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="or the oldest has waited for so long, even if others keep coming.",
+                        null=True,
+                        verbose_name="age in seconds",
+                    ),
+                ),
+                ("public_id", models.UUIDField(default=uuid.uuid4, editable=False, unique=True)),
+                ("name", models.CharField(max_length=100, unique=True)),
+                (
+                    "time_zone",
+                    models.CharField(
+                        default="UTC",
+                        help_text="Of users who are created without one, such as Europe/Berlin.",
+                        max_length=64,
+                        validators=[memory.models.fields.validate_time_zone],
+                    ),
+                ),
+                (
+                    "users_by_entry",
+                    models.BooleanField(
+                        db_default=False,
+                        default=False,
+                        help_text="Whether an entry for a user_id that is not there yet creates the user.",
+                        verbose_name="create users by their first entry",
+                    ),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+            ],
+            options={
+                "ordering": ["name"],
+            },
+        ),
+        migrations.CreateModel(
+            name="Heartbeat",
+            fields=[
+                ("name", models.CharField(max_length=50, primary_key=True, serialize=False)),
+                ("at", models.DateTimeField()),
+            ],
+            options={
+                "ordering": ["name"],
+            },
+        ),
+        migrations.CreateModel(
+            name="SandboxHost",
+            fields=[
+                ("name", models.CharField(max_length=100, primary_key=True, serialize=False)),
+                ("started_at", models.DateTimeField()),
+                ("seen_at", models.DateTimeField(help_text="When it last said so.")),
+                ("threads", models.IntegerField(help_text="How much it does at a time.")),
+                (
+                    "report",
+                    models.JSONField(default=dict, help_text="What it says of its sandboxes."),
+                ),
+            ],
+            options={
+                "ordering": ["name"],
+            },
+        ),
+        migrations.CreateModel(
+            name="Checkpoint",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("version", models.IntegerField()),
+                ("tree", models.JSONField(help_text="Path → hash of the file's blob.")),
+                (
+                    "outline",
+                    models.JSONField(
+                        help_text="The project without its records: memory.project.Outline."
+                    ),
+                ),
+                ("seen_seq", models.BigIntegerField(help_text="The newest entry considered.")),
+                (
+                    "origin",
+                    models.CharField(
+                        choices=[
+                            ("records", "typed records"),
+                            ("llm", "language model"),
+                            ("proposed", "proposed edits"),
+                            ("imported", "imported"),
+                            ("restored", "restored"),
+                            ("redaction", "redaction"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "edits",
+                    memory.models.fields.ExactJSONField(
+                        help_text="What changed, each edit with the entries that it rests on."
+                    ),
+                ),
+                ("verdict", models.JSONField(help_text="What the gate checked and found.")),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "parent",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="children",
+                        to="memory.checkpoint",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["user", "-version"],
+                "indexes": [models.Index(fields=["-created_at", "-id"], name="checkpoint_newest")],
+            },
+        ),
+        migrations.CreateModel(
+            name="EventCounter",
+            fields=[
+                (
+                    "workspace",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        serialize=False,
+                        to="memory.workspace",
+                    ),
+                ),
+                ("last_seq", models.BigIntegerField(help_text="How many events there have been.")),
+            ],
+            options={
+                "verbose_name": "event counter",
+            },
+        ),
+        migrations.CreateModel(
+            name="WorkspaceUse",
+            fields=[
+                (
+                    "workspace",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="use",
+                        serialize=False,
+                        to="memory.workspace",
+                    ),
+                ),
+                ("users", models.BigIntegerField(default=0)),
+                ("entries", models.BigIntegerField(default=0)),
+                ("log_bytes", models.BigIntegerField(default=0)),
+                ("pending_records", models.BigIntegerField(default=0)),
+                ("pending_structure", models.BigIntegerField(default=0)),
+            ],
+            options={
+                "verbose_name": "use of workspaces",
+                "verbose_name_plural": "use of workspaces",
+                "ordering": ["workspace"],
+            },
+        ),
+        migrations.CreateModel(
+            name="Backtest",
+            fields=[
+                (
+                    "run_after",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now,
+                        help_text="Not tried again before this time.",
+                    ),
+                ),
+                (
+                    "hinted_at",
+                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                ),
+                ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
+                ("lease_expires_at", models.DateTimeField(null=True)),
+                ("token", models.BigIntegerField(default=0)),
+                (
+                    "attempts",
+                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                ),
+                ("last_error", models.TextField(blank=True, default="")),
+                (
+                    "dead_since",
+                    models.DateTimeField(
+                        help_text="When it was given up; empty if it was not, or the staff have seen to it.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("constraint", models.CharField(help_text="Path of its source.", max_length=300)),
+                ("source_hash", models.CharField(max_length=64)),
+                ("days", models.PositiveIntegerField(help_text="So far back it looks.")),
+                (
+                    "most_users",
+                    models.PositiveIntegerField(help_text="If it fits more, so many are picked."),
+                ),
+                (
+                    "by",
+                    models.CharField(
+                        choices=[
+                            ("recorded", "what was known then"),
+                            ("occurred", "what was the case then, by the entries' own times"),
+                        ],
+                        db_default="recorded",
+                        default="recorded",
+                        help_text="Whether it goes by what was known, or by the entries' own times.",
+                        max_length=16,
+                    ),
+                ),
+                ("until", models.DateTimeField(help_text="The instant up to which it looks.")),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("waiting", "waiting"),
+                            ("running", "under way"),
+                            ("finished", "finished"),
+                            ("cancelled", "cancelled"),
+                            ("failed", "failed"),
+                        ],
+                        default="waiting",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "reason",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        help_text="Why it was cancelled, or failed.",
+                        max_length=300,
+                    ),
+                ),
+                ("cursor", models.CharField(blank=True, default="", max_length=32)),
+                (
+                    "picked",
+                    models.BooleanField(
+                        default=False, help_text="Whether it is settled on whom to look."
+                    ),
+                ),
+                (
+                    "looked_at",
+                    models.PositiveIntegerField(
+                        default=0,
+                        help_text="Users that were held against what the constraint needs.",
+                    ),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("created_by", models.CharField(max_length=200)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("finished_at", models.DateTimeField(null=True)),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="backtests",
+                        to="memory.workspace",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-created_at"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("dead_since__isnull", False)),
+                        fields=["dead_since"],
+                        name="backtest_dead",
+                    ),
+                    models.Index(
+                        condition=models.Q(("state__in", ["waiting", "running"])),
+                        fields=["run_after"],
+                        name="backtest_due",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="ApiKey",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(help_text="What uses this key.", max_length=100)),
+                ("prefix", models.CharField(editable=False, max_length=12, unique=True)),
+                ("digest", models.CharField(editable=False, max_length=64)),
+                (
+                    "scopes",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(
+                            choices=[
+                                ("read", "read"),
+                                ("write", "write"),
+                                (
+                                    "manage",
+                                    "manage webhooks and workspace constraints; redact; erase users",
+                                ),
+                            ],
+                            max_length=16,
+                        ),
+                        size=None,
+                    ),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("expires_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "user_pks",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.BigIntegerField(),
+                        blank=True,
+                        editable=False,
+                        help_text="Of whom alone it may read and write; empty: of everybody.",
+                        null=True,
+                        size=None,
+                    ),
+                ),
+                ("revoked_at", models.DateTimeField(blank=True, null=True)),
+                ("last_used_at", models.DateTimeField(blank=True, editable=False, null=True)),
+                (
+                    "replaces",
+                    models.ForeignKey(
+                        blank=True,
+                        editable=False,
+                        help_text="The key whose place it takes.",
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="replaced_by",
+                        to="memory.apikey",
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="api_keys",
+                        to="memory.workspace",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "API key",
+                "ordering": ["workspace", "name"],
+                "permissions": [("grant_manage", "Can give API keys the scope manage")],
+            },
+        ),
+        migrations.CreateModel(
+            name="MemoryUser",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("public_id", models.UUIDField(default=uuid.uuid4, editable=False, unique=True)),
+                (
+                    "user_id",
+                    models.CharField(
+                        max_length=128,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "\\A(?!\\.{1,2}$)[A-Za-z0-9._:@|+-]{1,128}\\Z",
+                                "Use 1 to 128 characters out of A-Z a-z 0-9 . _ : @ | + -, and not . or .. alone",
+                            )
+                        ],
+                    ),
+                ),
+                (
+                    "time_zone",
+                    models.CharField(
+                        default="UTC",
+                        max_length=64,
+                        validators=[memory.models.fields.validate_time_zone],
+                    ),
+                ),
+                ("metadata", models.JSONField(blank=True, default=dict)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "erased_at",
+                    models.DateTimeField(
+                        editable=False,
+                        help_text="When it was asked to erase this person.",
+                        null=True,
+                    ),
+                ),
+                ("last_seq", models.BigIntegerField(default=0, editable=False)),
+                (
+                    "last_hash",
+                    models.BinaryField(
+                        default=b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+                        max_length=32,
+                    ),
+                ),
+                (
+                    "log_bytes",
+                    models.BigIntegerField(
+                        default=0,
+                        editable=False,
+                        help_text="What its entries take, without those redacted.",
+                    ),
+                ),
+                (
+                    "redacting_since",
+                    models.DateTimeField(
+                        editable=False,
+                        help_text="Since when the newest version may hold what was redacted: it is not told.",
+                        null=True,
+                    ),
+                ),
+                ("alerts_version", models.IntegerField(default=0, editable=False)),
+                ("alerts_instant", models.DateTimeField(editable=False, null=True)),
+                (
+                    "constraints_due_at",
+                    models.DateTimeField(
+                        editable=False,
+                        help_text="When the constraints run next by the clock.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "constraints_changed_at",
+                    models.DateTimeField(
+                        editable=False,
+                        help_text="When constraints of the workspace changed, until they have run again.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "head",
+                    models.ForeignKey(
+                        blank=True,
+                        editable=False,
+                        help_text="The newest accepted version of the project.",
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="memory.checkpoint",
+                    ),
+                ),
+                (
+                    "merged_into",
+                    models.ForeignKey(
+                        blank=True,
+                        editable=False,
+                        help_text="Who it is, since it turned out: nothing new is told of this one.",
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="memory.memoryuser",
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="users",
+                        to="memory.workspace",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "user",
+                "ordering": ["workspace", "user_id"],
+                "permissions": [
+                    ("erase_memoryuser", "Can erase users, which is for good (privacy)"),
+                    ("subject_access", "Can download all that is kept of a person (privacy)"),
+                ],
+                "indexes": [
+                    models.Index(fields=["-created_at"], name="user_newest"),
+                    models.Index(
+                        condition=models.Q(("constraints_due_at__isnull", False)),
+                        fields=["constraints_due_at"],
+                        name="user_constraints_due",
+                    ),
+                    models.Index(
+                        condition=models.Q(
+                            ("constraints_changed_at__isnull", False), ("head__isnull", False)
+                        ),
+                        fields=["constraints_changed_at"],
+                        name="user_constraints_changed",
+                    ),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("workspace", "user_id"), name="user_id_in_workspace"
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="LogEntry",
+            fields=[
+                ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
+                ("seq", models.BigIntegerField(help_text="1, 2, 3 … per user, without gaps.")),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("message", "message"),
+                            ("fact", "fact"),
+                            ("record", "typed record"),
+                            ("correction", "correction"),
+                            ("redaction", "redaction"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("occurred_at", models.DateTimeField(help_text="When it was true or said.")),
+                ("recorded_at", models.DateTimeField(help_text="When the log learned it.")),
+                (
+                    "derived_from",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.BigIntegerField(), blank=True, default=list, size=None
+                    ),
+                ),
+                ("content", models.TextField(null=True)),
+                ("data", memory.models.fields.ExactJSONField(null=True)),
+                ("metadata", memory.models.fields.ExactJSONField(null=True)),
+                ("session_id", models.CharField(max_length=200, null=True)),
+                ("role", models.CharField(max_length=32, null=True)),
+                ("speaker", models.CharField(max_length=200, null=True)),
+                ("agent_id", models.CharField(max_length=200, null=True)),
+                ("source", models.CharField(help_text="What wrote it.", max_length=200, null=True)),
+                ("idempotency_key", models.CharField(max_length=255, null=True)),
+                ("salt", models.BinaryField(max_length=16, null=True)),
+                ("payload_hash", models.BinaryField(max_length=32)),
+                ("hash", models.BinaryField(max_length=32)),
+                ("redacted_at", models.DateTimeField(null=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="entries",
+                        to="memory.memoryuser",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name_plural": "log entries",
+                "ordering": ["user", "seq"],
+                "indexes": [
+                    models.Index(fields=["-recorded_at", "-seq"], name="entry_newest"),
+                    models.Index(fields=["user", "-recorded_at", "-seq"], name="entry_times"),
+                    models.Index(
+                        condition=models.Q(("redacted_at__isnull", False)),
+                        fields=["user", "seq"],
+                        name="entry_redacted",
+                    ),
+                    models.Index(
+                        condition=models.Q(("kind", "message"), ("redacted_at", None)),
+                        fields=["recorded_at"],
+                        name="entry_messages",
+                    ),
+                    models.Index(
+                        condition=models.Q(
+                            ("kind__in", ("fact", "correction")), ("redacted_at", None)
+                        ),
+                        fields=["user", "seq"],
+                        name="entry_statements",
+                    ),
+                    models.Index(
+                        models.F("user"),
+                        models.F("derived_from__0"),
+                        condition=models.Q(("kind", "correction")),
+                        name="entry_corrections",
+                    ),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "seq"), name="entry_seq"),
+                    models.UniqueConstraint(
+                        fields=("user", "idempotency_key"), name="entry_idempotency_key"
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Lane",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "run_after",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now,
+                        help_text="Not tried again before this time.",
+                    ),
+                ),
+                (
+                    "hinted_at",
+                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                ),
+                ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
+                ("lease_expires_at", models.DateTimeField(null=True)),
+                ("token", models.BigIntegerField(default=0)),
+                (
+                    "attempts",
+                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                ),
+                ("last_error", models.TextField(blank=True, default="")),
+                (
+                    "name",
+                    models.CharField(
+                        choices=[("records", "typed records"), ("structure", "language model")],
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "due_at",
+                    models.DateTimeField(help_text="Empty when nothing is pending.", null=True),
+                ),
+                (
+                    "waiting",
+                    models.PositiveIntegerField(
+                        default=0, help_text="Entries that have come since nothing was pending."
+                    ),
+                ),
+                (
+                    "waiting_since",
+                    models.DateTimeField(help_text="When the oldest of them came.", null=True),
+                ),
+                ("cursor_seq", models.BigIntegerField(default=0)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="lanes",
+                        to="memory.memoryuser",
+                    ),
+                ),
+            ],
+            options={
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("due_at__isnull", False)),
+                        fields=["name", "due_at"],
+                        name="lane_due",
+                    ),
+                    models.Index(fields=["due_at", "id"], name="lane_longest"),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "name"), name="lane_of_user")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="IdempotencyKey",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("key", models.CharField(max_length=255)),
+                (
+                    "fingerprint",
+                    models.CharField(
+                        help_text="SHA-256 of the request's method, path and body.", max_length=64
+                    ),
+                ),
+                ("reference", models.JSONField(help_text="What the write created or changed.")),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="idempotency_keys",
+                        to="memory.workspace",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        help_text="The person whom the write was about, if it was about one.",
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="idempotency_keys",
+                        to="memory.memoryuser",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-created_at"],
+                "indexes": [models.Index(fields=["created_at"], name="idempotency_key_age")],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("workspace", "key"), name="idempotency_key_in_workspace"
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Forecast",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "run_after",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now,
+                        help_text="Not tried again before this time.",
+                    ),
+                ),
+                (
+                    "hinted_at",
+                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                ),
+                ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
+                ("lease_expires_at", models.DateTimeField(null=True)),
+                ("token", models.BigIntegerField(default=0)),
+                (
+                    "attempts",
+                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                ),
+                ("last_error", models.TextField(blank=True, default="")),
+                (
+                    "dead_since",
+                    models.DateTimeField(
+                        help_text="When it was given up; empty if it was not, or the staff have seen to it.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "due_at",
+                    models.DateTimeField(help_text="Empty when none is to be made.", null=True),
+                ),
+                (
+                    "basis",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        help_text="Hash of what else it rests on.",
+                        max_length=64,
+                    ),
+                ),
+                ("computed_at", models.DateTimeField(null=True)),
+                (
+                    "start",
+                    models.DateTimeField(
+                        help_text="The instant from which on it tells.", null=True
+                    ),
+                ),
+                ("horizon_days", models.PositiveIntegerField(default=0)),
+                ("known_until", models.DateTimeField(help_text="Of all constraints.", null=True)),
+                (
+                    "needs_daily",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Whether a constraint could not be looked ahead at.",
+                    ),
+                ),
+                (
+                    "results",
+                    memory.models.fields.ExactJSONField(
+                        default=dict, help_text="By constraint, as they are used again."
+                    ),
+                ),
+                (
+                    "timeline",
+                    memory.models.fields.ExactJSONField(
+                        default=list, help_text="What opens, changes and resolves, and when."
+                    ),
+                ),
+                ("next_change", models.DateTimeField(null=True)),
+                (
+                    "wakes_at",
+                    models.DateTimeField(
+                        help_text="When the constraints run because of it.", null=True
+                    ),
+                ),
+                (
+                    "timings",
+                    models.JSONField(
+                        default=dict, help_text="Seconds, and how much was called anew."
+                    ),
+                ),
+                (
+                    "checkpoint",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="memory.checkpoint",
+                    ),
+                ),
+                (
+                    "user",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="forecast",
+                        to="memory.memoryuser",
+                    ),
+                ),
+            ],
+            options={
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("dead_since__isnull", False)),
+                        fields=["dead_since"],
+                        name="forecast_dead",
+                    ),
+                    models.Index(
+                        condition=models.Q(("due_at__isnull", False)),
+                        fields=["due_at"],
+                        name="forecast_due",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="EntryOutcome",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("seq", models.BigIntegerField()),
+                (
+                    "outcome",
+                    models.CharField(
+                        choices=[
+                            ("covered", "covered"),
+                            ("dismissed", "dismissed"),
+                            ("rejected", "rejected"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("reason", models.TextField(blank=True, default="")),
+                (
+                    "decided_at",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now,
+                        editable=False,
+                        help_text="With a version, the time of that; later if it was decided when that was there.",
+                    ),
+                ),
+                (
+                    "checkpoint",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="outcomes",
+                        to="memory.checkpoint",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="outcomes",
+                        to="memory.memoryuser",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["user", "seq"],
+                "indexes": [
+                    models.Index(fields=["-decided_at", "-seq"], name="outcome_newest"),
+                    models.Index(
+                        condition=models.Q(("outcome", "rejected")),
+                        fields=["decided_at"],
+                        name="outcome_rejected",
+                    ),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "seq"), name="outcome_of_entry")
+                ],
+            },
+        ),
+        migrations.AddField(
+            model_name="checkpoint",
+            name="user",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="checkpoints",
+                to="memory.memoryuser",
+            ),
+        ),
+        migrations.CreateModel(
+            name="Bytecode",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("path", models.CharField(max_length=300)),
+                ("source_hash", models.CharField(max_length=64)),
+                ("image_digest", models.CharField(max_length=80)),
+                ("code", models.BinaryField()),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="bytecode",
+                        to="memory.memoryuser",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name_plural": "bytecode",
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("user", "path", "source_hash", "image_digest"),
+                        name="bytecode_of_file",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Blob",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "hash",
+                    models.CharField(help_text="SHA-256 of the content in UTF-8.", max_length=64),
+                ),
+                (
+                    "content",
+                    models.TextField(
+                        help_text="Empty where an entry that it rests on was redacted.", null=True
+                    ),
+                ),
+                (
+                    "git_id",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        help_text="By which git knows the content.",
+                        max_length=40,
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="blobs",
+                        to="memory.memoryuser",
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "hash"), name="blob_of_user")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="BacktestUser",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[("waiting", "waiting"), ("done", "done"), ("failed", "failed")],
+                        default="waiting",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "since",
+                    models.DateTimeField(help_text="From when on it was looked at.", null=True),
+                ),
+                ("known_until", models.DateTimeField(help_text="Empty: to the end.", null=True)),
+                (
+                    "versions",
+                    models.PositiveIntegerField(default=0, help_text="Versions within the period."),
+                ),
+                (
+                    "looks",
+                    models.PositiveIntegerField(
+                        default=0,
+                        help_text="Of these, so many differed in what the constraint reads.",
+                    ),
+                ),
+                (
+                    "problems",
+                    memory.models.fields.ExactJSONField(
+                        default=list, help_text="Where it would have failed, or said too much."
+                    ),
+                ),
+                ("problem_count", models.PositiveIntegerField(default=0)),
+                (
+                    "left_out",
+                    models.PositiveIntegerField(
+                        default=0, help_text="Findings that were not kept."
+                    ),
+                ),
+                (
+                    "error",
+                    models.TextField(
+                        blank=True, default="", help_text="Why it could not be looked at."
+                    ),
+                ),
+                (
+                    "backtest",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="users",
+                        to="memory.backtest",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="memory.memoryuser",
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("backtest", "user"), name="user_of_backtest")
+                ],
+            },
+        ),
+        migrations.AddField(
+            model_name="backtest",
+            name="user",
+            field=models.ForeignKey(
+                help_text="Whose own constraint it is; empty for a workspace's.",
+                null=True,
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="backtests",
+                to="memory.memoryuser",
+            ),
+        ),
+        migrations.CreateModel(
+            name="Alert",
+            fields=[
+                ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("finding", "finding"),
+                            ("constraint_error", "constraint failed"),
+                            ("constraint_paused", "constraint paused"),
+                        ],
+                        default="finding",
+                        max_length=20,
+                    ),
+                ),
+                (
+                    "constraint",
+                    models.CharField(help_text="Path of the constraint's source.", max_length=300),
+                ),
+                ("fingerprint", models.CharField(max_length=64)),
+                (
+                    "severity",
+                    models.CharField(
+                        choices=[
+                            ("info", "info"),
+                            ("warning", "warning"),
+                            ("critical", "critical"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("message", models.TextField()),
+                (
+                    "evidence",
+                    models.JSONField(
+                        default=list,
+                        help_text="The records it rests on, each with its key and log entries.",
+                    ),
+                ),
+                (
+                    "entries",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.BigIntegerField(), default=list, size=None
+                    ),
+                ),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("open", "open"),
+                            ("acknowledged", "acknowledged"),
+                            ("snoozed", "snoozed"),
+                            ("resolved", "resolved"),
+                        ],
+                        default="open",
+                        max_length=16,
+                    ),
+                ),
+                ("opened_at", models.DateTimeField()),
+                ("changed_at", models.DateTimeField()),
+                ("resolved_at", models.DateTimeField(null=True)),
+                (
+                    "snoozed_until",
+                    models.DateTimeField(
+                        help_text="Empty for one that is snoozed until it changes, or not at all.",
+                        null=True,
+                    ),
+                ),
+                ("holds_back", models.BooleanField(default=False)),
+                (
+                    "open_since",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now,
+                        help_text="When it opened, or was reopened last.",
+                    ),
+                ),
+                (
+                    "escalate_at",
+                    models.DateTimeField(
+                        help_text="When somebody else is told, unless it is acknowledged before.",
+                        null=True,
+                    ),
+                ),
+                ("escalated_at", models.DateTimeField(null=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="alerts",
+                        to="memory.memoryuser",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-opened_at"],
+                "indexes": [
+                    models.Index(fields=["user", "state"], name="alert_of_user"),
+                    models.Index(fields=["user", "-opened_at"], name="alert_openings"),
+                    models.Index(
+                        fields=["opened_at"], include=("severity", "user"), name="alert_opened"
+                    ),
+                    models.Index(
+                        memory.models.alerts.Place(
+                            "state", among="open,acknowledged,snoozed,resolved"
+                        ),
+                        memory.models.alerts.Place("severity", among="critical,warning,info"),
+                        models.OrderBy(models.F("opened_at"), descending=True),
+                        name="alert_by_urgency",
+                    ),
+                    models.Index(
+                        condition=models.Q(("state", "resolved"), _negated=True),
+                        fields=["severity", "state"],
+                        include=("user",),
+                        name="alert_live",
+                    ),
+                    models.Index(
+                        condition=models.Q(("snoozed_until__isnull", False)),
+                        fields=["snoozed_until"],
+                        name="alert_to_wake",
+                    ),
+                    models.Index(
+                        condition=models.Q(("escalate_at__isnull", False)),
+                        fields=["escalate_at"],
+                        name="alert_to_escalate",
+                    ),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("state", "resolved"), _negated=True),
+                        fields=("user", "fingerprint"),
+                        name="one_live_alert_per_fingerprint",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Merge",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "run_after",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now,
+                        help_text="Not tried again before this time.",
+                    ),
+                ),
+                (
+                    "hinted_at",
+                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                ),
+                ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
+                ("lease_expires_at", models.DateTimeField(null=True)),
+                ("token", models.BigIntegerField(default=0)),
+                (
+                    "attempts",
+                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                ),
+                ("last_error", models.TextField(blank=True, default="")),
+                ("by", models.CharField(max_length=200)),
+                ("created_at", models.DateTimeField()),
+                (
+                    "last_seq",
+                    models.BigIntegerField(
+                        help_text="The end of the merged user's log at that moment."
+                    ),
+                ),
+                (
+                    "cursor_seq",
+                    models.BigIntegerField(default=0, help_text="Up to here all is copied."),
+                ),
+                (
+                    "copied",
+                    models.BigIntegerField(default=0, help_text="Entries that were copied."),
+                ),
+                (
+                    "left_behind",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=300),
+                        default=list,
+                        help_text="The merged user's own constraints: no entry says them.",
+                        size=None,
+                    ),
+                ),
+                ("alerts", models.JSONField(default=dict)),
+                ("due_at", models.DateTimeField(help_text="Empty when all is done.", null=True)),
+                ("finished_at", models.DateTimeField(null=True)),
+                (
+                    "merged",
+                    models.OneToOneField(
+                        help_text="Whom nothing is told any more.",
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="merge",
+                        to="memory.memoryuser",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        help_text="Who it is.",
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="merges",
+                        to="memory.memoryuser",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-created_at"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("due_at__isnull", False)),
+                        fields=["due_at"],
+                        name="merge_due",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="CopiedEntries",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "from_seq",
+                    models.BigIntegerField(help_text="The first, in the merged user's log."),
+                ),
+                ("seq", models.BigIntegerField(help_text="What that became, in the other's log.")),
+                ("number", models.BigIntegerField(help_text="So many, one after the other.")),
+                (
+                    "merge",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="ranges",
+                        to="memory.merge",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name_plural": "copied entries",
+                "indexes": [models.Index(fields=["merge", "seq"], name="copied_as")],
+                "constraints": [
+                    models.UniqueConstraint(fields=("merge", "from_seq"), name="copied_once")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Pause",
+            fields=[
+                ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
+                ("reason", models.TextField(blank=True, default="")),
+                ("paused_at", models.DateTimeField()),
+                ("paused_by", models.CharField(max_length=200)),
+                ("resumed_at", models.DateTimeField(null=True)),
+                ("resumed_by", models.CharField(blank=True, default="", max_length=200)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        help_text="Empty: all users of the workspace.",
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="pauses",
+                        to="memory.memoryuser",
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="pauses",
+                        to="memory.workspace",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-paused_at"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("resumed_at__isnull", True)),
+                        fields=("user",),
+                        name="user_paused_once",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("resumed_at__isnull", True), ("user__isnull", True)),
+                        fields=("workspace",),
+                        name="workspace_paused_once",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="PausedConstraint",
+            fields=[
+                ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
+                (
+                    "constraint",
+                    models.CharField(help_text="Path of the constraint's source.", max_length=300),
+                ),
+                (
+                    "source_hash",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        help_text="Another source resumes it by itself.",
+                        max_length=64,
+                    ),
+                ),
+                ("reason", models.TextField()),
+                ("paused_at", models.DateTimeField()),
+                ("paused_by", models.CharField(max_length=200)),
+                ("resumed_at", models.DateTimeField(null=True)),
+                ("resumed_by", models.CharField(blank=True, default="", max_length=200)),
+                ("resumed_because", models.TextField(blank=True, default="")),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="paused_constraints",
+                        to="memory.memoryuser",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-paused_at"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("resumed_at__isnull", True)),
+                        fields=("user", "constraint"),
+                        name="paused_once",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="RecordLocation",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("domain", models.CharField(max_length=100)),
+                ("collection", models.CharField(max_length=100)),
+                ("key", models.CharField(max_length=200)),
+                ("path", models.CharField(max_length=300)),
+                ("added_version", models.IntegerField()),
+                ("retired_version", models.IntegerField(null=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="locations",
+                        to="memory.memoryuser",
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("user", "domain", "collection", "key"), name="location_of_record"
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Redaction",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "run_after",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now,
+                        help_text="Not tried again before this time.",
+                    ),
+                ),
+                (
+                    "hinted_at",
+                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                ),
+                ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
+                ("lease_expires_at", models.DateTimeField(null=True)),
+                ("token", models.BigIntegerField(default=0)),
+                (
+                    "attempts",
+                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                ),
+                ("last_error", models.TextField(blank=True, default="")),
+                ("seq", models.BigIntegerField(help_text="The entry of the log that says so.")),
+                (
+                    "asked",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.BigIntegerField(),
+                        help_text="The entries that were named.",
+                        size=None,
+                    ),
+                ),
+                (
+                    "entries",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.BigIntegerField(),
+                        help_text="These, and all that was derived from them.",
+                        size=None,
+                    ),
+                ),
+                ("by", models.CharField(max_length=200)),
+                ("reason", models.TextField(blank=True, default="")),
+                ("created_at", models.DateTimeField()),
+                ("due_at", models.DateTimeField(help_text="Empty when all is done.", null=True)),
+                ("finished_at", models.DateTimeField(null=True)),
+                (
+                    "version",
+                    models.IntegerField(
+                        help_text="Of the project without them; empty if it held nothing of them.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "records",
+                    models.PositiveIntegerField(default=0, help_text="Taken out of the project."),
+                ),
+                (
+                    "constraints",
+                    models.PositiveIntegerField(default=0, help_text="Taken out of the project."),
+                ),
+                (
+                    "reopened",
+                    models.PositiveIntegerField(
+                        default=0,
+                        help_text="Other entries that these rested on, too: they are pending again.",
+                    ),
+                ),
+                (
+                    "problem",
+                    models.TextField(
+                        blank=True,
+                        default="",
+                        help_text="What the gate had against the project without them.",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="redactions",
+                        to="memory.memoryuser",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-created_at"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("due_at__isnull", False)),
+                        fields=["due_at"],
+                        name="redaction_due",
+                    )
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "seq"), name="redaction_of_user")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Run",
+            fields=[
+                (
+                    "run_after",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now,
+                        help_text="Not tried again before this time.",
+                    ),
+                ),
+                (
+                    "hinted_at",
+                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                ),
+                ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
+                ("lease_expires_at", models.DateTimeField(null=True)),
+                ("token", models.BigIntegerField(default=0)),
+                (
+                    "attempts",
+                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                ),
+                ("last_error", models.TextField(blank=True, default="")),
+                (
+                    "dead_since",
+                    models.DateTimeField(
+                        help_text="When it was given up; empty if it was not, or the staff have seen to it.",
+                        null=True,
+                    ),
+                ),
+                ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("constraints", "constraints"),
+                            ("constraint", "one constraint, tried"),
+                            ("query", "query"),
+                            ("ask", "question"),
+                            ("proposal", "proposal"),
+                            ("import", "import"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "trigger",
+                    models.CharField(
+                        choices=[
+                            ("api", "API request"),
+                            ("checkpoint", "new checkpoint"),
+                            ("daily", "daily"),
+                            ("instant", "some minutes later"),
+                            ("forecast", "foreseen"),
+                            ("workspace", "workspace constraints changed"),
+                            ("command", "command line"),
+                            ("model", "language model"),
+                            ("resumed", "constraint resumed"),
+                            ("staff", "staff"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "asked_by",
+                    models.CharField(
+                        blank=True,
+                        db_default="",
+                        default="",
+                        help_text="Which member of the staff asked for it.",
+                        max_length=200,
+                    ),
+                ),
+                ("instant", models.DateTimeField(help_text="What the code is told is now.")),
+                ("input", memory.models.fields.ExactJSONField(default=dict)),
+                (
+                    "answer_key",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        help_text="Of a query: see `memory.answers`.",
+                        max_length=64,
+                    ),
+                ),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[("queued", "queued"), ("running", "running"), ("done", "done")],
+                        default="queued",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "outcome",
+                    models.CharField(
+                        blank=True,
+                        choices=[
+                            ("ok", "ok"),
+                            ("rejected", "rejected by the gate"),
+                            ("superseded", "superseded by a newer version"),
+                            ("cancelled", "cancelled"),
+                            ("user_error", "error in the user's code"),
+                            ("timeout", "time limit"),
+                            ("out_of_memory", "memory limit"),
+                            ("output_limit", "output limit"),
+                            ("result_limit", "result limit"),
+                            ("alert_limit", "too many alerts at once"),
+                            ("killed", "killed"),
+                            ("input_limit", "project too large"),
+                            ("protocol_error", "invalid answer of the sandbox"),
+                            ("model_error", "language model came to no answer"),
+                            ("abandoned", "given up after repeated failures of the server"),
+                        ],
+                        default="",
+                        max_length=16,
+                    ),
+                ),
+                ("output", memory.models.fields.ExactJSONField(null=True)),
+                ("error", models.JSONField(null=True)),
+                ("stdout", models.TextField(blank=True, default="")),
+                ("runner", models.CharField(blank=True, default="", max_length=32)),
+                (
+                    "host",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        help_text="The worker that executed it.",
+                        max_length=100,
+                    ),
+                ),
+                ("timings", models.JSONField(default=dict, help_text="Seconds by stage.")),
+                ("memory_bytes", models.BigIntegerField(null=True)),
+                ("queued_at", models.DateTimeField(auto_now_add=True)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("finished_at", models.DateTimeField(null=True)),
+                (
+                    "checkpoint",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="runs",
+                        to="memory.checkpoint",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="runs",
+                        to="memory.memoryuser",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-queued_at"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("dead_since__isnull", False)),
+                        fields=["dead_since"],
+                        name="run_dead",
+                    ),
+                    models.Index(fields=["user", "-queued_at"], name="run_of_user"),
+                    models.Index(
+                        condition=models.Q(("status", "done"), _negated=True),
+                        fields=["run_after"],
+                        name="run_unfinished",
+                    ),
+                    models.Index(
+                        condition=models.Q(
+                            ("trigger__in", ["api", "staff"]),
+                            models.Q(("status", "done"), _negated=True),
+                        ),
+                        fields=["user"],
+                        name="run_waited_for",
+                    ),
+                    models.Index(
+                        condition=models.Q(("asked_by", ""), _negated=True),
+                        fields=["user", "asked_by", "-queued_at"],
+                        name="run_of_staff",
+                    ),
+                    models.Index(
+                        condition=models.Q(("status", "done")),
+                        fields=["finished_at"],
+                        include=("outcome", "user"),
+                        name="run_ended",
+                    ),
+                    models.Index(fields=["-queued_at"], name="run_newest"),
+                    models.Index(
+                        condition=models.Q(
+                            ("outcome", "ok"), models.Q(("answer_key", ""), _negated=True)
+                        ),
+                        fields=["checkpoint", "answer_key"],
+                        name="run_answer",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="LlmCall",
+            fields=[
+                ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
+                (
+                    "purpose",
+                    models.CharField(
+                        choices=[
+                            ("memorize", "memorize: messages to facts"),
+                            ("structure", "structure: facts to records"),
+                            ("query", "answer a question"),
+                            ("check", "try the settings"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "work",
+                    models.UUIDField(
+                        help_text="What the calls of one piece of work have in common."
+                    ),
+                ),
+                (
+                    "turn",
+                    models.IntegerField(help_text="The number of the question within that work."),
+                ),
+                (
+                    "attempt",
+                    models.IntegerField(help_text="The number of the attempt at this question."),
+                ),
+                (
+                    "model",
+                    models.CharField(
+                        help_text="Provider and model that were asked.", max_length=220
+                    ),
+                ),
+                (
+                    "answered_by",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        help_text="The model as the provider names it.",
+                        max_length=200,
+                    ),
+                ),
+                (
+                    "prompt_hash",
+                    models.CharField(
+                        help_text="SHA-256 of the messages and tools that were sent.", max_length=64
+                    ),
+                ),
+                (
+                    "outcome",
+                    models.CharField(
+                        choices=[
+                            ("started", "under way"),
+                            ("ok", "answered"),
+                            (
+                                "invalid_call",
+                                "answered, with a tool call that cannot be carried out",
+                            ),
+                            ("truncated", "answer cut off at the token limit"),
+                            ("empty", "empty answer"),
+                            ("refused", "refused by the model or its filter"),
+                            ("rate_limited", "rate limit of the provider"),
+                            ("unavailable", "error or overload of the provider"),
+                            ("timeout", "no answer in time"),
+                            ("connection_lost", "no connection, or dropped"),
+                            ("invalid_answer", "answer that cannot be read"),
+                            ("wrong_key", "API key refused"),
+                            ("no_credit", "credit or quota at the provider exhausted"),
+                            ("unknown_model", "model or address unknown to the provider"),
+                            ("too_long", "prompt longer than the model's context"),
+                            ("rejected", "request refused by the provider"),
+                            ("interrupted", "interrupted: the worker ended"),
+                        ],
+                        default="started",
+                        max_length=16,
+                    ),
+                ),
+                ("error", models.TextField(blank=True, default="")),
+                ("input_tokens", models.BigIntegerField(null=True)),
+                ("output_tokens", models.BigIntegerField(null=True)),
+                ("cache_read_tokens", models.BigIntegerField(help_text="Of the input.", null=True)),
+                (
+                    "cache_write_tokens",
+                    models.BigIntegerField(help_text="Of the input.", null=True),
+                ),
+                (
+                    "cost",
+                    models.DecimalField(
+                        decimal_places=8,
+                        help_text="Empty where the price list or the tokens are not known.",
+                        max_digits=20,
+                        null=True,
+                    ),
+                ),
+                ("reserved_tokens", models.BigIntegerField(help_text="What it may take at most.")),
+                ("reserved_cost", models.DecimalField(decimal_places=8, max_digits=20, null=True)),
+                ("started_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "expires_at",
+                    models.DateTimeField(
+                        help_text="Without an end by then, whoever made the call is gone."
+                    ),
+                ),
+                ("finished_at", models.DateTimeField(null=True)),
+                (
+                    "seconds",
+                    models.FloatField(help_text="From the request to its answer.", null=True),
+                ),
+                ("prompt", models.BinaryField(null=True)),
+                ("answer", models.BinaryField(null=True)),
+                (
+                    "checkpoint",
+                    models.ForeignKey(
+                        help_text="The version that came of it.",
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="llm_calls",
+                        to="memory.checkpoint",
+                    ),
+                ),
+                (
+                    "lane",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="llm_calls",
+                        to="memory.lane",
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="llm_calls",
+                        to="memory.workspace",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="llm_calls",
+                        to="memory.memoryuser",
+                    ),
+                ),
+                (
+                    "run",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="llm_calls",
+                        to="memory.run",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "model call",
+                "ordering": ["-started_at"],
+                "permissions": [
+                    ("view_llmcall_content", "Can read prompts and answers of model calls")
+                ],
+                "indexes": [
+                    models.Index(fields=["-started_at"], name="llm_call_age"),
+                    models.Index(fields=["workspace", "-started_at"], name="llm_call_of_workspace"),
+                    models.Index(fields=["work"], name="llm_call_of_work"),
+                    models.Index(
+                        condition=models.Q(("outcome", "started")),
+                        fields=["workspace", "expires_at"],
+                        name="llm_call_under_way",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="AlertEvent",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "seq",
+                    models.BigIntegerField(
+                        help_text="Its number in the workspace: 1, 2, 3 … without gaps."
+                    ),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("opened", "opened"),
+                            ("changed", "changed"),
+                            ("acknowledged", "acknowledged"),
+                            ("snoozed", "snoozed"),
+                            ("reopened", "reopened"),
+                            ("escalated", "escalated"),
+                            ("resolved", "resolved"),
+                            ("feedback", "feedback"),
+                            ("erased", "erased"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("at", models.DateTimeField()),
+                (
+                    "actor",
+                    models.CharField(
+                        help_text="A constraint run, an API key or a person.", max_length=200
+                    ),
+                ),
+                ("detail", models.JSONField(default=dict)),
+                (
+                    "alert",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="events",
+                        to="memory.alert",
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="memory.workspace",
+                    ),
+                ),
+                (
+                    "run",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="memory.run",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["alert", "seq"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("workspace", "seq"), name="event_seq_in_workspace"
+                    )
+                ],
+            },
+        ),
+        migrations.AddField(
+            model_name="alert",
+            name="last_run",
+            field=models.ForeignKey(
+                null=True,
+                on_delete=django.db.models.deletion.SET_NULL,
+                related_name="alerts",
+                to="memory.run",
+            ),
+        ),
+        migrations.CreateModel(
+            name="SearchIndex",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "run_after",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now,
+                        help_text="Not tried again before this time.",
+                    ),
+                ),
+                (
+                    "hinted_at",
+                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                ),
+                ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
+                ("lease_expires_at", models.DateTimeField(null=True)),
+                ("token", models.BigIntegerField(default=0)),
+                (
+                    "attempts",
+                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                ),
+                ("last_error", models.TextField(blank=True, default="")),
+                (
+                    "due_at",
+                    models.DateTimeField(
+                        help_text="Empty when nothing is to be indexed.", null=True
+                    ),
+                ),
+                (
+                    "user",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="search_index",
+                        to="memory.memoryuser",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name_plural": "search indexes",
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("due_at__isnull", False)),
+                        fields=["due_at"],
+                        name="search_due",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="SearchSegment",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("first_seq", models.BigIntegerField()),
+                ("last_seq", models.BigIntegerField()),
+                ("version", models.PositiveSmallIntegerField(help_text="Of the format.")),
+                (
+                    "blocks",
+                    models.PositiveIntegerField(help_text="Over which its postings are spread."),
+                ),
+                ("postings", models.PositiveIntegerField(help_text="Its size.")),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="segments",
+                        to="memory.memoryuser",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["user", "first_seq"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "first_seq"), name="segment_of_user")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="SearchBlock",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("number", models.PositiveIntegerField()),
+                ("data", models.BinaryField()),
+                (
+                    "segment",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="parts",
+                        to="memory.searchsegment",
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("segment", "number"), name="block_of_segment")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="StaffAccess",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "all_workspaces",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Those, too, that are made later. Superusers see all anyway.",
+                    ),
+                ),
+                (
+                    "user",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="access",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "workspaces",
+                    models.ManyToManyField(
+                        blank=True,
+                        help_text="What is seen where not all are. Without any, nothing of anybody is.",
+                        related_name="staff",
+                        to="memory.workspace",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "access to workspaces",
+                "verbose_name_plural": "access to workspaces",
+                "ordering": ["user"],
+                "permissions": [
+                    ("view_content", "Can see what people said, and what was made of it")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="StaffAudit",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("staff_id", models.BigIntegerField(verbose_name="number of the account")),
+                ("staff_name", models.CharField(max_length=150, verbose_name="staff")),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("login", "logged in"),
+                            ("logout", "logged out"),
+                            ("view", "looked at"),
+                            ("act", "acted on"),
+                            ("add", "added"),
+                            ("change", "changed"),
+                            ("download", "downloaded"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("what", models.CharField(blank=True, max_length=100, verbose_name="action")),
+                ("model", models.CharField(blank=True, max_length=100, verbose_name="kind of row")),
+                (
+                    "row",
+                    models.CharField(
+                        blank=True, help_text="Its key, if it was one row.", max_length=100
+                    ),
+                ),
+                ("number", models.BigIntegerField(default=1, verbose_name="rows")),
+                (
+                    "person",
+                    models.UUIDField(
+                        help_text="The public id of the user whose they were, if it was one user.",
+                        null=True,
+                    ),
+                ),
+                ("request_id", models.CharField(blank=True, max_length=100)),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="memory.workspace",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "audit entry",
+                "verbose_name_plural": "audit entries",
+                "ordering": ["-id"],
+                "indexes": [
+                    models.Index(fields=["at"], name="audit_at"),
+                    models.Index(fields=["staff_name", "id"], name="audit_staff"),
+                    models.Index(fields=["person", "id"], name="audit_person"),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="StaffSubscription",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "run_after",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now,
+                        help_text="Not tried again before this time.",
+                    ),
+                ),
+                (
+                    "hinted_at",
+                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                ),
+                ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
+                ("lease_expires_at", models.DateTimeField(null=True)),
+                ("token", models.BigIntegerField(default=0)),
+                (
+                    "attempts",
+                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                ),
+                ("last_error", models.TextField(blank=True, default="")),
+                ("enabled", models.BooleanField(default=True)),
+                (
+                    "least_severity",
+                    models.CharField(
+                        choices=[
+                            ("info", "info"),
+                            ("warning", "warning"),
+                            ("critical", "critical"),
+                        ],
+                        default="warning",
+                        help_text="Alerts that are less severe are left out, unless they are escalated.",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "mode",
+                    models.CharField(
+                        choices=[("at_once", "at once"), ("daily", "daily digest")],
+                        default="at_once",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "hour",
+                    models.PositiveSmallIntegerField(
+                        default=7,
+                        help_text="Of the daily digest.",
+                        validators=[django.core.validators.MaxValueValidator(23)],
+                    ),
+                ),
+                (
+                    "time_zone",
+                    models.CharField(
+                        default="UTC",
+                        max_length=64,
+                        validators=[memory.models.fields.validate_time_zone],
+                    ),
+                ),
+                (
+                    "escalations",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Escalated alerts are mailed at once, whatever the mode.",
+                    ),
+                ),
+                (
+                    "operations",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Alarms of the server itself are mailed at once.",
+                        verbose_name="alarms",
+                    ),
+                ),
+                ("digest_due_at", models.DateTimeField(editable=False, null=True)),
+                ("sent_at", models.DateTimeField(editable=False, null=True)),
+                (
+                    "staff",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="alert_subscriptions",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        blank=True,
+                        help_text="Empty for all.",
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="staff_subscriptions",
+                        to="memory.workspace",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "e-mail subscription",
+                "ordering": ["id"],
+            },
+        ),
+        migrations.CreateModel(
+            name="MailCursor",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("seq", models.BigIntegerField(default=0)),
+                ("escalations_seq", models.BigIntegerField(default=0)),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="memory.workspace",
+                    ),
+                ),
+                (
+                    "subscription",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="cursors",
+                        to="memory.staffsubscription",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "e-mail cursor",
+                "ordering": ["id"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("subscription", "workspace"), name="one_cursor_per_workspace"
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="UserErasure",
+            fields=[
+                (
+                    "run_after",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now,
+                        help_text="Not tried again before this time.",
+                    ),
+                ),
+                (
+                    "hinted_at",
+                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                ),
+                ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
+                ("lease_expires_at", models.DateTimeField(null=True)),
+                ("token", models.BigIntegerField(default=0)),
+                (
+                    "attempts",
+                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                ),
+                ("last_error", models.TextField(blank=True, default="")),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("by", models.CharField(max_length=200)),
+                ("reason", models.TextField()),
+                ("created_at", models.DateTimeField()),
+                ("due_at", models.DateTimeField(help_text="Empty when all is done.", null=True)),
+                ("finished_at", models.DateTimeField(null=True)),
+                (
+                    "counts",
+                    models.JSONField(
+                        default=dict, help_text="What was erased: kind → how many rows."
+                    ),
+                ),
+                (
+                    "hosts",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=100),
+                        default=list,
+                        help_text="Sandbox hosts that have not said yet that they hold nothing of the user.",
+                        size=None,
+                    ),
+                ),
+                (
+                    "user",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="erasure",
+                        to="memory.memoryuser",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "erasure",
+                "ordering": ["-created_at"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("due_at__isnull", False)),
+                        fields=["due_at"],
+                        name="erasure_due",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="WebhookEndpoint",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                (
+                    "url",
+                    models.CharField(
+                        help_text="https, on a public address; the final one: redirects are not followed.",
+                        max_length=2000,
+                        verbose_name="URL",
+                    ),
+                ),
+                (
+                    "description",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        max_length=200,
+                        validators=[memory.models.webhooks.validate_printable],
+                    ),
+                ),
+                (
+                    "event_types",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=16),
+                        blank=True,
+                        default=list,
+                        help_text="Which events it is sent; none chosen: all.",
+                        size=None,
+                    ),
+                ),
+                (
+                    "alert_kinds",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=20),
+                        default=memory.models.webhooks.findings,
+                        help_text="Of which alerts: those for your users, those for who keeps constraints working.",
+                        size=None,
+                    ),
+                ),
+                (
+                    "least_severity",
+                    models.CharField(
+                        choices=[
+                            ("info", "info"),
+                            ("warning", "warning"),
+                            ("critical", "critical"),
+                        ],
+                        default="info",
+                        max_length=16,
+                    ),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("enabled", models.BooleanField(default=True)),
+                ("disabled_at", models.DateTimeField(editable=False, null=True)),
+                (
+                    "disabled_reason",
+                    models.CharField(blank=True, default="", editable=False, max_length=300),
+                ),
+                ("secret", models.BinaryField()),
+                ("previous_secret", models.BinaryField(null=True)),
+                ("previous_secret_until", models.DateTimeField(editable=False, null=True)),
+                (
+                    "failing_since",
+                    models.DateTimeField(
+                        editable=False,
+                        help_text="Since when it has answered nothing but errors.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "failures",
+                    models.IntegerField(
+                        default=0, editable=False, help_text="Failed calls since the last success."
+                    ),
+                ),
+                (
+                    "not_before",
+                    models.DateTimeField(
+                        editable=False, help_text="Not called before this time.", null=True
+                    ),
+                ),
+                ("minute_began_at", models.DateTimeField(editable=False, null=True)),
+                (
+                    "minute_calls",
+                    models.IntegerField(
+                        default=0, editable=False, help_text="Calls since that minute began."
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="webhooks",
+                        to="memory.workspace",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "webhook endpoint",
+                "ordering": ["workspace", "created_at"],
+            },
+        ),
+        migrations.CreateModel(
+            name="Delivery",
+            fields=[
+                (
+                    "run_after",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now,
+                        help_text="Not tried again before this time.",
+                    ),
+                ),
+                (
+                    "hinted_at",
+                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                ),
+                ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
+                ("lease_expires_at", models.DateTimeField(null=True)),
+                ("token", models.BigIntegerField(default=0)),
+                (
+                    "attempts",
+                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                ),
+                ("last_error", models.TextField(blank=True, default="")),
+                (
+                    "dead_since",
+                    models.DateTimeField(
+                        help_text="When it was given up; empty if it was not, or the staff have seen to it.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                (
+                    "seq",
+                    models.BigIntegerField(
+                        help_text="The number of the event in the feed.", null=True
+                    ),
+                ),
+                ("type", models.CharField(max_length=32)),
+                ("payload", models.TextField(help_text="The body, as it is signed and sent.")),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("pending", "pending"),
+                            ("delivered", "delivered"),
+                            ("given_up", "given up"),
+                        ],
+                        default="pending",
+                        max_length=16,
+                    ),
+                ),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "settled_at",
+                    models.DateTimeField(help_text="When it was delivered or given up.", null=True),
+                ),
+                (
+                    "alert",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="deliveries",
+                        to="memory.alert",
+                    ),
+                ),
+                (
+                    "event",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="deliveries",
+                        to="memory.alertevent",
+                    ),
+                ),
+                (
+                    "endpoint",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="deliveries",
+                        to="memory.webhookendpoint",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name_plural": "deliveries",
+                "ordering": ["-created_at", "-seq"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("dead_since__isnull", False)),
+                        fields=["dead_since"],
+                        name="delivery_dead",
+                    ),
+                    models.Index(fields=["-created_at", "-seq"], name="delivery_newest"),
+                    models.Index(fields=["endpoint", "-created_at"], name="delivery_of_endpoint"),
+                    models.Index(
+                        condition=models.Q(("state", "pending")),
+                        fields=["endpoint", "run_after", "seq"],
+                        name="delivery_pending",
+                    ),
+                    models.Index(
+                        condition=models.Q(
+                            ("lease_expires_at__isnull", False), ("state", "pending")
+                        ),
+                        fields=["endpoint", "lease_expires_at"],
+                        name="delivery_leased",
+                    ),
+                    models.Index(
+                        condition=models.Q(("state", "pending")),
+                        fields=["endpoint", "alert", "seq"],
+                        name="delivery_order",
+                    ),
+                    models.Index(
+                        condition=models.Q(("state", "given_up")),
+                        fields=["endpoint", "created_at"],
+                        name="delivery_given_up",
+                    ),
+                    models.Index(
+                        condition=models.Q(("settled_at__isnull", False)),
+                        fields=["settled_at"],
+                        name="delivery_settled",
+                    ),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("endpoint", "event"), name="delivery_of_event")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="WorkspaceConstraint",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                (
+                    "name",
+                    models.CharField(
+                        help_text="As a Python name, such as drug_allergy.", max_length=100
+                    ),
+                ),
+                ("description", models.CharField(blank=True, default="", max_length=1000)),
+                (
+                    "percentage",
+                    models.PositiveSmallIntegerField(
+                        default=0,
+                        help_text="Of the users, so many in a hundred have it. More only adds users.",
+                    ),
+                ),
+                ("enabled", models.BooleanField(default=True, help_text="If not, nobody has it.")),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("created_by", models.CharField(editable=False, max_length=200)),
+                ("changed_at", models.DateTimeField(editable=False, null=True)),
+                (
+                    "changed_by",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        editable=False,
+                        help_text="Who last changed it.",
+                        max_length=200,
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="constraints",
+                        to="memory.workspace",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["workspace", "name"],
+                "permissions": [
+                    ("approve_workspaceconstraint", "Can approve and enable constraints")
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("workspace", "name"), name="constraint_name_in_workspace"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("percentage__lte", 100)), name="constraint_percentage"
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="WorkspaceConstraintVersion",
+            fields=[
+                (
+                    "run_after",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now,
+                        help_text="Not tried again before this time.",
+                    ),
+                ),
+                (
+                    "hinted_at",
+                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                ),
+                ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
+                ("lease_expires_at", models.DateTimeField(null=True)),
+                ("token", models.BigIntegerField(default=0)),
+                (
+                    "attempts",
+                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                ),
+                ("last_error", models.TextField(blank=True, default="")),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("number", models.PositiveIntegerField()),
+                ("source", models.TextField()),
+                ("source_hash", models.CharField(max_length=64)),
+                ("tests", models.TextField()),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("checking", "being checked"),
+                            ("refused", "refused"),
+                            ("passed", "passed, not approved"),
+                            ("approved", "approved"),
+                        ],
+                        default="checking",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "verdict",
+                    models.JSONField(help_text="What was checked, and what was found.", null=True),
+                ),
+                ("bytecode", models.TextField(blank=True, default="")),
+                ("image_digest", models.CharField(blank=True, default="", max_length=100)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("created_by", models.CharField(max_length=200)),
+                ("judged_at", models.DateTimeField(null=True)),
+                ("approved_at", models.DateTimeField(null=True)),
+                ("approved_by", models.CharField(blank=True, default="", max_length=200)),
+                (
+                    "constraint",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="versions",
+                        to="memory.workspaceconstraint",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["constraint", "-number"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("state", "checking")),
+                        fields=["run_after"],
+                        name="constraint_version_unjudged",
+                    )
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("constraint", "number"), name="version_number_of_constraint"
+                    )
+                ],
+            },
+        ),
+        migrations.AddField(
+            model_name="workspaceconstraint",
+            name="live",
+            field=models.ForeignKey(
+                blank=True,
+                editable=False,
+                help_text="The approved version that runs.",
+                null=True,
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="+",
+                to="memory.workspaceconstraintversion",
+            ),
+        ),
+        migrations.AddField(
+            model_name="backtest",
+            name="version",
+            field=models.ForeignKey(
+                help_text="Empty for a user's own constraint.",
+                null=True,
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="backtests",
+                to="memory.workspaceconstraintversion",
+            ),
+        ),
+        migrations.CreateModel(
+            name="AlertFeedback",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "judge",
+                    models.CharField(
+                        choices=[("product", "product"), ("staff", "staff")], max_length=16
+                    ),
+                ),
+                (
+                    "verdict",
+                    models.CharField(
+                        choices=[("useful", "useful"), ("wrong", "wrong")], max_length=16
+                    ),
+                ),
+                ("note", models.TextField(blank=True, default="")),
+                (
+                    "actor",
+                    models.CharField(help_text="The API key, or the person.", max_length=200),
+                ),
+                ("at", models.DateTimeField()),
+                (
+                    "alert",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="feedback",
+                        to="memory.alert",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name_plural": "feedback",
+                "ordering": ["alert", "judge"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("alert", "judge"), name="one_verdict_per_judge")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="BacktestFinding",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "fingerprint",
+                    models.CharField(help_text="The same as the alert's.", max_length=64),
+                ),
+                (
+                    "severity",
+                    models.CharField(
+                        choices=[
+                            ("info", "info"),
+                            ("warning", "warning"),
+                            ("critical", "critical"),
+                        ],
+                        help_text="The gravest that it had.",
+                        max_length=16,
+                    ),
+                ),
+                ("message", models.TextField(help_text="As it was worded when it opened.")),
+                (
+                    "evidence",
+                    models.JSONField(default=list, help_text="The records it rested on then."),
+                ),
+                (
+                    "entries",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.BigIntegerField(), default=list, size=None
+                    ),
+                ),
+                ("opened_at", models.DateTimeField()),
+                (
+                    "day",
+                    models.DateField(help_text="The day on which it opened, where the user lives."),
+                ),
+                (
+                    "version",
+                    models.IntegerField(help_text="Of the user's project, when it opened."),
+                ),
+                (
+                    "changes",
+                    memory.models.fields.ExactJSONField(
+                        default=list,
+                        help_text="When its severity or records changed, with the version.",
+                    ),
+                ),
+                (
+                    "resolved_at",
+                    models.DateTimeField(
+                        help_text="Empty: it would be open at the end.", null=True
+                    ),
+                ),
+                ("resolved_version", models.IntegerField(null=True)),
+                (
+                    "result",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="findings",
+                        to="memory.backtestuser",
+                    ),
+                ),
+            ],
+            options={
+                "indexes": [
+                    models.Index(fields=["result", "opened_at"], name="finding_of_backtest")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="DeliveryAttempt",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("at", models.DateTimeField(help_text="When the call began.")),
+                ("seconds", models.FloatField()),
+                (
+                    "address",
+                    models.GenericIPAddressField(
+                        help_text="The address that was called.", null=True
+                    ),
+                ),
+                (
+                    "status",
+                    models.PositiveIntegerField(
+                        help_text="The HTTP status; empty: none.", null=True
+                    ),
+                ),
+                (
+                    "error",
+                    models.TextField(blank=True, default="", help_text="Empty: it was delivered."),
+                ),
+                (
+                    "answer",
+                    models.TextField(
+                        blank=True, default="", help_text="The beginning of the answer."
+                    ),
+                ),
+                (
+                    "delivery",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="calls",
+                        to="memory.delivery",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "delivery attempt",
+                "ordering": ["delivery", "at"],
+                "indexes": [models.Index(fields=["-at"], name="delivery_attempt_age")],
+            },
+        ),
+        migrations.CreateModel(
+            name="LlmSpending",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("day", models.DateField(help_text="Of the call's beginning, in UTC.")),
+                ("model", models.CharField(max_length=220)),
+                (
+                    "purpose",
+                    models.CharField(
+                        choices=[
+                            ("memorize", "memorize: messages to facts"),
+                            ("structure", "structure: facts to records"),
+                            ("query", "answer a question"),
+                            ("check", "try the settings"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "outcome",
+                    models.CharField(
+                        choices=[
+                            ("started", "under way"),
+                            ("ok", "answered"),
+                            (
+                                "invalid_call",
+                                "answered, with a tool call that cannot be carried out",
+                            ),
+                            ("truncated", "answer cut off at the token limit"),
+                            ("empty", "empty answer"),
+                            ("refused", "refused by the model or its filter"),
+                            ("rate_limited", "rate limit of the provider"),
+                            ("unavailable", "error or overload of the provider"),
+                            ("timeout", "no answer in time"),
+                            ("connection_lost", "no connection, or dropped"),
+                            ("invalid_answer", "answer that cannot be read"),
+                            ("wrong_key", "API key refused"),
+                            ("no_credit", "credit or quota at the provider exhausted"),
+                            ("unknown_model", "model or address unknown to the provider"),
+                            ("too_long", "prompt longer than the model's context"),
+                            ("rejected", "request refused by the provider"),
+                            ("interrupted", "interrupted: the worker ended"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("calls", models.BigIntegerField(default=0)),
+                ("seconds", models.FloatField(default=0)),
+                ("input_tokens", models.BigIntegerField(default=0)),
+                ("output_tokens", models.BigIntegerField(default=0)),
+                ("cost", models.DecimalField(decimal_places=8, default=0, max_digits=20)),
+                (
+                    "presumed_tokens",
+                    models.BigIntegerField(
+                        default=0,
+                        help_text="What calls may have taken of which the provider has not told, such as those that timed out.",
+                    ),
+                ),
+                ("presumed_cost", models.DecimalField(decimal_places=8, default=0, max_digits=20)),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="llm_spending",
+                        to="memory.workspace",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "model spending",
+                "verbose_name_plural": "model spending",
+                "ordering": ["-day", "workspace", "model"],
+                "indexes": [
+                    models.Index(fields=["-day", "workspace", "model"], name="llm_spending_days")
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("workspace", "day", "model", "purpose", "outcome"),
+                        name="llm_spending_cell",
+                    )
+                ],
+            },
+        ),
+        migrations.AddConstraint(
+            model_name="checkpoint",
+            constraint=models.UniqueConstraint(
+                fields=("user", "version"), name="checkpoint_version"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="backtest",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("state__in", ["waiting", "running"])),
+                fields=("version",),
+                name="one_backtest_of_version",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="backtest",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("state__in", ["waiting", "running"])),
+                fields=("user", "constraint"),
+                name="one_backtest_of_own",
+            ),
+        ),
+    ]
