@@ -28,6 +28,7 @@ _NOT_NULL = re.compile(
 )
 # Django sets a default for the rows that are there, and takes it away from those to come.
 _NO_DEFAULT = re.compile(rf"^ALTER TABLE {_TABLE} ALTER COLUMN .* DROP DEFAULT")
+_BODY = re.compile(r"(CREATE (?:OR REPLACE )?FUNCTION\b[^$;]*)\$\$.*?\$\$", re.DOTALL)
 _ROWS = re.compile(rf"^(UPDATE|DELETE FROM) {_TABLE}")
 
 
@@ -96,7 +97,9 @@ def violations(migration: Migration, before: ProjectState) -> dict[str, str]:
         other.schema_editor(collect_sql=True, atomic=migration.atomic) as editor,
     ):
         migration.apply(before.clone(), editor, collect_sql=True)
-    lines = [line.strip() for one in editor.collected_sql for line in one.splitlines()]
+    # What a function does, it does later.
+    done = [_BODY.sub(r"\1 $$", one) for one in editor.collected_sql]
+    lines = [line.strip() for one in done for line in one.splitlines()]
     rules = Rules(None)
     rules.analyse(lines)
     found = {issue.code: issue.message for issue in (*rules.errors, *rules.warnings)}

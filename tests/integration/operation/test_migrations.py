@@ -70,9 +70,20 @@ BAD: list[tuple[str, Operation]] = [
         ),
     ),
     ("CHANGE_ROWS", migrations.RunSQL("UPDATE memory_memoryuser SET time_zone = 'UTC'")),
+    (
+        "CHANGE_ROWS",
+        migrations.RunSQL(
+            "CREATE FUNCTION harmless() RETURNS void LANGUAGE sql AS $$ SELECT 1 $$;\n"
+            "UPDATE memory_memoryuser SET time_zone = 'UTC'"
+        ),
+    ),
     ("RUN_PYTHON", migrations.RunPython(lambda apps, editor: None)),
 ]
 GOOD: list[Operation] = [
+    migrations.RunSQL(
+        "CREATE FUNCTION later() RETURNS trigger LANGUAGE plpgsql AS $$\nBEGIN\n"
+        "    UPDATE memory_memoryuser SET time_zone = 'UTC';\n    RETURN NULL;\nEND\n$$;"
+    ),
     migrations.AddField("memoryuser", "nick", models.TextField(null=True)),
     migrations.AddField("memoryuser", "nick", models.TextField(db_default="")),
     AddIndexConcurrently("memoryuser", LONG),
