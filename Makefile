@@ -57,7 +57,7 @@ endef
 test: $(STAMP) lint types
 	$(call run_tests,not extended and not quarantine)
 
-test-all: export UAC_EXAMPLES := $(or $(UAC_EXAMPLES),3)
+test-all: export UAC_EXAMPLES := $(or $(UAC_EXAMPLES),4)
 test-all: $(STAMP) lint types security
 	$(call run_tests,)
 

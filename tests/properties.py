@@ -1,4 +1,4 @@
-"""On how many examples a property is tried: three times as many in all tests as in the first tier.
+"""On how many examples a property is tried: four times as many in all tests as in the first tier.
 
 `UAC_EXAMPLES=20 pytest tests/unit/project/test_told.py` tries twenty times as many there.
 """

@@ -18,6 +18,7 @@ from memory.admin import masking
 from memory.admin.base import (
     NotedActionForm,
     ReadOnlyAdmin,
+    ask,
     link,
     link_to_alert,
     note_of,
@@ -195,10 +196,6 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     def subtitle_of(self, alert: Alert) -> str:
         """Return the message: how severe it is stands below."""
         return super().subtitle_of(alert) if masking.is_hidden() else alert.message
-
-    def is_confirmed(self, request: HttpRequest, action: str, rows: QuerySet[Alert]) -> bool:
-        """A reason is kept where there is one; none is asked for."""
-        return "confirmed" in request.POST
 
     @admin.display(description="message", ordering="message")
     def headline(self, alert: Alert) -> str:
@@ -442,20 +439,15 @@ def _ask_to_resolve(request: HttpRequest, chosen: QuerySet[Alert]) -> TemplateRe
     if len(rows) > MAX_RESOLVED:
         messages.error(request, f"Choose {MAX_RESOLVED} alerts at most: nothing was done.")
         return None
-    context = {
-        **admin.site.each_context(request),
-        "title": f"Resolve {counted(len(rows), 'alert')}?",
-        "opts": Alert._meta,
-        "media": admin.ModelAdmin(Alert, admin.site).media,
-        "action": "resolve",
-        "chosen": [str(alert.pk) for alert in rows],
-        "alerts": [format_html("{} of {}", link_to_alert(one), link(one.user)) for one in rows],
-        "resumes": any(one.kind == AlertKind.CONSTRAINT_PAUSED for one in rows),
-        "from_page": "from_page" in request.POST,
-        "note": note_of(request),
-        "back_url": page_url(rows[0]) if "from_page" in request.POST else request.get_full_path(),
-    }
-    return TemplateResponse(request, "admin/memory/resolve.html", context)
+    return ask(
+        request,
+        "resolve",
+        rows,
+        title=f"Resolve {counted(len(rows), 'alert')}?",
+        verb="Resolve",
+        alerts=[format_html("{} of {}", link_to_alert(one), link(one.user)) for one in rows],
+        resumes=any(one.kind == AlertKind.CONSTRAINT_PAUSED for one in rows),
+    )
 
 
 def _rule(alert: Alert, text: str) -> SafeString:

@@ -21,6 +21,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 
 from memory import access, audit, stuck
 from memory.admin import masking
@@ -88,8 +89,8 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
 
     The actions of the list are also buttons on the page of each row for which `actions_for` names
     them; with `action_note`, which says what it is for, a note goes with them. `when_empty` is what
-    an empty list says. The actions in `asking` show a page first, and act once they are confirmed
-    with a note; the buttons of the `dangerous` ones are red, and apart.
+    an empty list says. The actions in `asking` show a page first, and act once they are confirmed;
+    the `dangerous` ones need a note, and their buttons are red, and apart.
 
     Everything here goes by who looks: the rows are those of the workspaces that he sees
     (`memory.access`), what people said is hidden where he may not see it (`memory.admin.masking`),
@@ -230,8 +231,9 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return list(self.actions)
 
     def is_confirmed(self, request: HttpRequest, action: str, rows: QuerySet[Row]) -> bool:
-        """Tell whether one of the actions that ask is done now."""
-        return "confirmed" in request.POST and bool(note_of(request))
+        """Return whether one of the actions that ask is done now."""
+        has_reason = bool(note_of(request)) or action not in self.dangerous
+        return "confirmed" in request.POST and has_reason
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
@@ -340,7 +342,8 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
             row = queryset.filter(pk__in=request.POST.getlist("_selected_action")).first()
             if from_page and row is not None:
                 return HttpResponseRedirect(page_url(row))
-            request.session[_KEPT] = {"path": request.get_full_path(), "keys": keys}
+            if not from_page:
+                request.session[_KEPT] = {"path": request.get_full_path(), "keys": keys}
         return response
 
 
@@ -390,6 +393,42 @@ def _mask_page(model_admin: Any, context: Any) -> None:
     for rows in context["inline_admin_formsets"] or ():
         rows.fieldsets, hidden = masking.masked_sets(rows.opts, rows.fieldsets)
         rows.readonly_fields = [*rows.readonly_fields, *hidden]
+
+
+def ask(
+    request: HttpRequest,
+    action: str,
+    rows: Sequence[models.Model],
+    *,
+    title: str,
+    verb: str,
+    for_good: bool = False,
+    **told: object,
+) -> TemplateResponse:
+    """Ask whether to do an action with these rows, and why, on the page that is named after it.
+
+    What is done for good needs a reason.
+    """
+    model = type(rows[0])
+    from_page = "from_page" in request.POST
+    context = {
+        **admin.site.each_context(request),
+        "title": title,
+        "opts": model._meta,
+        "media": admin.ModelAdmin(model, admin.site).media,
+        "list_url": list_url(model),
+        "list_name": capfirst(model._meta.verbose_name_plural),
+        "verb": verb,
+        "for_good": for_good,
+        "action": action,
+        "chosen": [str(row.pk) for row in rows],
+        "from_page": from_page,
+        "note": note_of(request),
+        "most_note": MAX_NOTE,
+        "back_url": page_url(rows[0]) if from_page else request.get_full_path(),
+        **told,
+    }
+    return TemplateResponse(request, f"admin/memory/{action}.html", context)
 
 
 def note_of(request: HttpRequest, otherwise: str = "") -> str:

@@ -18,15 +18,14 @@ from django.views.decorators.http import require_GET
 from memory import access, history
 from memory.admin.base import (
     HEAVY,
-    MAX_NOTE,
     ReadOnlyAdmin,
+    ask,
     link,
     link_to_alert,
     link_to_key,
     link_to_list,
     links_to_entries,
     note_of,
-    page_url,
     staff_of,
 )
 from memory.admin.diffs import show_files, show_records
@@ -123,10 +122,6 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     def actions_for(self, row: Checkpoint) -> Collection[str]:
         """Offer to go back to what is not the newest."""
         return [] if row.pk == row.user.head_id else super().actions_for(row)
-
-    def is_confirmed(self, request: HttpRequest, action: str, rows: QuerySet[Checkpoint]) -> bool:
-        """A reason is kept where there is one; none is asked for."""
-        return "confirmed" in request.POST
 
     @admin.action(description="Go back to this version…", permissions=["operate"])
     def restore(
@@ -323,26 +318,18 @@ def _first(items: Iterable[SafeString | str]) -> SafeString | str:
 def _ask_to_restore(request: HttpRequest, checkpoint: Checkpoint) -> TemplateResponse:
     """Show what going back to this version leaves out; raises what `history.restore` does."""
     left_out = history.excluded_by_restoring(checkpoint.user, checkpoint.version)
-    context = {
-        **admin.site.each_context(request),
-        "title": f"Go back to version {checkpoint.version}?",
-        "opts": Checkpoint._meta,
-        "media": admin.ModelAdmin(Checkpoint, admin.site).media,
-        "action": "restore",
-        "chosen": [str(checkpoint.pk)],
-        "user": link(checkpoint.user),
-        "newest": checkpoint.user.head,
-        "records": _first(content(_place(one)) for one in left_out.records),
-        "alerts": _first(link_to_alert(one) for one in left_out.alerts),
-        "entries": links_to_entries(checkpoint.user, left_out.entries),
-        "from_page": "from_page" in request.POST,
-        "note": note_of(request),
-        "most_note": MAX_NOTE,
-        "back_url": page_url(checkpoint)
-        if "from_page" in request.POST
-        else request.get_full_path(),
-    }
-    return TemplateResponse(request, "admin/memory/restore.html", context)
+    return ask(
+        request,
+        "restore",
+        [checkpoint],
+        title=f"Go back to version {checkpoint.version}?",
+        verb="Go back to this version",
+        user=link(checkpoint.user),
+        newest=checkpoint.user.head,
+        records=_first(content(_place(one)) for one in left_out.records),
+        alerts=_first(link_to_alert(one) for one in left_out.alerts),
+        entries=links_to_entries(checkpoint.user, left_out.entries),
+    )
 
 
 @admin.register(Blob)

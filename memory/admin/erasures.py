@@ -15,10 +15,9 @@ from memory import erasing
 from memory.admin.base import (
     PresenceFilter,
     WorkAdmin,
+    ask,
     link,
-    list_url,
     note_of,
-    page_url,
     staff_of,
 )
 from memory.admin.display import badge, counted, inline, lines
@@ -81,18 +80,15 @@ def _users(chosen: QuerySet[MemoryUser]) -> list[MemoryUser]:
 
 
 def _question(request: HttpRequest, users: list[MemoryUser], action: str) -> TemplateResponse:
-    context = {
-        **admin.site.each_context(request),
-        "title": "Erase users",
-        "opts": MemoryUser._meta,
-        "media": admin.ModelAdmin(MemoryUser, admin.site).media,
-        "action": action,
-        "chosen": [str(user.pk) for user in users],
-        "most_reason": erasing.MAX_REASON,
-        "to_type": _to_type(users),
-        "note": note_of(request),
-        "back_url": page_url(users[0]) if len(users) == 1 else list_url(MemoryUser),
-        "people": [
+    return ask(
+        request,
+        action,
+        users,
+        title="Erase users",
+        verb="Erase",
+        for_good=True,
+        to_type=_to_type(users),
+        people=[
             {
                 "user": link(user),
                 "workspace": inline(user.workspace.name),
@@ -101,8 +97,7 @@ def _question(request: HttpRequest, users: list[MemoryUser], action: str) -> Tem
             }
             for user in users
         ],
-    }
-    return TemplateResponse(request, "admin/memory/erase.html", context)
+    )
 
 
 class StateFilter(PresenceFilter):

@@ -86,6 +86,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     ordering = ["-recorded_at", "-seq"]
     actions = ["redact"]
     asking = ["redact"]
+    dangerous = ["redact"]
     when_empty = "Nothing has been logged yet."
     fieldsets = [
         (None, {"fields": ["user_link", "number", "kind_name", "outcome", "said"]}),

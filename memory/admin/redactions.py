@@ -12,13 +12,12 @@ from memory import forgetting, redaction
 from memory.admin.base import (
     PresenceFilter,
     WorkAdmin,
+    ask,
     link,
     link_to_key,
     links_to_alerts,
     links_to_entries,
-    list_url,
     note_of,
-    page_url,
     staff_of,
 )
 from memory.admin.display import NOTHING, badge, counted, inline, lines, preformatted, record_name
@@ -62,19 +61,15 @@ def _by_user(entries: list[LogEntry]) -> Iterator[tuple[MemoryUser, list[int]]]:
 
 
 def _question(request: HttpRequest, entries: list[LogEntry], action: str) -> TemplateResponse:
-    context = {
-        **admin.site.each_context(request),
-        "title": "Redact",
-        "opts": LogEntry._meta,
-        "media": admin.ModelAdmin(LogEntry, admin.site).media,
-        "action": action,
-        "chosen": [str(entry.pk) for entry in entries],
-        "from_page": "from_page" in request.POST,
-        "most_reason": redaction.MAX_REASON,
-        "back_url": page_url(entries[0]) if len(entries) == 1 else list_url(LogEntry),
-        "people": [_what_goes(user, seqs) for user, seqs in _by_user(entries)],
-    }
-    return TemplateResponse(request, "admin/memory/redact.html", context)
+    return ask(
+        request,
+        action,
+        entries,
+        title="Redact",
+        verb="Redact",
+        for_good=True,
+        people=[_what_goes(user, seqs) for user, seqs in _by_user(entries)],
+    )
 
 
 def _what_goes(user: MemoryUser, seqs: list[int]) -> dict[str, object]:

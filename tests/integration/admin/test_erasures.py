@@ -56,19 +56,34 @@ def test_it_is_done_once_it_is_confirmed_with_a_reason(admin_client: Client, row
     assert user.user_id not in f"{action.object_repr} {action.change_message}"
 
 
+def test_after_an_erasure_from_the_page_of_a_user_the_others_are_listed(
+    admin_client: Client, rows: Rows
+) -> None:
+    user = rows[MemoryUser]
+    UserErasure.objects.all().delete()
+    bob = create_user(user.workspace, "bob", time_zone="UTC", metadata={})
+
+    told = {"confirmed": "1", "note": "asked for", "typed": user.user_id, "from_page": "1"}
+    done = act(admin_client, "erase", user, **told)
+
+    assert not MemoryUser.objects.filter(pk=user.pk).exists()
+    assert page_url(bob) in text_of(done)
+
+
 @pytest.mark.parametrize("typed", ["", "1", "yes"])
 def test_of_one_user_the_id_is_typed(admin_client: Client, rows: Rows, typed: str) -> None:
     user = rows[MemoryUser]
     UserErasure.objects.all().delete()
 
-    answer = act(admin_client, "erase", user, confirmed="1", note="by mail", typed=typed)
+    told = {"confirmed": "1", "note": "by mail", "from_page": "1"}
+    answer = act(admin_client, "erase", user, typed=typed, **told)
 
     assert messages_of(answer) == ["Type the user's id to confirm: nothing was done."]
     assert MemoryUser.objects.filter(pk=user.pk).exists()
     # It is noted as a look, and not as an erasure.
     noted = StaffAudit.objects.filter(what="erase").order_by("-pk")[0]
     assert (noted.kind, noted.person) == (AuditKind.VIEW, user.public_id)
-    # What was written is not lost, and there is a way back.
+    # What was written is not lost, and there is a way back to the page where it was asked.
     assert 'value="by mail"' in text_of(answer)
     assert f'<a href="{page_url(user)}" class="button cancel-link">Cancel</a>' in text_of(answer)
 
