@@ -105,9 +105,9 @@ EXTENDED = {
     ),
 }
 
-# Tests that try many cases of a kind, by the beginnings of their ids: where there are six or more,
-# every fourth is of the first tier. So something is tried of each kind there, and everything in all
-# tests.
+# Tests that try several cases of a kind, by the beginnings of their ids: where there are three or
+# more, every fourth is of the first tier. So something is tried of each kind there, and everything
+# in all tests.
 SWEEPS = (
     "tests/integration/",
     "tests/unit/library/test_constraint_library.py",
@@ -115,7 +115,7 @@ SWEEPS = (
     "tests/unit/test_long_texts.py",
     "tests/unit/test_patterns.py",
 )
-_MANY = 6
+_MANY = 3
 _SAMPLED = 4
 
 # In a folder of the second tier, but the main loop on one server is what the first tier is for.
