@@ -443,6 +443,7 @@ def _ask_to_resolve(request: HttpRequest, chosen: QuerySet[Alert]) -> TemplateRe
         request,
         "resolve",
         rows,
+        Alert,
         title=f"Resolve {counted(len(rows), 'alert')}?",
         verb="Resolve",
         alerts=[format_html("{} of {}", link_to_alert(one), link(one.user)) for one in rows],

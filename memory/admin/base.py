@@ -398,7 +398,8 @@ def _mask_page(model_admin: Any, context: Any) -> None:
 def ask(
     request: HttpRequest,
     action: str,
-    rows: Sequence[models.Model],
+    rows: Sequence[Row],
+    model: type[Row],
     *,
     title: str,
     verb: str,
@@ -409,8 +410,7 @@ def ask(
 
     What is done for good needs a reason.
     """
-    model = type(rows[0])
-    from_page = "from_page" in request.POST
+    from_page = "from_page" in request.POST and len(rows) == 1
     context = {
         **admin.site.each_context(request),
         "title": title,

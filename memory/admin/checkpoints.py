@@ -322,6 +322,7 @@ def _ask_to_restore(request: HttpRequest, checkpoint: Checkpoint) -> TemplateRes
         request,
         "restore",
         [checkpoint],
+        Checkpoint,
         title=f"Go back to version {checkpoint.version}?",
         verb="Go back to this version",
         user=link(checkpoint.user),

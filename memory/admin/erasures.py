@@ -84,6 +84,7 @@ def _question(request: HttpRequest, users: list[MemoryUser], action: str) -> Tem
         request,
         action,
         users,
+        MemoryUser,
         title="Erase users",
         verb="Erase",
         for_good=True,

@@ -65,6 +65,7 @@ def _question(request: HttpRequest, entries: list[LogEntry], action: str) -> Tem
         request,
         action,
         entries,
+        LogEntry,
         title="Redact",
         verb="Redact",
         for_good=True,
