@@ -325,7 +325,7 @@ def _ask_to_restore(request: HttpRequest, checkpoint: Checkpoint) -> TemplateRes
         Checkpoint,
         title=f"Go back to version {checkpoint.version}?",
         verb="Go back to this version",
-        user=link(checkpoint.user),
+        person=link(checkpoint.user),
         newest=checkpoint.user.head,
         records=_first(content(_place(one)) for one in left_out.records),
         alerts=_first(link_to_alert(one) for one in left_out.alerts),

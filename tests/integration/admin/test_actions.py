@@ -455,6 +455,7 @@ def test_a_version_is_restored_after_it_is_said_what_that_leaves_out(
     asked = act(admin_client, "restore", first, note="told in error")
     assert "t2 in travel.trips" in shown(asked)
     assert page_url(entry) in text_of(asked)
+    assert "Welcome, admin" in shown(asked), "who is asked is named as on every page"
     assert 'value="told in error"' in text_of(asked)
     assert Checkpoint.objects.filter(user=user).count() == 2
     response = act(admin_client, "restore", first, confirmed="1", note="told in error", **answer)
