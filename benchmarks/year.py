@@ -516,7 +516,7 @@ def events_since(
             ),
         )
         for event in events.select_related("alert__user")
-        if event.kind != "escalated"
+        if event.alert is not None and event.kind != "escalated"
     ]
 
 

@@ -14,6 +14,7 @@ from django.contrib.auth.management import create_permissions
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, Permission, User
 from django.db import DEFAULT_DB_ALIAS
 from django.db.models import Model, QuerySet
+from django.db.models.functions import Coalesce
 
 from memory.models import (
     Alarm,
@@ -193,17 +194,21 @@ ITSELF = "pk"
 class Place:
     """Where rows belong: the lookups that lead from a row to its workspace, and to its user.
 
-    None: they belong to no workspace, or tell of no person.
+    None: they belong to no workspace, or tell of no person. `otherwise` leads to the user of rows
+    from which `person` does not.
     """
 
     workspace: str | None
     person: str | None = None
+    otherwise: str | None = None
 
     @property
-    def public_id(self) -> str | None:
-        """The lookup that leads to the public id of the user."""
+    def public_id(self) -> str | Coalesce | None:
+        """What leads to the public id of the user: a lookup, or an expression."""
         if self.person is None:
             return None
+        if self.otherwise is not None:
+            return Coalesce(f"{self.person}__public_id", f"{self.otherwise}__public_id")
         return "public_id" if self.person == ITSELF else f"{self.person}__public_id"
 
 
@@ -226,15 +231,20 @@ PLACES: dict[type[Model], Place] = {
         ],
         _of_user(),
     ),
-    **dict.fromkeys([AlertEvent, AlertFeedback], _of_user("alert__user")),
+    AlertFeedback: _of_user("alert__user"),
+    AlertEvent: Place("workspace", person="alert__user", otherwise="user"),
     CopiedEntries: _of_user("merge__user"),
     SearchBlock: _of_user("segment__user"),
     BacktestUser: _of_user(),
     BacktestFinding: _of_user("result__user"),
     # Of these some tell of no user.
     **dict.fromkeys([Backtest, IdempotencyKey, LlmCall, Pause], Place("workspace", person="user")),
-    Delivery: Place("endpoint__workspace", person="alert__user"),
-    DeliveryAttempt: Place("delivery__endpoint__workspace", person="delivery__alert__user"),
+    Delivery: Place("endpoint__workspace", person="alert__user", otherwise="event__user"),
+    DeliveryAttempt: Place(
+        "delivery__endpoint__workspace",
+        person="delivery__alert__user",
+        otherwise="delivery__event__user",
+    ),
     **dict.fromkeys(
         [
             *(ApiKey, EventCounter, LlmSpending, MailCursor, StaffAudit, StaffSubscription),

@@ -14,21 +14,24 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from memory import lanes, leases, runs, workspace_constraints
+from memory import alert_events, lanes, leases, runs, workspace_constraints
 from memory.canonical import git_blob_id, sha256
 from memory.models import (
     Alert,
+    AlertEvent,
     Blob,
     Bytecode,
     Checkpoint,
     EntryOutcome,
+    Lane,
     MemoryUser,
     RecordLocation,
     Run,
 )
-from memory.models.alerts import AlertState
+from memory.models.alerts import AlertEventKind, AlertState
 from memory.models.checkpoints import Origin
 from memory.models.leased import LeasedWork
+from memory.models.log import Outcome
 from memory.project import Change, Location, Outline, Project
 from memory.project.legacy import is_legacy
 
@@ -232,6 +235,7 @@ def commit(
         _decide(work, locked, decisions, checkpoint, checkpoint.created_at)
 
         make_head(locked, checkpoint)
+        _record_rejected(work, locked, decisions, checkpoint.created_at)
     return checkpoint
 
 
@@ -252,7 +256,9 @@ def decide(work: LeasedWork, user: MemoryUser, decisions: Sequence[Decision]) ->
     with transaction.atomic():
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         leases.check(work)
-        _decide(work, locked, decisions, locked.head, timezone.now())
+        now = timezone.now()
+        _decide(work, locked, decisions, locked.head, now)
+        _record_rejected(work, locked, decisions, now)
 
 
 def _decide(
@@ -276,6 +282,37 @@ def _decide(
     # A lane that is worked on counts what is left when it is given back.
     if decisions and isinstance(work, Run):
         lanes.recount(user.pk)
+
+
+def _record_rejected(
+    work: LeasedWork, user: MemoryUser, decisions: Sequence[Decision], at: datetime.datetime
+) -> None:
+    """Record in the feed which entries were rejected: one event, however many they are.
+
+    It locks the feed's counter, so it comes last.
+    """
+    seqs = sorted(one.seq for one in decisions if one.outcome == Outcome.REJECTED)
+    if not seqs:
+        return
+    event = AlertEvent(
+        kind=AlertEventKind.REJECTED,
+        user=user,
+        entries=seqs,
+        actor=_actor_of(work),
+        run=work if isinstance(work, Run) else None,
+        at=at,
+    )
+    alert_events.record(user, [event])
+
+
+def _actor_of(work: LeasedWork) -> str:
+    """Name who decided: the lane of typed records or of the language model, or a kind of run."""
+    match work:
+        case Lane():
+            return work.name
+        case Run():
+            return work.kind
+    return str(work._meta.verbose_name)
 
 
 def forget_bytecode(checkpoint: Checkpoint, image_digest: str) -> None:

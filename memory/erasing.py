@@ -179,8 +179,7 @@ def _interrupt(user: MemoryUser, now: datetime.datetime) -> None:
     for model in REGISTRY:
         if issubclass(model, LeasedWork) and model not in (UserErasure, Delivery):
             _take(erasure.rows_of(model, user))
-    deliveries = erasure.rows_of(Delivery, user).values_list("pk", flat=True)
-    webhooks.withdraw(list(deliveries))
+    webhooks.withdraw(erasure.rows_of(Delivery, user).values_list("pk", flat=True))
 
 
 def _take(work: QuerySet[Any]) -> None:

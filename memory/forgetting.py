@@ -28,7 +28,7 @@ from django.db.models import (
     Value,
 )
 
-from memory import alerts, forecasts, runs
+from memory import alert_events, alerts, forecasts, runs
 from memory.canonical import sha256
 from memory.history import UNDONE
 from memory.models import (
@@ -285,6 +285,7 @@ def forget(user: MemoryUser, seqs: Collection[int], traces: Traces) -> None:
         _forget_backtests(user, traces)
         forecasts.forget(user)
     alerts.redact(user, seqs, traces.since)
+    alert_events.redact(user, seqs, since)
 
 
 def _came(user: MemoryUser, seqs: Collection[int]) -> datetime.datetime:

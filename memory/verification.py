@@ -12,7 +12,7 @@ from typing import Any
 from django.db import connection
 from django.db.models import Count, Exists, F, Max, Min, OuterRef, Q, QuerySet
 
-from memory import alerts, copies, erasing, forgetting, log, redaction
+from memory import alerts, copies, erasing, erasure, forgetting, log, redaction
 from memory.canonical import git_blob_id, sha256
 from memory.checkpoints import is_redacted
 from memory.lanes import KINDS
@@ -212,7 +212,7 @@ def _alert_problems(user: MemoryUser) -> Iterator[str]:
         yield f"alert {pk} lives, and was resolved"
     for pk in _some(_of_others(of_user, user, "last_run__user")):
         yield f"alert {pk} was found by a run of somebody else"
-    events = AlertEvent.objects.filter(alert__user=user).exclude(workspace=user.workspace_id)
+    events = erasure.rows_of(AlertEvent, user).exclude(workspace=user.workspace_id)
     for pk in _some(events):
         yield f"event {pk} is in the feed of another workspace"
 
@@ -356,7 +356,9 @@ def _delivery_problems(workspace: Workspace) -> Iterator[str]:
     foreign = deliveries.filter(event__isnull=False).exclude(event__workspace=workspace)
     for pk in _some(foreign):
         yield f"delivery {pk} tells of an event of another workspace"
-    wrong = ~Q(seq=F("event__seq")) | ~Q(alert=F("event__alert"))
+    of_alert = Q(event__alert__isnull=False)
+    wrong = ~Q(seq=F("event__seq")) | (of_alert & ~Q(alert=F("event__alert")))
+    wrong |= ~of_alert & Q(alert__isnull=False)
     for pk in _some(deliveries.filter(wrong, event__isnull=False)):
         yield f"delivery {pk} does not tell of its event"
     pending = Q(state=DeliveryState.PENDING)
@@ -367,10 +369,10 @@ def _delivery_problems(workspace: Workspace) -> Iterator[str]:
 
 
 def _erasure_problems(user: MemoryUser) -> Iterator[str]:
-    erasure = UserErasure.objects.filter(user=user).first()
-    if erasure is None:
+    row = UserErasure.objects.filter(user=user).first()
+    if row is None:
         yield "the user is erased, and nothing says who wanted it"
-    elif erasure.due_at is None:
+    elif row.due_at is None:
         for what in erasing.left(user):
             yield f"the user is erased, and there are {what} still"
 

@@ -1,8 +1,8 @@
-"""Webhooks after Standard Webhooks: what happens to alerts, sent to the workspace's endpoints.
+"""Webhooks after Standard Webhooks: what happens to alerts, and entries that were rejected.
 
-The message is a row, written with its event: an outbox. Workers send it until the endpoint has
-taken it, at least once; to each endpoint the messages of one alert go in their order. See
-`workers.delivering` for the sending.
+They go to the endpoints of the workspace. The message is a row, written with its event: an outbox.
+Workers send it until the endpoint has taken it, at least once; to each endpoint the messages of one
+alert go in their order. See `workers.delivering` for the sending.
 """
 
 import base64
@@ -26,7 +26,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 from standardwebhooks.webhooks import Webhook
 
-from memory import destinations, encryption, hints, leases
+from memory import destinations, encryption, hints, leases, rejections
 from memory.models import (
     Alert,
     AlertEvent,
@@ -39,6 +39,7 @@ from memory.models import (
 )
 from memory.models.alerts import AlertEventKind, Severity, severity_rank
 from memory.models.webhooks import DeliveryState
+from memory.rejections import Rejected
 
 logger = structlog.get_logger(__name__)
 
@@ -229,6 +230,7 @@ def queue(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
     """
     endpoints = list(WebhookEndpoint.objects.filter(workspace=user.workspace_id, enabled=True))
     told = _told(endpoints, events)
+    named = rejections.named_by(events) if endpoints else {}
     deliveries = [
         Delivery(
             endpoint=endpoint,
@@ -236,7 +238,7 @@ def queue(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
             alert=event.alert,
             seq=event.seq,
             type=_type(event),
-            payload=message(user, event),
+            payload=message(user, event, named.get(event.pk, ())),
         )
         for endpoint in endpoints
         for event in events
@@ -314,27 +316,29 @@ def _replay(deliveries: QuerySet[Delivery], endpoint: WebhookEndpoint) -> int:
     return number
 
 
-def redact(user: MemoryUser, deliveries: Collection[UUID]) -> None:
-    """Take the words out of messages. Those that wait tell of their alerts as these are now.
+def redact(user: MemoryUser, deliveries: Collection[UUID] | QuerySet[Delivery, UUID]) -> None:
+    """Take the words out of messages. Those that wait tell of what there is now.
 
-    Whoever is sending one at the moment sends it again. Call it when the alerts were redacted and
-    events recorded, since messages are locked last.
+    Whoever is sending one at the moment sends it again. Call it when the alerts and outcomes were
+    redacted and events recorded, since messages are locked last.
     """
     rows = Delivery.objects.filter(pk__in=deliveries)
     DeliveryAttempt.objects.filter(delivery__in=deliveries).update(answer="", error="")
     rows.exclude(state=DeliveryState.PENDING).update(payload="", dead_since=None)
     rows.update(last_error="")
-    for delivery in rows.filter(state=DeliveryState.PENDING).select_related("event__alert"):
+    pending = list(rows.filter(state=DeliveryState.PENDING).select_related("event__alert"))
+    named = rejections.named_by(delivery.event for delivery in pending if delivery.event)
+    for delivery in pending:
         assert delivery.event is not None
         Delivery.objects.filter(pk=delivery.pk).update(
-            payload=message(user, delivery.event),
+            payload=message(user, delivery.event, named.get(delivery.event.pk, ())),
             token=F("token") + 1,
             lease_owner="",
             lease_expires_at=None,
         )
 
 
-def withdraw(deliveries: Collection[UUID]) -> None:
+def withdraw(deliveries: Collection[UUID] | QuerySet[Delivery, UUID]) -> None:
     """Take the words out of messages, and send none of those that wait. Call it last, too."""
     rows = Delivery.objects.filter(pk__in=deliveries)
     DeliveryAttempt.objects.filter(delivery__in=deliveries).update(answer="", error="")
@@ -350,7 +354,7 @@ def withdraw(deliveries: Collection[UUID]) -> None:
 
 def before(delivery: Delivery) -> Delivery | None:
     """Return the message of the same alert that this one has to wait for, if there is one."""
-    if delivery.state != DeliveryState.PENDING or delivery.seq is None:
+    if delivery.state != DeliveryState.PENDING or delivery.alert_id is None:
         return None
     of_alert = Delivery.objects.filter(endpoint=delivery.endpoint_id, alert=delivery.alert_id)
     earlier = of_alert.filter(state=DeliveryState.PENDING, seq__lt=delivery.seq)
@@ -360,7 +364,8 @@ def before(delivery: Delivery) -> Delivery | None:
 def _told(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) -> set[Told]:
     """Return which endpoints were told of which of these alerts, though they are slight by now."""
     choosy = [endpoint for endpoint in endpoints if endpoint.least_severity != Severity.INFO]
-    alerts = {event.alert_id for event in events if event.kind != AlertEventKind.OPENED}
+    others = (AlertEventKind.OPENED, AlertEventKind.REJECTED)
+    alerts = {event.alert_id for event in events if event.kind not in others}
     if not choosy or not alerts:
         return set()
     found = Delivery.objects.filter(endpoint__in=choosy, alert__in=alerts)
@@ -370,9 +375,10 @@ def _told(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) ->
 def _wants(endpoint: WebhookEndpoint, event: AlertEvent, told: Collection[Told]) -> bool:
     """Whether the endpoint is told: of what was grave once, to its end, or it would seem open."""
     alert = event.alert
-    return (
-        (not endpoint.event_types or event.kind in endpoint.event_types)
-        and alert.kind in endpoint.alert_kinds
+    if endpoint.event_types and event.kind not in endpoint.event_types:
+        return False
+    return alert is None or (
+        alert.kind in endpoint.alert_kinds
         and (
             severity_rank(alert.severity) >= severity_rank(endpoint.least_severity)
             or (endpoint.pk, event.alert_id) in told
@@ -382,7 +388,7 @@ def _wants(endpoint: WebhookEndpoint, event: AlertEvent, told: Collection[Told])
 
 
 def _type(event: AlertEvent) -> str:
-    return f"alert.{event.kind}"
+    return AlertEventKind(event.kind).event_type
 
 
 def _payload(kind: str, at: datetime.datetime, data: Mapping[str, Any]) -> str:
@@ -391,23 +397,28 @@ def _payload(kind: str, at: datetime.datetime, data: Mapping[str, Any]) -> str:
     return json.dumps(message, separators=(",", ":"))
 
 
-def message(user: MemoryUser, event: AlertEvent) -> str:
-    """Return what is told of an event, with its alert as it is now: one line of JSON."""
-    return _payload(_type(event), event.at, _data(user, event))
+def message(user: MemoryUser, event: AlertEvent, named: Sequence[Rejected]) -> str:
+    """Return what is told of an event, with its alert as it is now: one line of JSON.
+
+    `named` are those that are named of rejected entries: see `rejections.named_by`.
+    """
+    return _payload(_type(event), event.at, _data(user, event, named))
 
 
-def _data(user: MemoryUser, event: AlertEvent) -> dict[str, Any]:
-    alert = event.alert
+def _data(user: MemoryUser, event: AlertEvent, named: Sequence[Rejected]) -> dict[str, Any]:
+    step = {
+        "seq": event.seq,
+        "kind": str(event.kind),
+        "at": _moment(event.at),
+        "actor": event.actor,
+    }
+    if event.alert is None:
+        rejected = rejections.describe(event, named)
+        return {"user_id": user.user_id, "event": step, "rejected": rejected}
     return {
         "user_id": user.user_id,
-        "event": {
-            "seq": event.seq,
-            "kind": str(event.kind),
-            "at": _moment(event.at),
-            "actor": event.actor,
-            "detail": event.detail,
-        },
-        "alert": _alert(alert),
+        "event": {**step, "detail": event.detail},
+        "alert": _alert(event.alert),
     }
 
 

@@ -200,7 +200,7 @@ def _said(content: str) -> dict[str, Any]:
     return {"kind": "message", "role": "user", "content": content}
 
 
-def _task(key: str, days: int) -> dict[str, Any]:
+def _task(key: str, days: int | str) -> dict[str, Any]:
     data = {"name": key, "days": days}
     return {"kind": "record", "domain": "work", "type": "Task", "key": key, "data": data}
 
@@ -359,7 +359,10 @@ def _alerts(tour: Tour, user: dict[str, Any]) -> None:
     rule = {"source": RULE, "tests": TESTS}
     tour.ask("PUT", "users/{user_id}/constraints/{name}/", rule, **named)
     tour.ask("POST", entries, {"entries": late}, **bob)
+    tour.ask("POST", entries, _task("insurance", "soon"), **user)
     tour.examples.update(kept)
+    feed = {"after": "0"}
+    tour.until("rejected entry", lambda: tour.ask("GET", "alerts/", query=feed)["rejected"])
     (paused,) = tour.until(
         "paused constraint", lambda: tour.ask("GET", "paused-constraints/")["results"]
     )

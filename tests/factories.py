@@ -5,11 +5,14 @@ from typing import Any
 
 from django.utils import timezone
 
-from memory.log import PAYLOAD_FIELDS
+from memory import log
+from memory.log import PAYLOAD_FIELDS, Draft
 from memory.models import Checkpoint, LogEntry, MemoryUser, Redaction, Run
 from memory.models.checkpoints import Origin
+from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunStatus, RunTrigger
 from memory.project import Outline
+from workers import tasks
 
 
 def make_checkpoint(user: MemoryUser, version: int = 1, **fields: Any) -> Checkpoint:
@@ -43,6 +46,21 @@ def make_run(
         status=RunStatus.QUEUED,
         **fields,
     )
+
+
+def reject(user: MemoryUser, number: int = 1, *, key: str = "missing") -> list[int]:
+    """Append typed entries that the project cannot hold, settle them, and return their numbers.
+
+    They retire records that nobody has added; the reasons quote the keys.
+    """
+    data = {"domain": "work", "type": "Task", "retired": True}
+    drafts = [
+        Draft(kind=EntryKind.RECORD, data={**data, "key": f"{key}-{index}"})
+        for index in range(number)
+    ]
+    entries = log.append(user, drafts, source="test")
+    tasks.checkpoint_records(user.pk)
+    return [entry.seq for entry in entries]
 
 
 def redacted(user: MemoryUser, seq: int, at: datetime.datetime) -> None:

@@ -13,14 +13,16 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from memory import alerts, feedback, workspace_constraints
+from memory import alerts, feedback, rejections, workspace_constraints
 from memory.admin import masking
 from memory.admin.base import (
     NotedActionForm,
     ReadOnlyAdmin,
     ask,
+    entry_pages,
     link,
     link_to_alert,
+    link_to_rejected,
     note_of,
     page_url,
     staff_of,
@@ -487,31 +489,51 @@ def _failed_at(alert: Alert) -> list[range]:
 
 @admin.register(AlertEvent)
 class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
-    """What happened to alerts, newest first."""
+    """What happened to alerts, and which entries were rejected, newest first."""
 
-    list_display = ["at", "seq", "step", "actor_name", "alert_link", "details"]
-    list_filter = ["kind", "alert__user__workspace"]
+    list_display = ["at", "seq", "step", "actor_name", "about", "details"]
+    list_filter = ["kind", "workspace"]
     list_select_related = ["alert"]
-    search_fields = ["alert__user__user_id", "actor"]
+    search_fields = ["alert__user__user_id", "user__user_id", "actor"]
     search_help_text = "By user id or actor."
     ordering = ["-pk"]  # as they came: nobody sorts a million of them
-    when_empty = "No alert has been opened yet."
-    fields = ["seq", "alert_link", "user_link", "step", "at", "actor", "by_run", "details"]
+    when_empty = "No alert has been opened, and no entry rejected yet."
+    fields = [
+        *("seq", "about", "user_link", "step", "at", "actor", "by_run", "details", "rejected"),
+    ]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[AlertEvent]:
+        """Leave the numbers of entries in the database, which lists do not show."""
+        return super().get_queryset(request).defer("entries")
 
     @admin.display(description="actor", ordering="actor")
     def actor_name(self, event: AlertEvent) -> str:
         """Name who did it."""
         return inline(event.actor)
 
-    @admin.display(description="alert")
-    def alert_link(self, event: AlertEvent) -> str:
-        """Lead to the alert."""
+    @admin.display(description="about")
+    def about(self, event: AlertEvent) -> str:
+        """Lead to the alert, or to the user's rejected entries."""
+        if event.alert is None:
+            return link_to_rejected(event)
         return link(event.alert, shortened(str(event.alert)))
 
     @admin.display(description="user")
     def user_link(self, event: AlertEvent) -> str:
         """Lead to the user."""
-        return link(event.alert.user)
+        return link(event.person)
+
+    @admin.display(description="rejected together")
+    def rejected(self, event: AlertEvent) -> str:
+        """Name the entries, each with the reason."""
+        named = rejections.named_by([event]).get(event.pk, ())
+        pages = entry_pages(event.person, [one.seq for one in named])
+        rows = [
+            format_html('<a href="{}">#{}</a> {}', pages[one.seq], one.seq, inline(one.reason))
+            for one in named
+        ]
+        more = len(event.entries) - len(named)
+        return lines([*rows, f"{more} more"] if more else rows)
 
 
 @admin.register(EventCounter)

@@ -37,8 +37,18 @@ from memory.admin.display import (
     visible,
 )
 from memory.admin.paging import BoundedPaginator
-from memory.models import Alert, LogEntry, MemoryUser, Pause, PausedConstraint, Workspace
+from memory.models import (
+    Alert,
+    AlertEvent,
+    EntryOutcome,
+    LogEntry,
+    MemoryUser,
+    Pause,
+    PausedConstraint,
+    Workspace,
+)
 from memory.models.leased import LeasedWork
+from memory.models.log import Outcome
 from memory.models.staff import AuditKind
 
 Row = TypeVar("Row", bound=models.Model)
@@ -601,6 +611,12 @@ def link_to_key(model: type[models.Model], key: Key | None, text: str) -> SafeSt
 def link_to_list(model: type[models.Model], text: str, **filters: Any) -> SafeString:
     """Return a link to the list of the model's rows that match the filters."""
     return format_html('<a href="{}?{}">{}</a>', _list_url(model), urlencode(filters), text)
+
+
+def link_to_rejected(event: AlertEvent) -> SafeString:
+    """Return a link to the entries that are rejected of the event's user, with their reasons."""
+    filters = {"user__id__exact": event.user_id, "outcome__exact": Outcome.REJECTED}
+    return link_to_list(EntryOutcome, "rejected entries", **filters)
 
 
 def link_to_entry(entry: LogEntry) -> SafeString:

@@ -20,6 +20,7 @@ from memory.admin.base import (
     link,
     link_to_key,
     link_to_list,
+    link_to_rejected,
     links_to_entries,
     page_url,
     staff_of,
@@ -300,7 +301,9 @@ class RunAdmin(ReadOnlyAdmin[Run]):
             format_html(
                 "{} {}",
                 badge(step.kind, step.get_kind_display()),
-                link(step.alert, shortened(str(step.alert))),
+                link(step.alert, shortened(str(step.alert)))
+                if step.alert
+                else link_to_rejected(step),
             )
             for step in steps[:100]
         )

@@ -12,7 +12,13 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 
 from memory import access, encryption, webhooks
-from memory.admin.base import MemoryAdmin, ReadOnlyAdmin, link, link_to_list
+from memory.admin.base import (
+    MemoryAdmin,
+    ReadOnlyAdmin,
+    link,
+    link_to_list,
+    link_to_rejected,
+)
 from memory.admin.display import (
     NOTHING,
     badge,
@@ -295,7 +301,7 @@ class TypeFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Return the choices."""
-        types = [*(f"alert.{kind}" for kind in AlertEventKind.values), webhooks.PING]
+        types = [*(kind.event_type for kind in AlertEventKind), webhooks.PING]
         return [(one, one) for one in types]
 
     def queryset(
@@ -309,28 +315,28 @@ class TypeFilter(admin.SimpleListFilter):
 class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
     """Messages, newest first, with every call that was made with them."""
 
-    list_display = ["name", "standing", "endpoint_link", "alert_link", "attempts", "created_at"]
+    list_display = ["name", "standing", "endpoint_link", "about", "attempts", "created_at"]
     list_filter = [
         "state",
         TypeFilter,
         "endpoint__workspace",
         ("endpoint", admin.RelatedFieldListFilter),
     ]
-    list_select_related = ["endpoint", "alert"]
-    search_fields = ["=id", "alert__user__user_id", "endpoint__url"]
+    list_select_related = ["endpoint", "alert", "event"]
+    search_fields = ["=id", "alert__user__user_id", "event__user__user_id", "endpoint__url"]
     search_help_text = "By user id, URL or message."
     ordering = ["-created_at", "-seq"]
     actions = ["replay"]
     when_empty = "No message has been written yet: a workspace needs an enabled endpoint."
     fields = [
-        *("name", "message_id", "standing", "waits_for", "endpoint_link", "alert_link", "seq"),
+        *("name", "message_id", "standing", "waits_for", "endpoint_link", "about", "seq"),
         *("attempts", "run_after", "trouble", "created_at", "settled_at", "body"),
     ]
     inlines = [DeliveryAttemptInline]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Delivery]:
         """Leave in the database what lists do not show."""
-        return super().get_queryset(request).defer("payload")
+        return super().get_queryset(request).defer("payload", "event__detail", "event__entries")
 
     def actions_for(self, row: Delivery) -> Collection[str]:
         """What is on its way cannot be sent again."""
@@ -362,11 +368,12 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
         """Lead to the endpoint."""
         return link(delivery.endpoint, shortened(delivery.endpoint.url, 60))
 
-    @admin.display(description="alert")
-    def alert_link(self, delivery: Delivery) -> str:
-        """Lead to the alert."""
-        alert = delivery.alert
-        return NOTHING if alert is None else link(alert, shortened(str(alert), 60))
+    @admin.display(description="about")
+    def about(self, delivery: Delivery) -> str:
+        """Lead to the alert, or to the entries that were rejected."""
+        if delivery.alert is not None:
+            return link(delivery.alert, shortened(str(delivery.alert), 60))
+        return link_to_rejected(delivery.event) if delivery.event else NOTHING
 
     @admin.display(description="last error")
     def trouble(self, delivery: Delivery) -> str:
@@ -407,7 +414,10 @@ class DeliveryAttemptAdmin(_Call, ReadOnlyAdmin[DeliveryAttempt]):
     list_display = ["at", "outcome", "delivery_link", "url", "address", "took"]
     list_filter = ["status", "delivery__endpoint__workspace"]
     list_select_related = ["delivery__endpoint"]
-    search_fields = ["=delivery__id", "delivery__endpoint__url", "delivery__alert__user__user_id"]
+    search_fields = [
+        *("=delivery__id", "delivery__endpoint__url"),
+        *("delivery__alert__user__user_id", "delivery__event__user__user_id"),
+    ]
     search_help_text = "By user id, URL or message."
     ordering = ["-at", "-id"]
     when_empty = "No endpoint has been called yet."

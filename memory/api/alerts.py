@@ -1,11 +1,11 @@
-"""`/v1/alerts/` and `/v1/users/{user_id}/alerts/`: what the constraints found."""
+"""`/v1/alerts/` and `/v1/users/{user_id}/alerts/`: what the constraints found, and the feed."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import django_filters
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet, prefetch_related_objects
 from django.utils import timezone
 from drf_spectacular.utils import (
     OpenApiParameter,
@@ -18,9 +18,10 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import alert_events, alerts, feedback, history
+from memory import alert_events, alerts, feedback, history, rejections
 from memory.api import idempotency, waiting
 from memory.api.authentication import principal_of
+from memory.api.entries import RejectedSerializer
 from memory.api.errors import Conflict
 from memory.api.filters import PAGING
 from memory.api.serializers import StrictSerializer
@@ -109,10 +110,29 @@ class AlertPageSerializer(serializers.Serializer[Any]):
     results = AlertSerializer(many=True)
 
 
+class RejectionSerializer(serializers.Serializer[Any]):
+    """Entries of a user's log that were rejected together: an event of the feed."""
+
+    seq = serializers.IntegerField(help_text="The number of the event in the feed.")
+    at = serializers.DateTimeField()
+    user_id = serializers.CharField()
+    count = serializers.IntegerField(help_text="How many entries were rejected.")
+    more = serializers.IntegerField(
+        help_text=f"How many of them `entries` does not name: it has those of the first"
+        f" {rejections.MAX_NAMED} that are still rejected."
+    )
+    entries = RejectedSerializer(many=True)
+
+
 class AlertFeedSerializer(serializers.Serializer[Any]):
     """What happened after a number of the feed; alerts in the order of their newest events."""
 
     results = AlertNewsSerializer(many=True)
+    rejected = RejectionSerializer(
+        many=True,
+        help_text="Entries that were rejected, in the order of the events; none where a filter"
+        " narrows the alerts.",
+    )
     next = serializers.IntegerField(help_text="What to send as `after` the next time.")
     waited = serializers.BooleanField(
         help_text="False where the server has too many waiting requests for one more: wait a while"
@@ -174,7 +194,7 @@ class AlertFilter(django_filters.FilterSet):
 class AlertList(generics.ListAPIView[Alert]):
     """The alerts of the workspace, newest first; with `after`, what happened to them since then.
 
-    The filters hold for both.
+    The filters hold for both. With `after` and no filter, also which entries were rejected.
     """
 
     certain_users = True
@@ -200,10 +220,25 @@ class AlertList(generics.ListAPIView[Alert]):
             workspace,
             _after(request, alert_events.newest(workspace)),
             self.filter_queryset(found),
+            None if self.has_filter() else alert_events.select_rejections(self.reach()),
             waiting.seconds(request, default=0),
         )
-        answer = {"results": _news(found, page.events), "next": page.next, "waited": waited}
+        answer = {
+            "results": _news(found, page.events),
+            "rejected": _rejected(page.events),
+            "next": page.next,
+            "waited": waited,
+        }
         return Response(AlertFeedSerializer(answer).data)
+
+    def has_filter(self) -> bool:
+        """Whether the request narrows the alerts."""
+        asked = self.request.query_params
+        return any(asked.get(name) for name in self.filterset_class.base_filters)
+
+    def reach(self) -> Q:
+        """Match the users of whose rejected entries the feed tells."""
+        return principal_of(self.request).reach("user")
 
     def get_queryset(self) -> QuerySet[Alert]:
         """Return the alerts of the caller's workspace; for the feed, also of who was erased."""
@@ -228,7 +263,10 @@ class AlertList(generics.ListAPIView[Alert]):
 
 
 class UserAlertList(UserScopedView, AlertList):
-    """The alerts of one user, newest first; with `after`, what happened to them since then."""
+    """The alerts of one user, newest first; with `after`, what happened to them since then.
+
+    With `after` and no filter, also which entries of the user were rejected.
+    """
 
     def get_queryset(self) -> QuerySet[Alert]:
         """Return the user's alerts."""
@@ -236,6 +274,10 @@ class UserAlertList(UserScopedView, AlertList):
             return Alert.objects.none()
         user = self.memory_user()
         return self.live_then(with_run(Alert.objects.filter(user=user)), lambda: user.time_zone)
+
+    def reach(self) -> Q:
+        """Match the user alone."""
+        return super().reach() & Q(user__user_id=self.kwargs["user_id"])
 
 
 class OneAlert(generics.RetrieveAPIView[Alert]):
@@ -414,12 +456,28 @@ def _after(request: Request, newest: int) -> int:
 def _news(found: QuerySet[Alert], events: Sequence[AlertEvent]) -> list[Alert]:
     """Return the alerts of these events as they are now, in the order of their newest ones."""
     by_alert: dict[Any, list[AlertEvent]] = {}
-    for event in events:
+    for event in (event for event in events if event.alert_id is not None):
         by_alert[event.alert_id] = [*by_alert.pop(event.alert_id, ()), event]
     alerts = found.in_bulk(by_alert)
     for key, alert in alerts.items():
         alert.news = by_alert[key]  # type: ignore[attr-defined]
     return [alerts[key] for key in by_alert if key in alerts]
+
+
+def _rejected(events: Sequence[AlertEvent]) -> list[dict[str, Any]]:
+    """Return what is told of the events of rejected entries among these."""
+    named = rejections.named_by(events)
+    found = [event for event in events if event.pk in named]
+    prefetch_related_objects(found, "user")
+    return [
+        {
+            "seq": event.seq,
+            "at": event.at,
+            "user_id": event.person.user_id,
+            **rejections.describe(event, named[event.pk]),
+        }
+        for event in found
+    ]
 
 
 def _visible(view: generics.GenericAPIView[Alert], *, erased: bool = False) -> QuerySet[Alert]:

@@ -17,7 +17,7 @@ from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import log, quotas, redaction, usage
+from memory import log, quotas, redaction, rejections, usage
 from memory.api import idempotency, rates, waiting
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict, Unprocessable
@@ -51,13 +51,6 @@ STATES = {
     Outcome.DISMISSED: "dismissed",
     Outcome.REJECTED: "rejected",
 }
-
-
-# The reason says what of it is wrong; the log keeps it as it is.
-REJECTED_FIX = (
-    "Append the record again as the reason says; the rejected entry stays in the log and changes"
-    " nothing."
-)
 
 
 class NewEntrySerializer(StrictSerializer):
@@ -348,7 +341,7 @@ def _appended(serialized: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "pending": sum(item["state"] == "pending" for item in serialized),
         "covered": sum(item["state"] == "covered" for item in serialized),
         "rejected": [
-            {"seq": item["seq"], "reason": item["reason"] or "", "fix": REJECTED_FIX}
+            {"seq": item["seq"], "reason": item["reason"] or "", "fix": rejections.FIX}
             for item in serialized
             if item["state"] == "rejected"
         ],

@@ -17,7 +17,7 @@ from rest_framework.request import Request
 
 from memory import alert_events, hints
 from memory.api.places import Places
-from memory.models import Alert, Run, Workspace
+from memory.models import Alert, AlertEvent, Run, Workspace
 from memory.models.runs import RunStatus
 from memory.statements import Parameter, Statement
 
@@ -58,20 +58,25 @@ def seconds(request: Request, default: float) -> float:
 
 
 def for_events(
-    workspace: Workspace, after: int, alerts: QuerySet[Alert], limit: float
+    workspace: Workspace,
+    after: int,
+    alerts: QuerySet[Alert],
+    rejected: QuerySet[AlertEvent] | None,
+    limit: float,
 ) -> tuple[alert_events.Page, bool]:
-    """Wait until there are events of these alerts after that number, for `limit` seconds at most.
+    """Wait until there are events of these alerts, or of `rejected` entries, after that number, for
+    `limit` seconds at most.
 
     Returns them, and whether it has waited for as long as was asked, if it had to.
     """
     deadline = time.monotonic() + limit
-    page = alert_events.read(workspace, after, alerts)
+    page = alert_events.read(workspace, after, alerts, rejected)
     if page.events or limit <= 0:
         return page, True
     with _places.take(workspace.pk) as admitted, hints.events_signalled(workspace.pk) as wait:
         while admitted:
             # Once more now that signals are heard, and at intervals, since they may be lost.
-            page = alert_events.read(workspace, page.next, alerts)
+            page = alert_events.read(workspace, page.next, alerts, rejected)
             left = deadline - time.monotonic()
             if page.events or left <= 0:
                 break

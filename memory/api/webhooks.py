@@ -1,4 +1,4 @@
-"""`/v1/webhooks/`: who is told of what happens to alerts, and what became of each message.
+"""`/v1/webhooks/`: who is told of events, and what became of each message.
 
 All of it needs a key with the scope `manage`, since an endpoint is sent what concerns everybody.
 """
@@ -35,7 +35,9 @@ from memory.models.alerts import AlertEventKind, AlertKind, Severity
 from memory.models.webhooks import DeliveryStanding, DeliveryState, validate_printable
 from memory.models.workspaces import Scope
 
-TYPES = [f"alert.{kind}" for kind in AlertEventKind.values]
+# Event type → kind of event.
+KINDS = {kind.event_type: kind for kind in AlertEventKind}
+TYPES = list(KINDS)
 
 
 class EventTypesField(serializers.ListField):
@@ -46,11 +48,11 @@ class EventTypesField(serializers.ListField):
     def to_internal_value(self, data: Any) -> list[Any]:
         """Return the kinds of events."""
         names = dict.fromkeys(super().to_internal_value(data))
-        return [name.removeprefix("alert.") for name in names]
+        return [KINDS[name] for name in names]
 
     def to_representation(self, data: Any) -> list[Any]:
         """Return the types of the messages."""
-        return [f"alert.{kind}" for kind in data]
+        return [AlertEventKind(kind).event_type for kind in data]
 
 
 class EndpointSerializer(serializers.ModelSerializer[WebhookEndpoint]):

@@ -17,7 +17,7 @@ from django.db import models
 from django.http import FileResponse
 from django.utils import timezone
 
-from memory import copies, llm_calls, redaction
+from memory import copies, erasure, llm_calls, redaction
 from memory.encryption import EncryptionError
 from memory.history import BeingRedacted, refuse_being_redacted
 from memory.models import (
@@ -77,14 +77,12 @@ _NAMES: Mapping[type[models.Model], str] = {
 class Part:
     """The rows of one model that are of a person.
 
-    `path` leads from a row to the person. `left_out` are columns that are not told, each with the
-    reason. `chunk` rows are read at a time.
+    `left_out` are columns that are not told, each with the reason. `chunk` rows are read at a time.
     """
 
     name: str
     what: str
     left_out: Mapping[str, str] = field(default_factory=dict)
-    path: str = "user"
     order: Sequence[str] = ("pk",)
     chunk: int = 500
 
@@ -103,7 +101,6 @@ PARTS: Mapping[type[models.Model], Part] = {
         "person",
         "who it is: the id that the product gave, time zone, and what the product noted",
         {"id": _NUMBER, **dict.fromkeys(("alerts_version", "constraints_changed_at"), _WORK)},
-        path="pk",
     ),
     LogEntry: Part(
         "log",
@@ -129,7 +126,6 @@ PARTS: Mapping[type[models.Model], Part] = {
         "copied-entries",
         "which entries of whom became which of this person",
         {"id": _NUMBER},
-        path="merge__user",
     ),
     Checkpoint: Part(
         "versions",
@@ -161,15 +157,13 @@ PARTS: Mapping[type[models.Model], Part] = {
     ),
     AlertEvent: Part(
         "alert-events",
-        "what happened to each alert, and who did it",
-        path="alert__user",
+        "what happened to each alert, and who did it; entries that were rejected",
         order=("seq",),
     ),
     AlertFeedback: Part(
         "alert-feedback",
         "what was thought of each alert",
         {"id": _NUMBER},
-        path="alert__user",
     ),
     Pause: Part(
         "pauses",
@@ -194,20 +188,17 @@ PARTS: Mapping[type[models.Model], Part] = {
         "backtest-findings",
         "what rules would have found in the past",
         {"id": _NUMBER},
-        path="result__user",
     ),
     Delivery: Part(
         "deliveries",
-        "messages about alerts that were sent, and to which address",
+        "messages about alerts and rejected entries that were sent, and to which address",
         {**_LEASE},
-        path="alert__user",
         order=("created_at", "pk"),
     ),
     DeliveryAttempt: Part(
         "delivery-attempts",
         "each time that a message was sent, and what was answered",
         {"id": _NUMBER},
-        path="delivery__alert__user",
     ),
     LlmCall: Part(
         "model-calls",
@@ -237,7 +228,7 @@ def columns(model: type[models.Model]) -> list[str]:
 def rows(user: MemoryUser, model: type[models.Model]) -> Iterator[dict[str, Any]]:
     """Yield the rows of one model that are of the person, column → value, in their order."""
     part = PARTS[model]
-    found = model._default_manager.filter(**{part.path: user.pk}).order_by(*part.order)
+    found = erasure.rows_of(model, user).order_by(*part.order)
     names = columns(model)
     if model is LlmCall:
         for call in found.select_related("lane", "checkpoint", "workspace").iterator(part.chunk):

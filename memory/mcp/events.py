@@ -1,4 +1,4 @@
-"""Server-sent events: the feed of alerts as a stream that is resumed by the number of an event.
+"""Server-sent events: the feed as a stream that is resumed by the number of an event.
 
 A stream reads the feed, so it misses nothing and tells nothing twice; what wakes it may be lost.
 One thread of the process listens for all of its streams, and looks into the database at intervals.
@@ -19,11 +19,13 @@ from typing import TypeAlias
 import structlog
 from django.conf import settings
 from django.db import Error, close_old_connections, connection
-from django.db.models import prefetch_related_objects
+from django.db.models import Q, prefetch_related_objects
 from starlette.types import Receive, Scope, Send
 
-from memory import alert_events, hints, webhooks
+from memory import alert_events, hints, rejections, webhooks
 from memory.models import Alert, AlertEvent, Workspace
+from memory.models.alerts import AlertEventKind
+from memory.rejections import Rejected
 from memory.workspaces import find_key
 
 logger = structlog.get_logger(__name__)
@@ -215,14 +217,16 @@ def _read(place: _Place) -> _Page:
     """Return the next events as they are sent."""
     close_old_connections()
     workspace, user, after = place
-    alerts = Alert.objects.filter(user__workspace=workspace)
-    if user is not None:
-        alerts = alerts.filter(user=user)
-    page = alert_events.read(workspace, after, alerts, PAGE)
-    prefetch_related_objects(page.events, "alert__user")
-    return _Page([_text(event) for event in page.events], page.next)
+    reach = Q(user__workspace=workspace) if user is None else Q(user=user)
+    rejected = alert_events.select_rejections(reach)
+    page = alert_events.read(workspace, after, Alert.objects.filter(reach), rejected, PAGE)
+    prefetch_related_objects(page.events, "alert__user", "user")
+    named = rejections.named_by(page.events)
+    texts = [_text(event, named.get(event.pk, ())) for event in page.events]
+    return _Page(texts, page.next)
 
 
-def _text(event: AlertEvent) -> str:
-    told = webhooks.message(event.alert.user, event)
-    return f"id: {event.seq}\nevent: alert.{event.kind}\ndata: {told}\n\n"
+def _text(event: AlertEvent, named: Sequence[Rejected]) -> str:
+    kind = AlertEventKind(event.kind).event_type
+    told = webhooks.message(event.person, event, named)
+    return f"id: {event.seq}\nevent: {kind}\ndata: {told}\n\n"

@@ -139,7 +139,7 @@ class Alert(models.Model):
 
 
 class AlertEventKind(models.TextChoices):
-    """What happened to an alert."""
+    """What happened to an alert, or to entries of a log."""
 
     OPENED = "opened", "opened"
     CHANGED = "changed", "changed"
@@ -151,6 +151,13 @@ class AlertEventKind(models.TextChoices):
     FEEDBACK = "feedback", "feedback"
     # The last of an alert whose user was erased: whoever keeps a copy forgets it.
     ERASED = "erased", "erased"
+    # Of no alert: the project cannot hold entries of a user's log.
+    REJECTED = "rejected", "entries rejected"
+
+    @property
+    def event_type(self) -> str:
+        """The name of the event in webhooks and streams."""
+        return "entry.rejected" if self == AlertEventKind.REJECTED else f"alert.{self.value}"
 
 
 class EventCounter(models.Model):
@@ -167,11 +174,26 @@ class EventCounter(models.Model):
 
 
 class AlertEvent(models.Model):
-    """One step in an alert's life: who, when, and by which run."""
+    """One step in an alert's life, or entries that were rejected: who, when, and by which run."""
 
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="+")
     seq = models.BigIntegerField(help_text="Its number in the workspace: 1, 2, 3 … without gaps.")
-    alert = models.ForeignKey(Alert, on_delete=models.CASCADE, related_name="events")
+    alert = models.ForeignKey(Alert, null=True, on_delete=models.CASCADE, related_name="events")
+    # Of rejected entries alone, which no alert leads to; `event_of_user` is its index.
+    user = models.ForeignKey(
+        MemoryUser,
+        null=True,
+        on_delete=models.CASCADE,
+        related_name="entry_events",
+        db_index=False,
+    )
+    entries = ArrayField(
+        models.BigIntegerField(),
+        default=list,
+        # For those who do not know of it, while the server is upgraded.
+        db_default=models.Value([], ArrayField(models.BigIntegerField())),
+        help_text="The entries of the user's log that were rejected together.",
+    )
     kind = models.CharField(max_length=16, choices=AlertEventKind.choices)
     at = models.DateTimeField()
     actor = models.CharField(max_length=200, help_text="A constraint run, an API key or a person.")
@@ -181,11 +203,30 @@ class AlertEvent(models.Model):
     class Meta:
         ordering = ["alert", "seq"]
         constraints = [
-            models.UniqueConstraint(fields=["workspace", "seq"], name="event_seq_in_workspace")
+            models.UniqueConstraint(fields=["workspace", "seq"], name="event_seq_in_workspace"),
+            models.CheckConstraint(
+                condition=models.Q(alert__isnull=False, user__isnull=True, entries=[])
+                | models.Q(alert__isnull=True, user__isnull=False),
+                name="event_of_alert_or_entries",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["user", "seq"],
+                name="event_of_user",
+                condition=models.Q(user__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.at:%Y-%m-%d %H:%M}"
+
+    @property
+    def person(self) -> MemoryUser:
+        """The user of the alert, or of the entries."""
+        found = self.alert.user if self.alert else self.user
+        assert found is not None  # as `event_of_alert_or_entries` demands
+        return found
 
 
 class Verdict(models.TextChoices):

@@ -24,7 +24,7 @@ def validate_printable(text: str) -> None:
 
 
 class WebhookEndpoint(models.Model):
-    """A URL of a workspace that is sent what happens to alerts, and how it has behaved."""
+    """A URL of a workspace that is sent events, and how it has behaved."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="webhooks")

@@ -30,13 +30,16 @@ RULED = ("red", "green")
 LIBRARY = Path(__file__).parents[2] / "sandbox_image" / "uac"
 PAYLOAD = ("content", "data", "metadata", "session_id", "role", "speaker", "agent_id", "source",
            "idempotency_key")  # fmt: skip
-# Tables without a column user_id: how a row of it (t) leads to the user.
+# Tables without a column user_id, or with one that may be NULL: how a row (t) leads to the user.
 OWNERS = {
-    "memory_alertevent": "SELECT user_id FROM memory_alert a WHERE a.id = t.alert_id",
+    "memory_alertevent": "SELECT coalesce(t.user_id, (SELECT a.user_id FROM memory_alert a"
+    " WHERE a.id = t.alert_id))",
     "memory_alertfeedback": "SELECT user_id FROM memory_alert a WHERE a.id = t.alert_id",
-    "memory_delivery": "SELECT user_id FROM memory_alert a WHERE a.id = t.alert_id",
-    "memory_deliveryattempt": "SELECT a.user_id FROM memory_delivery d"
-    " JOIN memory_alert a ON a.id = d.alert_id WHERE d.id = t.delivery_id",
+    "memory_delivery": "SELECT coalesce(e.user_id, a.user_id) FROM memory_alertevent e"
+    " LEFT JOIN memory_alert a ON a.id = e.alert_id WHERE e.id = t.event_id",
+    "memory_deliveryattempt": "SELECT coalesce(e.user_id, a.user_id) FROM memory_delivery d"
+    " JOIN memory_alertevent e ON e.id = d.event_id"
+    " LEFT JOIN memory_alert a ON a.id = e.alert_id WHERE d.id = t.delivery_id",
     "memory_searchblock": "SELECT user_id FROM memory_searchsegment s WHERE s.id = t.segment_id",
     "memory_memoryuser": "SELECT t.id",
 }
@@ -491,7 +494,8 @@ class Checker:
                 if {(one.workspace, one.user_id) for one in owners if one} != {who}:
                     yield f"a webhook message about {who} tells of {strangers}"
             if call.taken:
-                arrived[call.workspace].setdefault(data["event"]["seq"], data["alert"]["id"])
+                alert = data.get("alert", {}).get("id", "")
+                arrived[call.workspace].setdefault(data["event"]["seq"], alert)
         for row in self._rows(
             "SELECT w.name, e.seq, e.kind FROM memory_alertevent e"
             " JOIN memory_workspace w ON w.id = e.workspace_id"
@@ -502,7 +506,7 @@ class Checker:
         for workspace, events in arrived.items():
             latest: dict[str, int] = {}
             for seq, alert in events.items():
-                if seq < latest.get(alert, 0):
+                if alert and seq < latest.get(alert, 0):
                     yield f"{workspace}: the webhook events of {alert} came out of order: {seq}"
                 latest[alert] = seq
 

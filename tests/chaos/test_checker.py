@@ -176,10 +176,11 @@ def _messages_out_of_order(journal: Journal) -> None:
 
 
 def _message_of_another(journal: Journal) -> None:
-    body = copy.deepcopy(journal.called[0].body)
+    told = next(call for call in journal.called if "alert" in call.body["data"])
+    body = copy.deepcopy(told.body)
     other = next(one for one in journal.people if one.user_id != body["data"]["user_id"])
     body["data"]["alert"]["message"] += other.canary
-    journal.called[0] = dataclasses.replace(journal.called[0], body=body)
+    journal.called[journal.called.index(told)] = dataclasses.replace(told, body=body)
 
 
 def _key_used_twice(journal: Journal) -> None:

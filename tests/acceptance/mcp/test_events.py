@@ -102,6 +102,21 @@ def test_an_event_is_told_at_once_as_webhooks_tell_it(
     assert (told["data"]["event"]["seq"], told["data"]["alert"]["id"]) == (6, alert["id"])
 
 
+def test_an_entry_that_is_rejected_is_told_at_once(
+    system: System, client: Client, person: Person
+) -> None:
+    missing = {"domain": "work", "type": "Task", "key": "missing", "retired": True}
+    with stream(system, client) as opened:
+        status, _ = client.post(f"users/{person.user_id}/entries/", {"kind": "record", **missing})
+        assert status == 202
+        event = opened.event()
+
+    assert event["event"] == "entry.rejected"
+    told = json.loads(event["data"])["data"]
+    assert (told["user_id"], told["rejected"]["count"]) == (person.user_id, 1)
+    assert "missing" in told["rejected"]["entries"][0]["reason"]
+
+
 def test_a_key_for_certain_users_hears_of_them_alone(
     system: System,
     client: Client,

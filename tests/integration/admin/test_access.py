@@ -194,7 +194,7 @@ def test_every_screen_says_to_which_workspace_its_rows_belong() -> None:
         if place.workspace:
             model._default_manager.filter(**{f"{place.workspace}__in": [1]})
         if place.public_id:
-            model._default_manager.values(place.public_id)
+            model._default_manager.values_list(place.public_id)
 
 
 def test_every_screen_passes_the_filter(

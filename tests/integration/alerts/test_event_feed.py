@@ -5,13 +5,20 @@ import threading
 import time
 
 import pytest
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 
-from memory import alert_events, alerts
-from memory.models import Alert, AlertEvent, EventCounter, MemoryUser, Workspace
+from memory import alert_events, alerts, checkpoints, leases, log, reopening
+from memory.checkpoints import Decision
+from memory.log import Draft
+from memory.models import Alert, AlertEvent, EventCounter, Lane, MemoryUser, Workspace
 from memory.models.alerts import AlertEventKind
+from memory.models.log import EntryKind, Outcome
+from memory.models.users import LaneName
+from memory.reopening import Selection
 from memory.users import create_user
+from tests.factories import reject
 from tests.integration.alerts.test_life import finding, record, run_finds
+from workers import tasks
 
 NOON = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
 
@@ -112,3 +119,121 @@ def test_rivals_are_numbered_in_the_order_of_their_commits(
     assert len({len(look) for look in looks}) > 5
     for look in looks:
         assert look == list(range(1, len(look) + 1))
+
+
+# -- Rejected entries --------------------------------------------------------------------------
+
+
+def settle(user: MemoryUser, *outcomes: Outcome) -> None:
+    """Decide on the user's first entries, as the lane of the language model does."""
+    lane = leases.claim(Lane.objects.filter(user=user, name=LaneName.STRUCTURE))
+    assert lane is not None
+    decisions = [Decision(seq, outcome, "why") for seq, outcome in enumerate(outcomes, 1)]
+    checkpoints.decide(lane, user, decisions)
+    leases.write(lane, lease_owner="", lease_expires_at=None)
+
+
+def say(user: MemoryUser, number: int) -> None:
+    log.append(
+        user, [Draft(kind=EntryKind.MESSAGE, content="x") for _ in range(number)], source="test"
+    )
+
+
+def rejections_of(user: MemoryUser) -> list[tuple[int, list[int]]]:
+    found = AlertEvent.objects.filter(user=user, kind=AlertEventKind.REJECTED).order_by("seq")
+    return list(found.values_list("seq", "entries"))
+
+
+@pytest.mark.django_db
+def test_entries_that_are_rejected_together_are_one_event_among_those_of_alerts(
+    user: MemoryUser,
+) -> None:
+    bob = create_user(user.workspace, "bob", metadata=None)
+
+    run_finds(bob, finding(record("m-1")))
+    entries = reject(user, 25)
+    run_finds(bob)
+
+    assert rejections_of(user) == [(2, entries)]
+    assert seqs(user.workspace) == [1, 2, 3]
+    event = AlertEvent.objects.get(user=user)
+    assert (event.actor, event.alert, event.person) == ("records", None, user)
+
+
+@pytest.mark.django_db
+def test_only_the_rejected_entries_of_a_batch_are_in_its_event(user: MemoryUser) -> None:
+    say(user, 3)
+
+    settle(user, Outcome.COVERED, Outcome.REJECTED, Outcome.DISMISSED)
+
+    assert rejections_of(user) == [(1, [2])]
+
+
+@pytest.mark.django_db
+def test_a_batch_without_a_rejected_entry_takes_no_number(user: MemoryUser) -> None:
+    say(user, 2)
+
+    settle(user, Outcome.COVERED, Outcome.DISMISSED)
+
+    assert not EventCounter.objects.exists()
+
+
+@pytest.mark.django_db
+def test_a_task_that_runs_again_tells_nothing_twice(user: MemoryUser) -> None:
+    entries = reject(user)
+    tasks.checkpoint_records(user.pk)
+
+    assert rejections_of(user) == [(1, entries)]
+
+
+@pytest.mark.django_db
+def test_a_rejection_that_is_rolled_back_is_not_told(user: MemoryUser) -> None:
+    with transaction.atomic():
+        reject(user)
+        transaction.set_rollback(True)
+
+    assert seqs(user.workspace) == []
+
+
+@pytest.mark.django_db
+def test_an_entry_that_was_reopened_and_is_rejected_again_is_told_again(user: MemoryUser) -> None:
+    say(user, 1)
+    settle(user, Outcome.REJECTED)
+    reopening.reopen(user, Selection(entries=[1]), by="test")
+
+    settle(user, Outcome.REJECTED)
+
+    assert rejections_of(user) == [(1, [1]), (2, [1])]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "fields", [{}, {"alert": True, "user": True}, {"alert": True, "entries": [1]}]
+)
+def test_the_database_refuses_an_event_that_is_not_of_one_alert_or_of_entries(
+    user: MemoryUser, fields: dict[str, object]
+) -> None:
+    run_finds(user, finding(record("m-1")))
+    known = {"alert": Alert.objects.get(), "user": user}
+    values = {name: known.get(name, value) for name, value in fields.items()}
+
+    with pytest.raises(IntegrityError, match="event_of_alert_or_entries"):
+        AlertEvent.objects.create(
+            workspace=user.workspace, seq=2, kind="rejected", at=NOON, actor="x", **values
+        )
+
+
+@pytest.mark.django_db
+def test_the_release_before_this_one_goes_on_writing_events(user: MemoryUser) -> None:
+    # It does not know the columns `user` and `entries`.
+    run_finds(user, finding(record("m-1")))
+
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO memory_alertevent (workspace_id, seq, alert_id, kind, at, actor, detail)"
+            " SELECT workspace_id, 2, alert_id, 'resolved', at, actor, detail"
+            " FROM memory_alertevent"
+        )
+
+    event = AlertEvent.objects.get(seq=2)
+    assert (event.user, event.entries) == (None, [])

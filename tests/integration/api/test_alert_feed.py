@@ -8,16 +8,20 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+from django.utils.dateparse import parse_datetime
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import alert_events, alerts, hints
+from memory import alert_events, alerts, hints, rejections
 from memory.api import waiting
 from memory.api.places import Places
-from memory.models import Alert, MemoryUser, Workspace
+from memory.models import Alert, AlertEvent, EntryOutcome, MemoryUser, Workspace
 from memory.models.alerts import Severity
+from memory.models.workspaces import Scope
 from memory.users import create_user
 from memory.workspaces import create_key
+from tests.factories import reject
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.waiting import scaled
 
@@ -53,9 +57,19 @@ def test_the_feed_tells_what_happened_since_in_order(api: APIClient, user: Memor
     alerts.resolve(Alert.objects.get(evidence__0__key="m-2"), actor="key:x", reason="done")
     since = feed(api, "after=3")
     assert told(since) == [("m-2", [(4, "resolved")])]
-    assert feed(api, f"after={since['next']}") == {"results": [], "next": 4, "waited": True}
+    assert feed(api, f"after={since['next']}") == {
+        "results": [],
+        "rejected": [],
+        "next": 4,
+        "waited": True,
+    }
     for start in ("now", ""):
-        assert feed(api, f"after={start}") == {"results": [], "next": 4, "waited": True}
+        assert feed(api, f"after={start}") == {
+            "results": [],
+            "rejected": [],
+            "next": 4,
+            "waited": True,
+        }
 
 
 @pytest.mark.django_db
@@ -86,6 +100,149 @@ def test_a_long_feed_is_read_page_by_page(
     assert pages == [["m-0", "m-1"], ["m-2", "m-3"], ["m-4"]]
 
 
+# -- Rejected entries --------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_rejected_entries_are_told_beside_the_alerts_with_reason_and_fix(
+    api: APIClient, user: MemoryUser
+) -> None:
+    (seq,) = reject(user)
+    run_finds(user, finding(record("m-1")))
+
+    answer = feed(api, "after=0")
+
+    (rejected,) = answer["rejected"]
+    entry = api.get(f"/v1/users/ada/entries/{seq}/").data
+    assert entry["state"] == "rejected"
+    assert "missing-0" in entry["reason"]
+    assert rejected["entries"] == [{"seq": seq, "reason": entry["reason"], "fix": rejections.FIX}]
+    event = AlertEvent.objects.get(user=user)
+    assert {name: rejected[name] for name in ("seq", "user_id", "count", "more")} == {
+        "seq": 1,
+        "user_id": "ada",
+        "count": 1,
+        "more": 0,
+    }
+    assert parse_datetime(rejected["at"]) == event.at
+    assert told(answer) == [("m-1", [(2, "opened")])]
+    assert answer["next"] == 2
+    assert feed(api, "after=2")["rejected"] == []
+
+
+@pytest.mark.django_db
+def test_of_many_entries_the_first_are_named_and_all_are_counted(
+    api: APIClient, user: MemoryUser
+) -> None:
+    entries = reject(user, 23)
+
+    (rejected,) = feed(api, "after=0")["rejected"]
+
+    assert [entry["seq"] for entry in rejected["entries"]] == entries[:20]
+    assert (rejected["count"], rejected["more"]) == (23, 3)
+
+
+@pytest.mark.django_db
+def test_an_entry_that_is_not_rejected_any_more_is_not_named(
+    api: APIClient, user: MemoryUser
+) -> None:
+    first, second = reject(user, 2)
+    EntryOutcome.objects.filter(user=user, seq=first).delete()
+
+    (rejected,) = feed(api, "after=0")["rejected"]
+
+    assert [entry["seq"] for entry in rejected["entries"]] == [second]
+    assert (rejected["count"], rejected["more"]) == (2, 1)
+
+
+@pytest.mark.django_db
+def test_a_users_feed_and_a_key_for_certain_users_tell_of_their_entries_alone(
+    api: APIClient, user: MemoryUser
+) -> None:
+    bob = create_user(user.workspace, "bob", metadata=None)
+    reject(user)
+    reject(bob)
+    _, text = create_key(user.workspace, "bob's", list(Scope), user_pks=[bob.pk])
+    certain = APIClient()
+    certain.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+
+    def whose(client: APIClient, path: str = "alerts/") -> list[tuple[int, str]]:
+        rejected = feed(client, "after=0", path)["rejected"]
+        return [(event["seq"], event["user_id"]) for event in rejected]
+
+    assert whose(api) == [(1, "ada"), (2, "bob")]
+    assert whose(api, "users/ada/alerts/") == [(1, "ada")]
+    assert whose(certain) == whose(certain, "users/bob/alerts/") == [(2, "bob")]
+    assert certain.get("/v1/users/ada/alerts/?after=0").status_code == 404
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "filters",
+    ["state=open", "severity=critical", "kind=finding", "constraint=constraints/allergy.py"],
+)
+def test_where_a_filter_narrows_the_alerts_no_entries_are_told(
+    api: APIClient, user: MemoryUser, filters: str
+) -> None:
+    reject(user)
+
+    answer = feed(api, f"after=0&{filters}")
+
+    assert answer == {"results": [], "rejected": [], "next": 1, "waited": True}
+    assert len(feed(api, "after=0&state=")["rejected"]) == 1
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 100])
+def test_page_by_page_each_event_is_told_once(
+    api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(alert_events, "PAGE", size)
+    for number in range(3):
+        reject(user, key=f"task-{number}")
+        run_finds(user, finding(record("m-1")))
+        run_finds(user)
+
+    read: list[int] = []
+    after, last = 0, -1
+    while after != last:
+        answer = feed(api, f"after={after}")
+        page = [event["seq"] for event in answer["rejected"]]
+        page += [event["seq"] for alert in answer["results"] for event in alert["events"]]
+        read += sorted(page)
+        assert len(page) <= size
+        after, last = answer["next"], after
+
+    assert read == list(range(1, 10))
+
+
+@pytest.mark.django_db
+def test_a_page_of_events_looks_up_its_entries_in_one_statement(
+    api: APIClient, user: MemoryUser
+) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            feed(api, "after=0")
+        return len(captured)
+
+    reject(user, key="first")
+    queries()  # which also notes that the key was used
+    one = queries()
+    for number in range(3):
+        reject(user, key=f"later-{number}")
+
+    assert queries() == one
+
+
+@pytest.mark.django_db
+def test_a_waiting_request_is_answered_with_rejected_entries(
+    api: APIClient, user: MemoryUser
+) -> None:
+    reject(user)
+
+    assert len(feed(api, "after=0&wait=1")["rejected"]) == 1
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("query", "field"),
@@ -113,7 +270,7 @@ def test_nothing_of_another_workspace_is_told(user: MemoryUser) -> None:
     stranger = APIClient()
     stranger.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
 
-    assert feed(stranger, "after=0") == {"results": [], "next": 0, "waited": True}
+    assert feed(stranger, "after=0") == {"results": [], "rejected": [], "next": 0, "waited": True}
 
 
 @pytest.fixture
@@ -199,7 +356,12 @@ def test_where_nothing_happens_the_wait_ends(
     monkeypatch.setattr(waiting, "LOOK_SECONDS", 3600.0)
     began = time.monotonic()
 
-    assert feed(api, "after=now&wait=0.4") == {"results": [], "next": 0, "waited": True}
+    assert feed(api, "after=now&wait=0.4") == {
+        "results": [],
+        "rejected": [],
+        "next": 0,
+        "waited": True,
+    }
 
     assert 0.4 <= time.monotonic() - began < scaled(200)
 
@@ -227,7 +389,7 @@ def test_one_waiting_request_too_many_is_answered_at_once(
     with waiting._places.take(user.workspace_id):
         answer = feed(api, "after=now&wait=3600")
 
-    assert answer == {"results": [], "next": 0, "waited": False}
+    assert answer == {"results": [], "rejected": [], "next": 0, "waited": False}
     assert time.monotonic() - began < scaled(200)
 
 

@@ -52,6 +52,8 @@ def plant(user: MemoryUser) -> dict[type[models.Model], models.Model]:
             for field in model._meta.concrete_fields
             if not isinstance(field, models.BigAutoField)
         }
+        if model is AlertEvent:  # of an alert, which is the other kind of event
+            values |= {"user": None, "entries": []}
         rows[model] = model._base_manager.create(**values)
     return rows
 
@@ -99,6 +101,7 @@ def test_nothing_of_any_field_of_content_is_left(
         for model, how in REGISTRY.items()
         if model is not UserErasure
         for name in how.content
+        if (model, name) != (AlertEvent, "entries")  # numbers, which quote nothing
     ]
     places = {place.split(":")[0] for place in found()}
     assert sorted(places) == sorted(full)

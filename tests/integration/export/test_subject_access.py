@@ -27,11 +27,14 @@ from memory.llm_calls import Attempt, Ending, Work
 from memory.log import Draft
 from memory.models import (
     Backtest,
+    Delivery,
+    DeliveryAttempt,
     LogEntry,
     MemoryUser,
     Redaction,
     StaffAccess,
     StaffAudit,
+    WebhookEndpoint,
     Workspace,
 )
 from memory.models.llm import LlmOutcome, LlmPurpose
@@ -40,6 +43,7 @@ from memory.models.staff import AuditKind
 from memory.models.workspaces import Scope
 from memory.users import create_user
 from memory.workspaces import create_key
+from tests.factories import reject
 from tests.integration.admin.conftest import _populate
 from tests.integration.checkpointing.conftest import trip
 from tests.integration.redaction.conftest import found
@@ -114,6 +118,25 @@ def test_whatever_was_planted_comes_out_and_nothing_of_others(
     assert rows(files, "deliveries")[0]["endpoint"].startswith("https://")
     assert ada.head is not None
     assert {row["checkpoint"] for row in rows(files, "outcomes")} == {ada.head.version}
+
+
+def test_rejected_entries_are_told_with_the_messages_about_them_and_no_others(
+    live_database: str, user: MemoryUser
+) -> None:
+    WebhookEndpoint.objects.create(workspace=user.workspace, url="https://x", secret=b"")
+    reject(create_user(user.workspace, "eve", metadata=None), key="Serpentine")
+    reject(user, key=MARKER)
+    delivery = Delivery.objects.get(event__user=user)
+    DeliveryAttempt.objects.create(delivery=delivery, at=delivery.created_at, seconds=1)
+
+    files = written(user)
+
+    (event,) = rows(files, "alert-events")
+    assert (event["kind"], event["user"], event["entries"]) == ("rejected", "ada", [1])
+    (told,) = rows(files, "deliveries")
+    assert (told["id"], MARKER in told["payload"]) == (str(delivery.pk), True)
+    assert len(rows(files, "delivery-attempts")) == 1
+    assert b"Serpentine" not in b"".join(files.values())
 
 
 def test_prompts_and_answers_are_told_where_they_are_kept(

@@ -51,7 +51,7 @@ from memory.models.workspaces import Scope
 from memory.users import UserMerged, create_user
 from memory.verification import problems
 from memory.workspaces import create_key
-from tests.factories import make_run
+from tests.factories import make_run, reject
 from tests.integration.alerts.test_life import finding, record
 from tests.integration.checkpointing.conftest import trip
 from workers import dispatching, tasks
@@ -250,6 +250,20 @@ def test_a_key_that_both_used_stays_the_known_users_with_a_reason(
     told(user, typed("Oslo", key="next"))
     work()
     assert fields_of("travel.trips")["next"]["to"] == "Oslo"  # his own entry may
+    assert sound(user, anon)
+
+
+def test_what_was_rejected_there_is_rejected_here_and_told_of_both(
+    api: APIClient, user: MemoryUser, anon: MemoryUser, work: Callable[[], None]
+) -> None:
+    reject(anon)
+
+    merged(user, anon)
+    work()
+
+    rejected = api.get("/v1/alerts/?after=0").data["rejected"]
+    named = [(one["user_id"], [entry["seq"] for entry in one["entries"]]) for one in rejected]
+    assert named == [("anon-123", [1]), ("ada", [1])]
     assert sound(user, anon)
 
 

@@ -16,7 +16,7 @@ from memory.models.log import EntryKind
 from memory.search import announcing, index
 from memory.users import create_user
 from tests.conftest import cloned_database
-from tests.factories import make_run
+from tests.factories import make_run, reject
 from tests.integration.alerts.test_life import finding, record
 from tests.integration.checkpointing.conftest import trip
 from tests.integration.operation.test_verify import tamper_with, verify
@@ -371,3 +371,31 @@ def test_a_copy_that_was_not_redacted_with_its_original_is_found(database: str) 
     report = verify("--user", "anon")
 
     assert "an entry was redacted, and its copy 2 was not" in report
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("SELECT 1", ": 0 problems"),
+        (
+            "UPDATE memory_alertevent SET seq = 1, workspace_id = (SELECT id FROM memory_workspace"
+            " WHERE name = 'other') WHERE kind = 'rejected'",
+            "is in the feed of another workspace",
+        ),
+        (
+            "UPDATE memory_delivery SET alert_id = (SELECT id FROM memory_alert LIMIT 1)"
+            " WHERE type = 'entry.rejected'",
+            "does not tell of its event",
+        ),
+    ],
+)
+def test_events_of_rejected_entries_are_checked_as_those_of_alerts(
+    database: str, statement: str, problem: str
+) -> None:
+    Workspace.objects.create(name="other")
+    reject(MemoryUser.objects.get(user_id="ada"))
+    assert Delivery.objects.count() == 2
+
+    tamper_with(database, statement)
+
+    assert problem in verify()

@@ -162,6 +162,7 @@ def what_happened(user: MemoryUser) -> list[tuple[str, str, str]]:
     return sorted(
         (event.at.date().isoformat(), event.kind, event.alert.fingerprint)
         for event in AlertEvent.objects.filter(alert__user=user).select_related("alert")
+        if event.alert is not None
     )
 
 

@@ -102,5 +102,6 @@ def live(workspace: Workspace, work: Callable[[], None], seed: int) -> tuple[lis
     told = [
         f"{one.at:%m-%d %H} {one.alert.constraint} {one.kind}"
         for one in AlertEvent.objects.filter(alert__user=user).exclude(kind="escalated")
+        if one.alert is not None
     ]
     return sorted(told), Run.objects.filter(user=user).count()

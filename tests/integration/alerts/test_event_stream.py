@@ -1,0 +1,55 @@
+"""What a stream of events tells of rejected entries; `tests/acceptance/mcp` has the process."""
+
+import json
+
+import pytest
+
+from memory.mcp import events
+from memory.models import MemoryUser, WebhookEndpoint
+from memory.users import create_user
+from tests.factories import reject
+from tests.integration.alerts.test_life import finding, record, run_finds
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def in_the_transaction_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "close_old_connections", lambda: None)
+
+
+def read(user: MemoryUser, *, alone: bool = False, after: int = 0) -> list[dict[str, str]]:
+    """Return the fields of the next events of the workspace, or of the user alone."""
+    page = events._read((user.workspace_id, user.pk if alone else None, after))
+    return [dict(line.split(": ", 1) for line in text.strip().split("\n")) for text in page.texts]
+
+
+def test_rejected_entries_are_told_as_webhooks_tell_them(user: MemoryUser) -> None:
+    endpoint = WebhookEndpoint.objects.create(workspace=user.workspace, url="https://x", secret=b"")
+    reject(user)
+
+    (event,) = read(user)
+
+    assert (event["id"], event["event"]) == ("1", "entry.rejected")
+    assert event["data"] == endpoint.deliveries.get().payload
+    assert json.loads(event["data"])["data"]["rejected"]["count"] == 1
+
+
+def test_they_come_in_their_order_among_the_events_of_alerts(user: MemoryUser) -> None:
+    reject(user)
+    run_finds(user, finding(record("m-1")))
+    reject(user, key="another")
+
+    told = [(event["id"], event["event"]) for event in read(user)]
+
+    assert told == [("1", "entry.rejected"), ("2", "alert.opened"), ("3", "entry.rejected")]
+    assert [event["id"] for event in read(user, after=2)] == ["3"]
+
+
+def test_the_stream_of_a_user_tells_of_the_users_entries_alone(user: MemoryUser) -> None:
+    bob = create_user(user.workspace, "bob", metadata=None)
+    reject(user)
+    reject(bob)
+
+    assert [event["id"] for event in read(user)] == ["1", "2"]
+    assert [event["id"] for event in read(bob, alone=True)] == ["2"]

@@ -1,0 +1,78 @@
+"""Events of rejected entries, and the messages about them, go with the user."""
+
+import pytest
+from django.db import transaction
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from memory import erasing, verification
+from memory.models import (
+    AlertEvent,
+    Delivery,
+    DeliveryAttempt,
+    MemoryUser,
+    WebhookEndpoint,
+    Workspace,
+)
+from memory.users import create_user
+from tests.factories import reject
+from tests.integration.erasure.conftest import MARKER, finish, found
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def told(user: MemoryUser, workspace: Workspace) -> Delivery:
+    """A message about the user's rejected entries, of which an endpoint has quoted something."""
+    WebhookEndpoint.objects.create(workspace=workspace, url="https://x", secret=b"")
+    reject(user, 2, key=MARKER)
+    delivery = Delivery.objects.get()
+    DeliveryAttempt.objects.create(
+        delivery=delivery, at=timezone.now(), seconds=1, error=MARKER, answer=MARKER
+    )
+    return delivery
+
+
+def test_from_the_moment_it_is_asked_for_nothing_is_told_or_sent(
+    api: APIClient, user: MemoryUser, told: Delivery
+) -> None:
+    erasing.ask(user, by="test", reason="asked for")
+
+    told.refresh_from_db()
+    assert (told.state, told.payload) == ("given_up", "")
+    answer = api.get("/v1/alerts/?after=0").data
+    assert (answer["rejected"], answer["next"]) == ([], 1)
+
+
+def test_nothing_is_left_but_the_number_of_the_event(user: MemoryUser, told: Delivery) -> None:
+    bob = create_user(user.workspace, "bob", metadata=None)
+    reject(bob)
+    erasing.ask(user, by="test", reason="asked for")
+
+    row = finish(user)
+
+    assert row.due_at is None, row.last_error
+    assert (row.counts["deliveries"], row.counts["delivery_attempts"]) == (1, 1)
+    assert found() == []
+    assert not Delivery.objects.filter(pk=told.pk).exists()
+    event = AlertEvent.objects.get(user=user.pk)
+    assert (event.seq, event.entries, event.actor) == (1, [], "")
+    # Those of others are untouched, and the feed has no gap.
+    assert AlertEvent.objects.get(user=bob).entries == [1]
+    assert Delivery.objects.get().event.user == bob  # type: ignore[union-attr]
+    assert list(verification.workspace_problems(user.workspace)) == []
+
+
+def test_no_event_is_written_of_who_is_erased(user: MemoryUser, told: Delivery) -> None:
+    erasing.ask(user, by="test", reason="asked for")
+
+    with pytest.raises(Exception, match="this user was erased"), transaction.atomic():
+        AlertEvent.objects.create(
+            workspace=user.workspace,
+            seq=2,
+            user=user,
+            entries=[1],
+            kind="rejected",
+            at=timezone.now(),
+            actor="records",
+        )

@@ -1,0 +1,140 @@
+"""Messages about entries that were rejected: to whom they go, and what they say."""
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+from rest_framework.test import APIClient
+
+from memory import rejections, webhooks
+from memory.models import AlertEvent, Delivery, EntryOutcome, MemoryUser, WebhookEndpoint, Workspace
+from memory.models.alerts import AlertKind, Severity
+from memory.models.workspaces import Scope
+from memory.users import create_user
+from memory.workspaces import create_key
+from tests.factories import reject
+from tests.integration.alerts.test_life import finding, record, run_finds
+from tests.integration.webhooks.conftest import due_now, send, told
+from tests.webhook_receiver import answers, receiver
+
+pytestmark = pytest.mark.django_db
+
+EndpointAt: TypeAlias = Callable[..., tuple[WebhookEndpoint, str]]
+
+NOWHERE = "http://127.0.0.1:1999/hook"
+
+
+def test_an_endpoint_is_sent_which_entries_were_rejected_why_and_what_to_do(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    with receiver() as server:
+        endpoint, secret = endpoint_at(server.url)
+        entries = reject(user, 22)
+        send(endpoint)
+
+    (call,) = server.received
+    message = call.verified(secret)
+    event = AlertEvent.objects.get(user=user)
+    reasons = dict(EntryOutcome.objects.filter(user=user).values_list("seq", "reason"))
+    assert message["type"] == "entry.rejected"
+    assert message["data"] == {
+        "user_id": "ada",
+        "event": {
+            "seq": 1,
+            "kind": "rejected",
+            "at": event.at.isoformat().replace("+00:00", "Z"),
+            "actor": "records",
+        },
+        "rejected": {
+            "count": 22,
+            "more": 2,
+            "entries": [
+                {"seq": seq, "reason": reasons[seq], "fix": rejections.FIX} for seq in entries[:20]
+            ],
+        },
+    }
+    assert told(endpoint) == [("entry.rejected", "delivered")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_told"),
+    [
+        ({}, True),
+        ({"event_types": ["rejected"]}, True),
+        ({"event_types": ["opened", "rejected"]}, True),
+        ({"event_types": ["opened"]}, False),
+        # Which alerts it is told of is no question of entries.
+        ({"least_severity": Severity.CRITICAL}, True),
+        ({"alert_kinds": [AlertKind.CONSTRAINT_ERROR]}, True),
+    ],
+)
+def test_an_endpoint_is_told_of_rejected_entries_unless_it_asks_for_other_events(
+    user: MemoryUser, endpoint_at: EndpointAt, fields: dict[str, Any], is_told: bool
+) -> None:
+    endpoint, _ = endpoint_at(NOWHERE, **fields)
+
+    reject(user)
+
+    assert told(endpoint) == ([("entry.rejected", "pending")] if is_told else [])
+
+
+def test_an_endpoint_for_rejected_entries_is_told_of_no_alert(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    endpoint, _ = endpoint_at(NOWHERE, event_types=["rejected"])
+
+    run_finds(user, finding(record("m-1")))
+
+    assert told(endpoint) == []
+
+
+def test_endpoints_of_other_workspaces_are_told_nothing(user: MemoryUser) -> None:
+    other = Workspace.objects.create(name="other")
+    endpoint, _ = webhooks.create(other, NOWHERE)
+
+    reject(user)
+
+    assert told(endpoint) == []
+
+
+def test_a_message_about_entries_waits_for_no_other(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
+    # Given two messages, of which the first is not taken
+    bob = create_user(user.workspace, "bob", metadata=None)
+    with receiver(answers(500), answers(200)) as server:
+        endpoint, _ = endpoint_at(server.url)
+        reject(user)
+        reject(bob)
+        _, second = Delivery.objects.filter(endpoint=endpoint).order_by("seq")
+        assert webhooks.before(second) is None
+        due_now(endpoint)
+        send(endpoint)
+        WebhookEndpoint.objects.filter(pk=endpoint.pk).update(not_before=None)
+        send(endpoint)
+
+    # Then the second one is
+    assert told(endpoint) == [("entry.rejected", "pending"), ("entry.rejected", "delivered")]
+
+
+def test_the_api_offers_the_event_and_tells_its_messages(
+    user: MemoryUser,
+) -> None:
+    _, key = create_key(user.workspace, "tests", [Scope.MANAGE])
+    managing = APIClient()
+    managing.credentials(HTTP_AUTHORIZATION=f"Bearer {key}")
+    made = managing.post(
+        "/v1/webhooks/", {"url": NOWHERE, "event_types": ["entry.rejected", "alert.opened"]}
+    )
+    assert made.status_code == 201, made.data
+    assert made.data["event_types"] == ["entry.rejected", "alert.opened"]
+    assert WebhookEndpoint.objects.get().event_types == ["rejected", "opened"]
+    reject(user)
+
+    address = f"/v1/webhooks/{made.data['id']}/deliveries/"
+    (listed,) = managing.get(f"{address}?type=entry.rejected").data["results"]
+    assert (listed["type"], listed["alert"], listed["seq"]) == ("entry.rejected", None, 1)
+    whole = managing.get(f"{address}{listed['id']}/").data
+    assert json.loads(whole["payload"])["data"]["rejected"]["count"] == 1
+    assert managing.get(f"{address}?type=alert.opened").data["results"] == []
