@@ -1,9 +1,10 @@
 """Alerts: what the runs of the constraints open, keep, change and resolve, and what people do.
 
 A constraint speaks by yielding a finding. The same finding (by fingerprint, not by wording) keeps
-its alert alive; when a run no longer makes it, the alert is resolved. A constraint that failed has
-said nothing: its alerts stay as they are, and an alert for the staff says that it failed. One that
-says too much is paused (`memory.floods`), and changes no alert until it is resumed.
+its alert alive; when a run no longer makes it, the alert is resolved. What two constraints both
+find is told as one alert (`memory.duplicates`). A constraint that failed has said nothing: its
+alerts stay as they are, and an alert for the staff says that it failed. One that says too much is
+paused (`memory.floods`), and changes no alert until it is resumed.
 
 Everything here takes the user's row first: two orders of locking would deadlock.
 """
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import transaction
@@ -34,7 +36,7 @@ from django.db.models import (
 )
 from django.utils import timezone
 
-from memory import alert_events, floods, runs, webhooks
+from memory import alert_events, duplicates, floods, runs, webhooks
 from memory.alert_settings import Holding
 from memory.canonical import canonical_json, sha256
 from memory.floods import Flood
@@ -144,12 +146,18 @@ class Step:
         return self.user.workspace.alert_limits
 
     def tell(self, alert: Alert, kind: AlertEventKind, **detail: Any) -> None:
-        """Note what happened to an alert."""
+        """Note what happened to an alert; of a duplicate nothing is told."""
+        if alert.duplicate_of_id is not None:
+            return
         self.events.append(
             AlertEvent(
                 alert=alert, kind=kind, actor=self.actor, run=self.run, at=self.at, detail=detail
             )
         )
+
+    def untell(self, alert: Alert) -> None:
+        """Forget what was noted of an alert."""
+        self.events[:] = [event for event in self.events if event.alert != alert]
 
     def record(self) -> None:
         """Write it into the feed; call it last."""
@@ -201,7 +209,9 @@ def apply(
     quoted = [finding for some in (flooded or {}).values() for finding in some]
     floods_now = floods.find(user, said, new, flooded or {}, step.limits, step.at, without=paused)
     silenced = paused | {flood.constraint for flood in floods_now if not flood.may_open}
+    originals = _originals(known)
 
+    opened, graver = [], []
     for fingerprint, finding in found.items():
         if finding.kind == AlertKind.FINDING and finding.constraint in silenced:
             continue
@@ -211,29 +221,44 @@ def apply(
                 _let_go(alert)
             known[fingerprint] = _open(finding, step)
             _take_over(known[fingerprint], step)
+            opened.append(known[fingerprint])
         elif alert is not None and not alert.holds_back:
+            if severity_rank(finding.severity) > alert.rank:
+                graver.append(alert)
             _keep(alert, finding, step)
     _tell_graver(paused, [*found.values(), *quoted], known, step)
     silenced |= {flood.constraint for flood in floods_now}
-    for fingerprint, alert in known.items():
-        exists = alert.constraint in existing
-        if fingerprint in found or (exists and alert.constraint not in spoke):
-            continue
-        if alert.kind == AlertKind.CONSTRAINT_PAUSED or (
-            alert.kind == AlertKind.FINDING and alert.constraint in silenced
-        ):
+    for alert in known.values():
+        if not _is_gone(alert, found, spoke, existing, silenced):
             continue
         if alert.holds_back:
             _let_go(alert)
         else:
             gone = ended.get(alert.constraint, "constraint deleted")
-            reason = "no longer found" if exists else gone
+            reason = "no longer found" if alert.constraint in existing else gone
             _resolve(alert, step, reason + _grounds(alert, run))
+    _list_duplicates(known, graver, step)
+    _join_duplicates(opened, known, step)
+    _tell_of_lost_causes(known, originals, step)
     for flood in floods_now:
         live = [alert for alert in known.values() if not alert.holds_back]
         _pause(flood, hashes.get(flood.constraint, ""), live, step)
     step.record()
     return True
+
+
+def _is_gone(
+    alert: Alert,
+    found: Mapping[str, Finding],
+    spoke: Collection[str],
+    existing: Collection[str],
+    silenced: Collection[str],
+) -> bool:
+    """Return whether a run shows that what an alert tells of is so no more."""
+    failed = alert.constraint in existing and alert.constraint not in spoke
+    if alert.fingerprint in found or failed or alert.kind == AlertKind.CONSTRAINT_PAUSED:
+        return False
+    return alert.kind != AlertKind.FINDING or alert.constraint not in silenced
 
 
 def most_severe(findings: Sequence[Finding]) -> dict[str, Finding]:
@@ -306,6 +331,11 @@ def _open(finding: Finding, step: Step) -> Alert:
 def _keep(alert: Alert, finding: Finding, step: Step) -> None:
     changed = differences(_as_finding(alert), finding)
     alert.last_run = step.run
+    if alert.duplicate_of_id is not None:  # which stands as the listed alert does
+        alert.severity, alert.message = finding.severity, finding.message
+        alert.evidence, alert.entries = list(finding.evidence), finding.entries
+        alert.save()
+        return
     if not changed:
         # A countdown is worded anew at every run: that is shown, and told to nobody.
         alert.message = finding.message
@@ -344,6 +374,9 @@ def _now_open(alert: Alert, step: Step) -> None:
 
 def _reschedule(alert: Alert, limits: Holding, since: datetime.datetime) -> None:
     """Set when it is escalated; once it was, it is not again while it stays open."""
+    if alert.duplicate_of_id is not None:
+        alert.escalate_at = None
+        return
     wait = limits.escalates_after(alert.severity)
     due = since + wait if wait is not None else None
     if due is not None and alert.escalate_at is not None and since != alert.open_since:
@@ -392,11 +425,132 @@ def tell_held(user: MemoryUser, reasons: Mapping[str, str], run: Run) -> None:
     locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
     step = Step(locked, MODEL, run=run)
     live = Alert.objects.filter(user=user, fingerprint__in=reasons, state__in=LIVE_STATES)
-    for alert in live.order_by("pk"):
+    held = {}
+    for alert in live.select_related("duplicate_of").order_by("pk"):
+        held[alert.duplicate_of or alert] = reasons[alert.fingerprint]
+    for alert, reason in held.items():
         last = AlertEvent.objects.filter(alert=alert).order_by("-seq").first()
         if last is None or "held" not in last.detail:
-            step.tell(alert, AlertEventKind.CHANGED, changed=[], held=reasons[alert.fingerprint])
+            step.tell(alert, AlertEventKind.CHANGED, changed=[], held=reason)
     step.record()
+
+
+# -- Duplicates ------------------------------------------------------------------------------
+
+
+def _originals(known: Mapping[str, Alert]) -> set[UUID | None]:
+    """Return the primary keys of the alerts that have a live duplicate."""
+    live = (alert for alert in known.values() if alert.state != AlertState.RESOLVED)
+    return {alert.duplicate_of_id for alert in live}
+
+
+def _list_duplicates(known: Mapping[str, Alert], graver: Collection[Alert], step: Step) -> None:
+    """List the duplicates whose alert does not tell any more what they have to tell.
+
+    They are open, whatever people did with that alert: they have not seen what the duplicate says.
+    So is one of the `graver` whose alert is put away. One that was resolved by hand with its alert
+    goes on being held back by itself, and can be reopened from then on.
+    """
+    by_key = {alert.pk: alert for alert in known.values()}
+    for alert in known.values():
+        if alert.duplicate_of_id is None:
+            continue
+        original = by_key.get(alert.duplicate_of_id)
+        if alert.state != AlertState.RESOLVED:
+            is_told = original is not None and duplicates.covers(original, alert)
+            is_seen = alert not in graver or (original and original.state == AlertState.OPEN)
+            if not (is_told and is_seen):
+                _list(alert, step)
+        elif alert.holds_back and not (original and original.holds_back):
+            _list(alert, step)
+            alert.holds_back = True
+            _resolve(alert, step, "resolved by hand together with another alert")
+
+
+def _list(duplicate: Alert, step: Step) -> None:
+    """Open a duplicate as an alert of its own; it keeps the time at which it was found first."""
+    duplicate.duplicate_of = None
+    _now_open(duplicate, step)
+    duplicate.save()
+    step.tell(duplicate, AlertEventKind.OPENED, severity=duplicate.severity)
+
+
+def _join_duplicates(opened: Sequence[Alert], known: Mapping[str, Alert], step: Step) -> None:
+    """Make alerts that have just opened duplicates of open ones that tell the same.
+
+    An alert has one duplicate at the most: two findings of one constraint are two alerts.
+    """
+    live = [alert for alert in known.values() if alert.state == AlertState.OPEN]
+    listed = [alert for alert in live if alert.duplicate_of_id is None and alert not in opened]
+    listed.sort(key=lambda alert: alert.opened_at)
+    taken = _originals(known)
+    for alert in (one for one in opened if one.state == AlertState.OPEN):
+        free = (other for other in listed if other.pk not in taken)
+        original = duplicates.find_original(alert, free)
+        if original is None:
+            listed.append(alert)
+            continue
+        taken.add(original.pk)
+        step.untell(alert)
+        alert.duplicate_of, alert.escalate_at = original, None
+        alert.save(update_fields=["duplicate_of", "escalate_at"])
+        if original not in opened:
+            _tell_of_causes(original, step)
+
+
+def _tell_of_lost_causes(
+    known: Mapping[str, Alert], before: Collection[UUID | None], step: Step
+) -> None:
+    """Note which alerts go on without the duplicate that they had `before`."""
+    lost = set(before) - _originals(known)
+    for alert in known.values():
+        if alert.pk in lost and alert.state != AlertState.RESOLVED:
+            _tell_of_causes(alert, step)
+
+
+def _tell_of_causes(alert: Alert, step: Step) -> None:
+    alert.changed_at = step.at
+    alert.save(update_fields=["changed_at"])
+    step.tell(alert, AlertEventKind.CHANGED, changed=["causes"])
+
+
+def orphans() -> QuerySet[Alert]:
+    """Return the live duplicates whose alert may not tell any more what they have to tell."""
+    same = Q(severity=F("duplicate_of__severity"), evidence=F("duplicate_of__evidence"))
+    live = Alert.objects.filter(duplicate_of__isnull=False).exclude(state=AlertState.RESOLVED)
+    return live.exclude(same & ~Q(duplicate_of__state=AlertState.RESOLVED))
+
+
+def list_orphans(limit: int) -> int:
+    """List the duplicates, `limit` at most, that are told of by no other alert; return how many.
+
+    Processes of an earlier release, which know of no duplicates, leave such behind.
+    """
+    found = orphans().select_related("duplicate_of")[:limit]
+    return sum(_list_orphan(alert) for alert in found if is_orphan(alert))
+
+
+def is_orphan(alert: Alert) -> bool:
+    """Return whether a duplicate lives, and the alert that it duplicates does not tell of it."""
+    original = alert.duplicate_of
+    is_live = alert.state != AlertState.RESOLVED
+    return is_live and original is not None and not duplicates.covers(original, alert)
+
+
+def _list_orphan(alert: Alert) -> bool:
+    with _free_step_on(alert) as (step, row):
+        if row is None or not is_orphan(row):
+            return False
+        _list(row, step)
+        return True
+
+
+def _with_duplicates(alert: Alert) -> list[Alert]:
+    """Return an alert and its duplicates that stand as it does: live, or resolved by hand."""
+    rows = Alert.objects.select_for_update(no_key=True).filter(duplicate_of=alert)
+    if alert.state == AlertState.RESOLVED:
+        return [alert, *rows.filter(holds_back=True)]
+    return [alert, *rows.filter(state__in=LIVE_STATES)]
 
 
 # -- Then ------------------------------------------------------------------------------------
@@ -487,7 +641,8 @@ def reopen(alert: Alert, *, actor: str, note: str = "") -> Alert:
             raise AlertNotOpen("this alert is open already")
         if row.state == AlertState.RESOLVED and not row.holds_back:
             raise AlertNotOpen("this alert is resolved: what it told of is no longer found")
-        _reopen(row, step, reason="by hand", note=note)
+        for one in _with_duplicates(row):
+            _reopen(one, step, reason="by hand", note=note)
     return row
 
 
@@ -506,9 +661,9 @@ def resolve(alert: Alert, *, actor: str, reason: str) -> Alert:
             for one in paused:
                 _resume(one, step, reason)
                 _run_again(step.user)
-        else:
-            row.holds_back = True
-        _resolve(row, step, reason)
+        for resolved in _with_duplicates(row):
+            resolved.holds_back = resolved.kind != AlertKind.CONSTRAINT_PAUSED
+            _resolve(resolved, step, reason)
     return row
 
 
@@ -595,21 +750,28 @@ def hand_over(user: MemoryUser, into: MemoryUser) -> dict[str, Any]:
     transaction in which both rows are locked.
     """
     step = Step(user, MERGE)
+    known = _known(user)
+    standings = {alert.pk: _standing(alert) for alert in known.values()}
     handed = {}
-    for fingerprint, alert in _known(user).items():
+    for fingerprint, alert in known.items():
         if alert.kind == AlertKind.FINDING:
-            until = alert.snoozed_until
-            handed[fingerprint] = {
-                "alert": str(alert.pk),
-                "state": alert.state,
-                "until": until.isoformat() if until else None,
-            }
+            own = standings[alert.pk]
+            handed[fingerprint] = standings.get(alert.duplicate_of_id or alert.pk, own)
         if alert.state == AlertState.RESOLVED:
             _let_go(alert)
         else:
             _resolve(alert, step, f"merged into {into}")
     step.record()
     return handed
+
+
+def _standing(alert: Alert) -> dict[str, Any]:
+    until = alert.snoozed_until
+    return {
+        "alert": str(alert.pk),
+        "state": alert.state,
+        "until": until.isoformat() if until else None,
+    }
 
 
 def _take_over(alert: Alert, step: Step) -> None:
@@ -661,15 +823,16 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | N
     chosen = Q(entries__overlap=list(seqs))
     if since is not None:
         chosen |= Q(resolved_at=None) | Q(resolved_at__gte=since)
-    alerts = list(Alert.objects.select_for_update(no_key=True).filter(chosen, user=user))
+    rows = Alert.objects.filter(chosen, user=user)
+    alerts = list(rows.select_for_update(no_key=True))
     # What people have said of them and why they did what they did, and how they were worded.
     said = Func(
         F("detail"),
         template="%(expressions)s - 'note' - 'reason' - 'held' - 'before' - 'after'",
     )
-    AlertEvent.objects.filter(alert__in=alerts).update(detail=said)
-    AlertFeedback.objects.filter(alert__in=alerts).update(note="")
-    deliveries = list(Delivery.objects.filter(alert__in=alerts).values_list("pk", flat=True))
+    AlertEvent.objects.filter(alert__in=rows).update(detail=said)
+    AlertFeedback.objects.filter(alert__in=rows).update(note="")
+    deliveries = Delivery.objects.filter(alert__in=rows).values_list("pk", flat=True)
     for alert in alerts:
         alert.message = REDACTED
         if set(seqs).isdisjoint(alert.entries):
@@ -683,6 +846,7 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | N
         alert.save()
         if alert.state != AlertState.RESOLVED:
             _resolve(alert, step, "redacted")
+    _list_duplicates(_known(user), (), step)
     step.record()
     webhooks.redact(user, deliveries)
 

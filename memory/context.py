@@ -198,7 +198,7 @@ def _alert_lines(alerts: Sequence[Alert]) -> Iterator[Line]:
     """The alerts that are open now, the gravest first."""
     for alert in alerts:
         sources = {seq for record in alert.evidence for seq in record["sources"]}
-        yield Line(f"{alert.severity}: {alert.message}", sorted(sources))
+        yield Line(f"{alert.severity}: {alert.messages}", sorted(sources))
 
 
 def _said(known: Known, hits: Sequence[Hit], corpus: CorpusName) -> Iterator[Line]:

@@ -162,6 +162,8 @@ def _interrupt(user: MemoryUser, now: datetime.datetime) -> None:
     """Take all work from whoever is at it, tell who waits, and leave nothing that is found by
     another name than the user's."""
     runs.close(Run.objects.filter(user=user), "This user was erased.")
+    # Each is told of as erased by itself: none names what another one says.
+    user.alerts.exclude(duplicate_of=None).update(duplicate_of=None)
     Alert.objects.filter(user=user, state__in=LIVE_STATES).update(
         state=AlertState.RESOLVED,
         resolved_at=now,

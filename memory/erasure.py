@@ -324,6 +324,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "escalate_at",
             "escalated_at",
             "last_run",
+            "duplicate_of",
         ),
     ),
     AlertFeedback: Erasure(

@@ -494,11 +494,14 @@ def excluded_by_restoring(user: MemoryUser, version: int) -> Excluded:
     gone = [change.record for change in difference(head, target).retired]
     outline = Outline.from_json(target.outline)
     rules = {f"constraints/{name}.py" for name in outline.constraints}
-    live = Alert.objects.filter(user=user, kind=AlertKind.FINDING, state__in=LIVE_STATES)
+    live = Alert.objects.listed().filter(user=user, kind=AlertKind.FINDING, state__in=LIVE_STATES)
     resolving = [
         alert
-        for alert in live.order_by("opened_at", "pk")
-        if (alert.constraint.startswith("constraints/") and alert.constraint not in rules)
+        for alert in live.order_by("opened_at", "pk").prefetch_related("duplicates")
+        if all(
+            cause.constraint.startswith("constraints/") and cause.constraint not in rules
+            for cause in alert.causes
+        )
         or {_record_of(item) for item in alert.evidence} & set(gone)
     ]
     entries = _undone(target).order_by("seq").values_list("seq", flat=True)

@@ -73,7 +73,7 @@ RUN_ENDINGS: Mapping[str, Collection[RunOutcome]] = {
 
 def live_alerts(alerts: QuerySet[Alert]) -> Mapping[tuple[str, str], int]:
     """Count the alerts that are not resolved, by severity and state."""
-    live = alerts.filter(state__in=LIVE_STATES).order_by()
+    live = alerts.filter(duplicate_of=None, state__in=LIVE_STATES).order_by()
     # Not of the key, which is not in the index that the rest is read from.
     counted = live.values_list("severity", "state").annotate(number=Count("*"))
     return {(severity, state): number for severity, state, number in counted}
@@ -83,7 +83,7 @@ def opened_alerts(
     alerts: QuerySet[Alert], period: Period, now: datetime.datetime
 ) -> Mapping[tuple[datetime.datetime, str], int]:
     """Count the alerts by the step in which they were opened, and by severity."""
-    opened = _stepped(alerts, "opened_at", period, now)
+    opened = _stepped(alerts.filter(duplicate_of=None), "opened_at", period, now)
     counted = opened.values_list("step", "severity").annotate(number=Count("*"))
     return {(step, severity): number for step, severity, number in counted}
 

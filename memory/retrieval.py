@@ -30,10 +30,12 @@ class Manifest:
 def open_alerts(user: MemoryUser) -> list[Alert]:
     """Return what constraints have raised and nobody has resolved or put off, gravest first."""
     live = (
-        Alert.objects.filter(user=user, kind=AlertKind.FINDING)
+        Alert.objects.listed()
+        .filter(user=user, kind=AlertKind.FINDING)
         .exclude(state__in=[AlertState.RESOLVED, AlertState.SNOOZED])
         .select_related("last_run")
-        .only("severity", "message", "evidence", "opened_at", "last_run__runner")
+        .only("severity", "message", "evidence", "opened_at", "resolved_at", "last_run__runner")
+        .prefetch_related("duplicates")
     )
     return sorted(live, key=lambda alert: (-alert.rank, alert.opened_at))
 
@@ -57,7 +59,7 @@ def manifest_of(checkpoint: Checkpoint | None) -> Manifest:
 def manifest(user: MemoryUser) -> Manifest:
     """Return the manifest of now with the open alerts, the gravest first."""
     ranked = open_alerts(user)
-    text = manifest_text(outline(user.head), [(alert.severity, alert.message) for alert in ranked])
+    text = manifest_text(outline(user.head), [(alert.severity, alert.messages) for alert in ranked])
     runners = [alert.last_run.runner if alert.last_run else "" for alert in ranked]
     if user.head:
         runners.append(user.head.verdict.get("runner", ""))

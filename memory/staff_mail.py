@@ -48,8 +48,9 @@ CHOICES = ("least_severity", "mode", "hour", "time_zone", "escalations")
 Column = Literal["seq", "escalations_seq"]
 
 # What makes an alert worth a mail, beside that it is escalated.
-_NEWS = Q(kind__in=[AlertEventKind.OPENED, AlertEventKind.REOPENED]) | Q(
-    kind=AlertEventKind.CHANGED, detail__graver=True
+_NEWS = Q(kind__in=[AlertEventKind.OPENED, AlertEventKind.REOPENED]) | (
+    Q(kind=AlertEventKind.CHANGED)
+    & (Q(detail__graver=True) | Q(detail__changed__contains=["causes"]))
 )
 _BY_SEVERITY = Case(
     *(When(severity=one, then=Value(severity_rank(one))) for one in Severity.values),
@@ -179,7 +180,8 @@ def _news_of(
 def mail(subscription: StaffSubscription, news: News) -> EmailMessage:
     """Return the mail that tells the news: plain text, of which no message can leave its line."""
     by_gravity = news.alerts.order_by(_BY_SEVERITY.desc(), "-opened_at")
-    gravest = list(by_gravity.select_related("user__workspace")[:LISTED])
+    found = by_gravity.select_related("user__workspace").prefetch_related("duplicates")
+    gravest = list(found[:LISTED])
     counts = ", ".join(
         f"{news.counts[severity]} {severity}"
         for severity in reversed(Severity.values)
@@ -190,14 +192,14 @@ def mail(subscription: StaffSubscription, news: News) -> EmailMessage:
         lines.append(f"{news.escalated} escalated: open for too long, and acknowledged by nobody.")
     hidden = not access.sees_content(subscription.staff)
     for alert in gravest:
-        if hidden:
-            alert.message = alert.constraint = "(hidden)"
+        for cause in alert.causes if hidden else ():
+            cause.message = cause.constraint = "(hidden)"
         lines += ["", *_lines(alert)]
     if news.number > LISTED:
         lines += ["", f"… and {news.number - LISTED} more, no graver: {_address('alert/')}"]
     lines += ["", "--", "You get this by an e-mail subscription to alerts:"]
     lines.append(_address(f"staffsubscription/{subscription.pk}/change/"))
-    only = gravest[0].message if len(gravest) == news.number == 1 else "alerts"
+    only = gravest[0].messages if len(gravest) == news.number == 1 else "alerts"
     subject = one_line(only, SUBJECT_CHARACTERS)
     return EmailMessage(
         subject=f"[UaC] {'escalated: ' if news.escalated else ''}{counts}: {subject}",
@@ -267,10 +269,11 @@ def _next_digest(
 def _lines(alert: Alert) -> list[str]:
     state = "" if alert.state in LIVE_STATES[:1] else f", {alert.state} meanwhile"
     workspace = one_line(alert.user.workspace.name, MESSAGE_CHARACTERS)
+    constraints = ", ".join(dict.fromkeys(cause.constraint for cause in alert.causes))
     return [
-        f"{alert.severity}{state}: {one_line(alert.message, MESSAGE_CHARACTERS)}",
+        f"{alert.severity}{state}: {one_line(alert.messages, MESSAGE_CHARACTERS)}",
         f"  user {alert.user.user_id} of {workspace};"
-        f" {one_line(alert.constraint, MESSAGE_CHARACTERS)};"
+        f" {one_line(constraints, MESSAGE_CHARACTERS)};"
         f" open since {alert.open_since:%Y-%m-%d %H:%M} UTC"
         + (f", escalated {alert.escalated_at:%Y-%m-%d %H:%M} UTC" if alert.escalated_at else ""),
         f"  {_address(f'alert/{alert.pk}/change/')}",

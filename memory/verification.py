@@ -203,9 +203,16 @@ def _run_problems(user: MemoryUser) -> Iterator[str]:
 def _alert_problems(user: MemoryUser) -> Iterator[str]:
     of_user = Alert.objects.filter(user=user)
     opened = AlertEvent.objects.filter(kind=AlertEventKind.OPENED, alert=OuterRef("pk"))
-    for pk in _some(of_user.filter(~Exists(opened))):
+    for pk in _some(of_user.listed().filter(~Exists(opened))):
         yield f"alert {pk}: no event has opened it"
     resolved = Q(state=AlertState.RESOLVED)
+    originals = of_user.listed().filter(pk=OuterRef("duplicate_of"))
+    orphans = of_user.filter(~Exists(originals), duplicate_of__isnull=False)
+    for pk in _some(orphans):
+        yield f"alert {pk} is the duplicate of none of the user's"
+    for alert in alerts.orphans().filter(user=user).select_related("duplicate_of")[:NAMED]:
+        if alerts.is_orphan(alert):
+            yield f"alert {alert.pk} is told of by no other one, and is not listed"
     for pk in _some(of_user.filter(resolved, resolved_at=None)):
         yield f"alert {pk} is resolved, and nobody knows since when"
     for pk in _some(of_user.filter(~resolved, resolved_at__isnull=False)):

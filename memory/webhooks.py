@@ -21,7 +21,16 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import (
+    Count,
+    Exists,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    prefetch_related_objects,
+)
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 from standardwebhooks.webhooks import Webhook
@@ -231,6 +240,8 @@ def queue(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
     endpoints = list(WebhookEndpoint.objects.filter(workspace=user.workspace_id, enabled=True))
     told = _told(endpoints, events)
     named = rejections.named_by(events) if endpoints else {}
+    if endpoints:
+        prefetch_related_objects(events, "alert__duplicates")
     deliveries = [
         Delivery(
             endpoint=endpoint,
@@ -326,7 +337,8 @@ def redact(user: MemoryUser, deliveries: Collection[UUID] | QuerySet[Delivery, U
     DeliveryAttempt.objects.filter(delivery__in=deliveries).update(answer="", error="")
     rows.exclude(state=DeliveryState.PENDING).update(payload="", dead_since=None)
     rows.update(last_error="")
-    pending = list(rows.filter(state=DeliveryState.PENDING).select_related("event__alert"))
+    told = rows.filter(state=DeliveryState.PENDING).select_related("event__alert")
+    pending = list(told.prefetch_related("event__alert__duplicates"))
     named = rejections.named_by(delivery.event for delivery in pending if delivery.event)
     for delivery in pending:
         assert delivery.event is not None
@@ -430,6 +442,14 @@ def _alert(alert: Alert) -> dict[str, Any]:
         "severity": str(alert.severity),
         "message": alert.message,
         "constraint": alert.constraint,
+        "causes": [
+            {
+                "constraint": cause.constraint,
+                "message": cause.message,
+                "fingerprint": cause.fingerprint,
+            }
+            for cause in alert.causes
+        ],
         "fingerprint": alert.fingerprint,
         "evidence": alert.evidence[:MOST_EVIDENCE],
         "entries": alert.entries[:MOST_ENTRIES],

@@ -31,13 +31,11 @@ from memory.models import (
     WorkspaceConstraintVersion,
 )
 from memory.models.alerts import AlertState
-from memory.models.workspace_constraints import VersionState
+from memory.models.workspace_constraints import FOLDER, VersionState
 from memory.project import EditError, Outline
 from memory.project.names import check_lower_name
 from memory.project.shapes import Match, Needs, ShapeError, match, needs_of
 
-# The folder of their sources beside a user's project.
-FOLDER = "workspace/"
 MAX_SOURCE = 64 * 1024
 TASK = "workers.tasks.judge_workspace_constraint"
 # So many users are looked at in one go, to say where a constraint applies.

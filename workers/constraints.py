@@ -20,6 +20,7 @@ from memory.alerts import Finding
 from memory.models import Run, WorkspaceConstraint
 from memory.models.alerts import AlertKind, Severity
 from memory.models.runs import RunOutcome
+from memory.models.workspace_constraints import FOLDER
 from memory.project import Outline
 from memory.users import run_again
 from memory.workspace_constraints import Standing
@@ -125,7 +126,7 @@ def try_one(run: Run) -> None:
     bindings: dict[str, Any] = {}
     told: dict[str, Any] = {"constraint": path, "applies": True, "reasons": [], "alerts": []}
     problem: dict[str, Any] | None
-    if path.startswith(workspace_constraints.FOLDER):
+    if path.startswith(FOLDER):
         found = workspace_constraints.live_at(run.user, path, Outline.from_json(state.outline))
         told |= {"applies": found.applies, "reasons": list(found.reasons)}
         if not found.applies:

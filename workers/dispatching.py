@@ -112,6 +112,7 @@ def _dispatch() -> dict[str, int]:
         "leapt": mend_times,
         "changed": queue_runs_of_changed_constraints,
         "woken": lambda: alerts.wake(BATCH),
+        "listed": lambda: alerts.list_orphans(BATCH),
         "escalated": lambda: alerts.escalate(BATCH),
         "abandoned": abandon_hopeless_runs,
         "merged": merging.close_late_runs,

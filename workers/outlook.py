@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from django.db.models import Q
+
 from memory import forecasts, workspace_constraints
 from memory.models import Alert, MemoryUser
-from memory.models.alerts import AlertState, severity_rank
+from memory.models.alerts import LIVE_STATES, AlertState, severity_rank
 from memory.project import Outline
 from workers.constraints import finding_of
 from workers.projects import allowance_of, loaded
@@ -60,7 +62,7 @@ def outlook(user: MemoryUser, at: datetime.datetime) -> Outlook:
         coming = foresee(
             sandbox, user, at, [one.path for one in ran.results], allowance.limits, bindings
         )
-    return Outlook(day, alerts_of(ran.results, put_off=_put_off(user)), coming)
+    return Outlook(day, alerts_of(ran.results, put_off=put_off(user)), coming)
 
 
 def day_of(user: MemoryUser, at: datetime.datetime) -> datetime.date:
@@ -82,8 +84,10 @@ def alerts_of(
     return sorted(found, key=lambda one: -severity_rank(one["severity"]))
 
 
-def _put_off(user: MemoryUser) -> list[str]:
-    snoozed = Alert.objects.filter(user=user, state=AlertState.SNOOZED)
+def put_off(user: MemoryUser) -> list[str]:
+    """Return the fingerprints of the findings whose alert is snoozed."""
+    chosen = Q(state=AlertState.SNOOZED) | Q(duplicate_of__state=AlertState.SNOOZED)
+    snoozed = Alert.objects.filter(chosen, user=user, state__in=LIVE_STATES)
     return [*snoozed.values_list("fingerprint", flat=True)]
 
 

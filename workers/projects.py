@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 
 from memory import checkpoints, workspace_constraints
 from memory.models import Checkpoint, Workspace, WorkspaceConstraint
+from memory.models.workspace_constraints import FOLDER
 from memory.project.paths import is_code
 from workers.sandbox import runner
 from workers.sandbox.interface import Allowance, Limits, Sandbox, SandboxError, Shape
@@ -72,8 +73,7 @@ def _hashes(
 ) -> dict[str, str]:
     """Return path → hash of what the workspace has in a sandbox."""
     if constraints is None:
-        folder = workspace_constraints.FOLDER
-        return {path: hash_ for path, hash_ in resident.items() if path.startswith(folder)}
+        return {path: hash_ for path, hash_ in resident.items() if path.startswith(FOLDER)}
     return {one.path: one.live.source_hash for one in constraints if one.live is not None}
 
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 from memory import backtests, leases
 from memory import workspace_constraints as service
 from memory.models import WorkspaceConstraint, WorkspaceConstraintVersion
-from memory.models.workspace_constraints import VersionState
+from memory.models.workspace_constraints import FOLDER, VersionState
 from memory.project.shapes import Needs, ShapeError, needs_of
 from workers.checkpointing.execution import (
     OTHER_HASH_SEED,
@@ -125,7 +125,7 @@ def _execute(
             verdict.checks.append(Check("tests", list(found)))
         if verdict.accepted:
             source = {constraint.name: sources[constraint.path]}
-            survivors = surviving_mutants(other, source, allowance.limits, folder=service.FOLDER)
+            survivors = surviving_mutants(other, source, allowance.limits, folder=FOLDER)
             verdict.checks.append(Check("mutants", list(survivors)))
 
 

@@ -145,7 +145,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         "user__workspace",
     ]
     list_select_related = ["user"]
-    search_fields = ["user__user_id", "constraint", "message"]
+    search_fields = ["user__user_id", "constraint", "duplicates__constraint", "message"]
     search_help_text = "By user id, constraint or message."
     # What needs somebody first: live before resolved, grave before slight, new before old.
     ordering = [BY_STATE, BY_SEVERITY, "-opened_at"]
@@ -155,7 +155,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     fieldsets = [
         (None, {"fields": [("level", "standing", "user_link", "opened_here")]}),
         ("Evidence", {"fields": ["evidence_tree"]}),
-        ("Constraint", {"fields": ["rule", "run_link", "ran_in"]}),
+        ("Constraint", {"fields": ["rule", "found_also", "run_link", "ran_in"]}),
         ("Feedback", {"fields": ["judged", "verdicts"]}),
         (
             "More times, in UTC",
@@ -176,6 +176,8 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         return (
             super()
             .get_queryset(request)
+            .filter(duplicate_of=None)
+            .prefetch_related("duplicates")
             .annotate(
                 runner=F("last_run__runner"),
                 useful_verdicts=_verdicts(Verdict.USEFUL),
@@ -252,8 +254,10 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="constraint", ordering="constraint")
     def rule_name(self, alert: Alert) -> str:
-        """Name the constraint."""
-        return inline(rule_of(alert.constraint))
+        """Name the constraints that find it."""
+        return format_html_join(
+            ", ", "{}", ((inline(rule_of(one.constraint)),) for one in alert.causes)
+        )
 
     @admin.display(description="records")
     def evidence_tree(self, alert: Alert) -> str:
@@ -288,6 +292,14 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             return format_html("{} {}", path, TOLD)
         version = link(checkpoint, f"v{checkpoint.version}")
         return format_html("<div>{} in {}</div>{}", path, version, _rule(alert, text))
+
+    @admin.display(description="also found by")
+    def found_also(self, alert: Alert) -> str:
+        """Name the other constraints that find the same, with their words for it."""
+        return lines(
+            format_html("{}: {}", inline(one.constraint), inline(one.message))
+            for one in alert.causes[1:]
+        )
 
     @admin.display(description="found last by")
     def run_link(self, alert: Alert) -> str:

@@ -94,7 +94,7 @@ def _question(request: HttpRequest, users: list[MemoryUser], action: str) -> Tem
                 "user": link(user),
                 "workspace": inline(user.workspace.name),
                 "entries": counted(user.last_seq, "entry"),
-                "alerts": counted(user.alerts.count(), "alert"),
+                "alerts": counted(user.alerts.listed().count(), "alert"),
             }
             for user in users
         ],

@@ -48,7 +48,11 @@ def alerts_among(
     wanted = list(dict.fromkeys(one["fingerprint"] for one in events if one["fingerprint"]))
     found = rows.filter(user=user, fingerprint__in=wanted[:MOST_ALERTS]) if wanted else rows.none()
     newest = found.order_by("fingerprint", "-opened_at").distinct("fingerprint")
-    return {one.fingerprint: one for one in newest.only("fingerprint", "message", "severity")}
+    named = ("message", "severity")
+    newest = newest.select_related("duplicate_of").only(
+        "fingerprint", *named, *(f"duplicate_of__{name}" for name in named)
+    )
+    return {one.fingerprint: one.duplicate_of or one for one in newest}
 
 
 def event(one: Mapping[str, Any], alerts: Mapping[str, Alert]) -> SafeString:

@@ -226,7 +226,9 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     def alerts(self, entry: LogEntry) -> str:
         """Lead to the alerts that cite it or what was derived from it, live ones and past ones."""
         whole = redaction.closure(entry.user, [entry.seq])
-        return links_to_alerts(Alert.objects.filter(user=entry.user, entries__overlap=whole))
+        return links_to_alerts(
+            Alert.objects.listed().filter(user=entry.user, entries__overlap=whole)
+        )
 
     @admin.display(description="came")
     def written_by(self, entry: LogEntry) -> SafeString | str:

@@ -231,7 +231,9 @@ def _speaks(request: HttpRequest, user: MemoryUser, made: Checkpoint, run: Run) 
             return "The work on this user is paused: it is run when that is resumed."
         return "It has not been run on this version yet: load this page again."
     live = rows_for(request, Alert).filter(
-        user=user, constraint=_path(edit["name"]), state__in=LIVE_STATES
+        user=user,
+        pk__in=Alert.objects.found_by(_path(edit["name"])).values("pk"),
+        state__in=LIVE_STATES,
     )
     if not live.exists():
         return "It alerts on nothing now."

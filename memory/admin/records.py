@@ -157,7 +157,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
             "collection": location.collection,
             "key": location.key,
         }
-        citing = Alert.objects.filter(user=location.user, evidence__contains=[item])
+        citing = Alert.objects.listed().filter(user=location.user, evidence__contains=[item])
         return links_to_alerts(citing)
 
 

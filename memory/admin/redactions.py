@@ -94,7 +94,7 @@ def _what_goes(user: MemoryUser, seqs: list[int]) -> dict[str, object]:
         ),
         "constraints": content(lines(inline(name) for name in sorted(traces.head_constraints))),
         "versions": len(traces.versions),
-        "alerts": links_to_alerts(Alert.objects.filter(user=user, entries__overlap=whole)),
+        "alerts": links_to_alerts(Alert.objects.listed().filter(user=user, entries__overlap=whole)),
     }
 
 

@@ -311,7 +311,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     @admin.display(description="found last by it")
     def found(self, run: Run) -> str:
         """Lead to the alerts whose last finding is this run's."""
-        number = run.alerts.count()
+        number = run.alerts.listed().count()
         if not number:
             return NOTHING
         return link_to_list(Alert, counted(number, "alert"), last_run__id__exact=run.pk)

@@ -250,7 +250,7 @@ def _without_queries_of_staff(rows: Mapping[str, QuerySet[Any]]) -> Mapping[str,
 def live_alerts(request: HttpRequest, user: MemoryUser) -> Mapping[str, Any]:
     """Return the alerts that are not resolved, what needs somebody first leading, and the list of
     them all if there are more."""
-    live = rows_for(request, Alert).filter(user=user, state__in=LIVE_STATES)
+    live = rows_for(request, Alert).filter(user=user, state__in=LIVE_STATES, duplicate_of=None)
     if not getattr(user, "live_alerts", True):
         live = live.none()
     found = live.order_by(BY_STATE, BY_SEVERITY, "-opened_at")[: ALERTS + 1]

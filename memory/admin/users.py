@@ -215,11 +215,11 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
             .select_related("workspace", "head")
             .defer(*heavy("head"))
             .annotate(
-                live_alerts=_number_of(Alert.objects.filter(state__in=LIVE_STATES)),
+                live_alerts=_number_of(Alert.objects.listed().filter(state__in=LIVE_STATES)),
                 rejected_entries=_number_of(EntryOutcome.objects.filter(outcome=Outcome.REJECTED)),
                 pending_entries=F("last_seq") - _number_of(EntryOutcome.objects.all()),
                 # Of its own page: what is not sorted by is looked up for the rows shown alone.
-                all_alerts=_number_of(Alert.objects.all()),
+                all_alerts=_number_of(Alert.objects.listed()),
                 all_versions=_number_of(Checkpoint.objects.all()),
                 all_runs=_number_of(Run.objects.all()),
                 records=_number_of(RecordLocation.objects.filter(retired_version=None)),

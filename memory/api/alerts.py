@@ -39,12 +39,25 @@ class AlertEventSerializer(serializers.ModelSerializer[AlertEvent]):
         fields = ["seq", "kind", "at", "actor", "run", "detail"]
 
 
+class CauseSerializer(serializers.ModelSerializer[Alert]):
+    """A constraint that finds what the alert tells, and its words for it."""
+
+    class Meta:
+        model = Alert
+        fields = ["constraint", "message", "fingerprint"]
+
+
 class AlertSerializer(serializers.ModelSerializer[Alert]):
     """An alert with its evidence: the records, and the log entries that they rest on."""
 
     user_id = serializers.CharField(source="user.user_id")
     warning = serializers.SerializerMethodField(
         help_text="What to know of the sandbox that found it last, if anything."
+    )
+    causes = CauseSerializer(
+        many=True,
+        help_text="The constraints that find it: the alert's own first, then others that find the"
+        " same of the same records. A live alert goes on until none of them finds it.",
     )
 
     class Meta:
@@ -57,6 +70,7 @@ class AlertSerializer(serializers.ModelSerializer[Alert]):
             "severity",
             "message",
             "constraint",
+            "causes",
             "fingerprint",
             "evidence",
             "entries",
@@ -185,6 +199,15 @@ FEED = extend_schema(
 class AlertFilter(django_filters.FilterSet):
     """How alerts can be narrowed."""
 
+    constraint = django_filters.CharFilter(
+        method="by_constraint", label="The path of a constraint that finds it."
+    )
+
+    def by_constraint(self, found: QuerySet[Alert], _: str, path: str) -> QuerySet[Alert]:
+        """Keep the alerts of which this constraint is a cause; for the feed, or was one."""
+        ever = "after" in (self.data or {})
+        return found.filter(pk__in=Alert.objects.found_by(path, ever=ever).values("pk"))
+
     class Meta:
         model = Alert
         fields = ["state", "severity", "kind", "constraint"]
@@ -273,7 +296,9 @@ class UserAlertList(UserScopedView, AlertList):
         if getattr(self, "swagger_fake_view", False):
             return Alert.objects.none()
         user = self.memory_user()
-        return self.live_then(with_run(Alert.objects.filter(user=user)), lambda: user.time_zone)
+        return self.live_then(
+            with_run(Alert.objects.listed().filter(user=user)), lambda: user.time_zone
+        )
 
     def reach(self) -> Q:
         """Match the user alone."""
@@ -483,12 +508,14 @@ def _rejected(events: Sequence[AlertEvent]) -> list[dict[str, Any]]:
 def _visible(view: generics.GenericAPIView[Alert], *, erased: bool = False) -> QuerySet[Alert]:
     if getattr(view, "swagger_fake_view", False):
         return Alert.objects.none()
-    found = Alert.objects.filter(principal_of(view.request).reach("user"))
+    found = Alert.objects.listed().filter(principal_of(view.request).reach("user"))
     return with_run(found if erased else found.filter(user__erased_at=None))
 
 
 def with_run(found: QuerySet[Alert]) -> QuerySet[Alert]:
-    """Join the users and, of the runs that found the alerts last, what an answer tells."""
-    return found.select_related("user", "last_run").defer(
-        "user__metadata", "last_run__input", "last_run__output", "last_run__stdout"
+    """Fetch what an answer tells of their users, duplicates, and the runs that found them last."""
+    return (
+        found.select_related("user", "last_run")
+        .defer("user__metadata", "last_run__input", "last_run__output", "last_run__stdout")
+        .prefetch_related("duplicates")
     )

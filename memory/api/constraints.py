@@ -31,6 +31,7 @@ from memory.api.users import UserScopedView
 from memory.models import AlertFeedback, Checkpoint, MemoryUser, PausedConstraint, Run
 from memory.models.alerts import Severity
 from memory.models.runs import RunOutcome, RunStatus, warning_of
+from memory.models.workspace_constraints import FOLDER
 from memory.project import EditError, Outline
 from memory.project.names import check_lower_name
 from memory.retrieval import outline
@@ -105,7 +106,7 @@ class Constraints(KnownView):
             found += [_of_workspace(standing, judged) for standing in standings]
         # The user's own first.
         return Response(
-            page_of(request, found, lambda row: (row["path"].startswith("workspace/"), row["path"]))
+            page_of(request, found, lambda row: (row["path"].startswith(FOLDER), row["path"]))
         )
 
 

@@ -220,7 +220,7 @@ def _read(place: _Place) -> _Page:
     reach = Q(user__workspace=workspace) if user is None else Q(user=user)
     rejected = alert_events.select_rejections(reach)
     page = alert_events.read(workspace, after, Alert.objects.filter(reach), rejected, PAGE)
-    prefetch_related_objects(page.events, "alert__user", "user")
+    prefetch_related_objects(page.events, "alert__user", "alert__duplicates", "user")
     named = rejections.named_by(page.events)
     texts = [_text(event, named.get(event.pk, ())) for event in page.events]
     return _Page(texts, page.next)

@@ -15,9 +15,13 @@ USER = (
     " REFERENCES memory_memoryuser (id) DEFERRABLE INITIALLY DEFERRED NOT VALID",
 )
 NO_USER = "ALTER TABLE memory_alertevent DROP COLUMN user_id;"
+# In the order in which the server locks them, or one of the two could be ended as a deadlock.
+LOCK = (
+    "LOCK TABLE memory_memoryuser IN SHARE ROW EXCLUSIVE MODE;"
+    "LOCK TABLE memory_alertevent IN ACCESS EXCLUSIVE MODE;"
+)
 # By itself Django would make the foreign key anew, and look at all rows for it.
 NO_ALERT = "ALTER TABLE memory_alertevent ALTER COLUMN alert_id DROP NOT NULL;"
-ALWAYS_ALERT = "ALTER TABLE memory_alertevent ALTER COLUMN alert_id SET NOT NULL;"
 
 # As 0002 has it for whatever names a user. Events of alerts name none, so an erasure can be told.
 NOBODY_ERASED = """
@@ -32,6 +36,7 @@ class Migration(migrations.Migration):
     dependencies = [("memory", "0002_rules")]
 
     operations = [
+        migrations.RunSQL(LOCK, migrations.RunSQL.noop),
         migrations.AddField(
             "alertevent",
             "entries",
@@ -59,7 +64,7 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.SeparateDatabaseAndState(
-            database_operations=[migrations.RunSQL(NO_ALERT, ALWAYS_ALERT)],
+            database_operations=[migrations.RunSQL(NO_ALERT, migrations.RunSQL.noop)],
             state_operations=[
                 migrations.AlterField(
                     "alertevent",

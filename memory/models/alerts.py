@@ -1,7 +1,7 @@
 """What the constraints found, as long as it lives."""
 
 import uuid
-from typing import Any
+from typing import Any, Self
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -62,6 +62,23 @@ BY_SEVERITY = Place("severity", among=",".join(reversed(Severity.values)))
 LIVE_STATES = [AlertState.OPEN, AlertState.ACKNOWLEDGED, AlertState.SNOOZED]
 
 
+class AlertQuerySet(models.QuerySet["Alert"]):
+    """Queries of alerts."""
+
+    def listed(self) -> Self:
+        """Leave out duplicates, which are told of with the alert that they duplicate."""
+        return self.filter(duplicate_of=None)
+
+    def found_by(self, constraint: str, *, ever: bool = False) -> Self:
+        """Return the listed alerts of which this constraint is a cause, or (`ever`) was one."""
+        duplicates = Alert.objects.filter(constraint=constraint, duplicate_of__isnull=False)
+        if not ever:
+            live, together = models.Q(resolved_at=None), models.F("duplicate_of__resolved_at")
+            duplicates = duplicates.filter(live | models.Q(resolved_at=together))
+        mine = models.Q(constraint=constraint) | models.Q(pk__in=duplicates.values("duplicate_of"))
+        return self.listed().filter(mine)
+
+
 class Alert(models.Model):
     """A finding that lives from the run that first made it to the one that no longer does."""
 
@@ -93,6 +110,18 @@ class Alert(models.Model):
     )
     escalated_at = models.DateTimeField(null=True)
     last_run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="alerts")
+    # Another constraint found the same first: that alert is listed and has events instead of this
+    # one, for as long as it tells all that this one has to tell. See `memory.duplicates`.
+    duplicate_of = models.ForeignKey(
+        "self",
+        null=True,
+        on_delete=models.CASCADE,
+        related_name="duplicates",
+        db_constraint=False,  # alerts are never deleted
+        db_index=False,  # it has one below, of the few that have a value
+    )
+
+    objects = AlertQuerySet.as_manager()
 
     class Meta:
         ordering = ["-opened_at"]
@@ -107,6 +136,13 @@ class Alert(models.Model):
             models.Index(fields=["user", "state"], name="alert_of_user"),
             models.Index(fields=["user", "-opened_at"], name="alert_openings"),
             # How many were opened of late.
+            models.Index(
+                fields=["opened_at"],
+                include=["severity", "user"],
+                name="alert_listed_opened",
+                condition=models.Q(duplicate_of=None),
+            ),
+            # For processes of the release before duplicates: the next release removes it.
             models.Index(fields=["opened_at"], include=["severity", "user"], name="alert_opened"),
             models.Index(
                 BY_STATE, BY_SEVERITY, models.F("opened_at").desc(), name="alert_by_urgency"
@@ -116,6 +152,16 @@ class Alert(models.Model):
                 include=["user"],
                 name="alert_live",
                 condition=~models.Q(state="resolved"),
+            ),
+            models.Index(
+                fields=["duplicate_of"],
+                name="alert_duplicate",
+                condition=models.Q(duplicate_of__isnull=False),
+            ),
+            models.Index(
+                fields=["duplicate_of"],
+                name="alert_live_duplicate",
+                condition=models.Q(duplicate_of__isnull=False) & ~models.Q(state="resolved"),
             ),
             models.Index(
                 fields=["snoozed_until"],
@@ -136,6 +182,17 @@ class Alert(models.Model):
     def rank(self) -> int:
         """How grave it is: a larger number is graver."""
         return severity_rank(self.severity)
+
+    @property
+    def causes(self) -> list["Alert"]:
+        """Return this alert and its duplicates: those that live, or were resolved with it."""
+        duplicates = [one for one in self.duplicates.all() if one.resolved_at == self.resolved_at]
+        return [self, *sorted(duplicates, key=lambda one: (one.opened_at, one.pk))]
+
+    @property
+    def messages(self) -> str:
+        """Return what all causes say, in one line; what they say alike once."""
+        return " / ".join(dict.fromkeys(cause.message for cause in self.causes))
 
 
 class AlertEventKind(models.TextChoices):

@@ -9,6 +9,9 @@ from django.db import models
 from memory.models.leased import LeasedWork
 from memory.models.workspaces import Workspace
 
+# The folder of their sources beside a user's project.
+FOLDER = "workspace/"
+
 
 class VersionState(models.TextChoices):
     """How far a version got."""
@@ -65,12 +68,12 @@ class WorkspaceConstraint(models.Model):
     @property
     def path(self) -> str:
         """The path of its source beside a user's project, which its alerts name."""
-        return f"workspace/constraints/{self.name}.py"
+        return f"{FOLDER}constraints/{self.name}.py"
 
     @property
     def tests_path(self) -> str:
         """The path of its tests."""
-        return f"workspace/tests/test_{self.name}.py"
+        return f"{FOLDER}tests/test_{self.name}.py"
 
 
 class WorkspaceConstraintVersion(LeasedWork):

@@ -1,0 +1,676 @@
+"""What a user's own constraint and one of the workspace both find is one alert with two causes."""
+
+import datetime
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from hypothesis import given
+from hypothesis import strategies as st
+from rest_framework.test import APIClient
+
+from memory import alerts, erasing, feedback, history, retrieval, verification, webhooks
+from memory.alerts import Finding
+from memory.models import (
+    Alert,
+    AlertEvent,
+    AlertFeedback,
+    Delivery,
+    MemoryUser,
+    Merge,
+    PausedConstraint,
+    WebhookEndpoint,
+    Workspace,
+)
+from memory.models.alerts import LIVE_STATES, AlertKind, AlertState, Judge, Severity, Verdict
+from memory.users import create_user
+from tests.factories import make_checkpoint, make_run
+from tests.integration.alerts.test_life import finding, record
+from tests.integration.alerts.test_staff_mail import subscribe, tick
+from workers import outlook
+
+pytestmark = pytest.mark.django_db
+
+OWN = "constraints/allergy.py"
+OURS = "workspace/constraints/drug_allergy.py"
+BOTH = (OWN, OURS)
+PENICILLIN = record("m-1", 41)
+ASPIRIN = record("m-2", 42)
+
+
+def own(*evidence: dict[str, Any], **fields: Any) -> Finding:
+    return finding(*(evidence or (PENICILLIN,)), **{"constraint": OWN, **fields})
+
+
+def ours(*evidence: dict[str, Any], **fields: Any) -> Finding:
+    told = {"constraint": OURS, "message": "Allergic to m-1"}
+    return finding(*(evidence or (PENICILLIN,)), **{**told, **fields})
+
+
+def run_finds(
+    user: MemoryUser,
+    *findings: Finding,
+    spoke: Sequence[str] = BOTH,
+    existing: Sequence[str] = BOTH,
+) -> None:
+    checkpoint = user.checkpoints.filter(version=1).first() or make_checkpoint(user, 1)
+    assert alerts.apply(make_run(checkpoint), findings, spoke=spoke, existing=existing)
+
+
+def listed(user: MemoryUser) -> Alert:
+    """Return the one alert that the user's list has."""
+    return Alert.objects.listed().get(user=user)
+
+
+def told(user: MemoryUser) -> list[str]:
+    """Return what was told of the user's alerts, of all of them together."""
+    events = AlertEvent.objects.filter(alert__user=user).order_by("seq")
+    return list(events.values_list("kind", flat=True))
+
+
+def causes(alert: Alert) -> list[str]:
+    return [cause.constraint for cause in alert.causes]
+
+
+def test_what_both_find_at_once_is_one_alert_with_two_causes(
+    api: APIClient, user: MemoryUser
+) -> None:
+    run_finds(user, own(), ours())
+
+    [shown] = api.get("/v1/users/ada/alerts/").data["results"]
+    assert shown["constraint"] == OWN
+    assert [(one["constraint"], one["message"]) for one in shown["causes"]] == [
+        (OWN, own().message),
+        (OURS, ours().message),
+    ]
+    assert [one["fingerprint"] for one in shown["causes"]] == [
+        own().fingerprint,
+        ours().fingerprint,
+    ]
+    [news] = api.get("/v1/alerts/", {"after": "0"}).data["results"]
+    assert [event["kind"] for event in news["events"]] == ["opened"]
+    assert api.get(f"/v1/alerts/{shown['id']}/").data["causes"] == shown["causes"]
+    duplicate = Alert.objects.get(user=user, constraint=OURS)
+    assert api.get(f"/v1/alerts/{duplicate.pk}/").status_code == 404
+
+
+def test_another_constraint_that_finds_it_later_is_a_cause_more(user: MemoryUser) -> None:
+    run_finds(user, own())
+    run_finds(user, own(), ours())
+
+    assert causes(listed(user)) == [OWN, OURS]
+    assert told(user) == ["opened", "changed"]
+    assert listed(user).events.get(kind="changed").detail == {"changed": ["causes"]}
+
+
+@pytest.mark.parametrize("act", ["acknowledge", "snooze"])
+def test_what_was_put_away_has_no_duplicate(user: MemoryUser, act: str) -> None:
+    """Whoever put it away has not seen what another constraint says of the same records."""
+    run_finds(user, own(message="Costs too much"))
+    _do_by_hand(user, act)
+    run_finds(user, own(message="Costs too much"), ours(message="Interaction may kill"))
+
+    assert Alert.objects.listed().get(user=user, constraint=OURS).state == AlertState.OPEN
+    assert "Interaction may kill" in retrieval.manifest(user).text
+
+
+def test_two_findings_of_one_constraint_are_two_alerts(user: MemoryUser) -> None:
+    """Whatever the workspace's constraint finds beside: each alert has one duplicate at most."""
+    findings = [make(key=key, message=key) for make in (own, ours) for key in ("k1", "k2")]
+    run_finds(user, *findings)
+    assert Alert.objects.listed().filter(user=user).count() == 2
+
+    known = Alert.objects.get(fingerprint=findings[0].fingerprint)
+    alerts.resolve(known, actor="key:x", reason="known")
+    run_finds(user, *findings[2:], existing=[OURS])
+    [live] = Alert.objects.listed().filter(user=user, state__in=LIVE_STATES)
+    assert live.message == "k2"
+
+
+def test_a_further_finding_is_told_of(user: MemoryUser) -> None:
+    run_finds(user, own(), ours(key="k1"))
+    alerts.acknowledge(listed(user), actor="key:x")
+    run_finds(user, own(), ours(key="k1"), ours(key="k2", message="Overdose"))
+
+    assert told(user) == ["opened", "acknowledged", "opened"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ours(ASPIRIN),
+        ours(severity=Severity.WARNING),
+        ours(record("m-1", 41, 50)),
+        own(constraint="constraints/other.py"),
+    ],
+    ids=["other records", "less severe", "other entries", "both of the user"],
+)
+def test_what_is_not_the_same_is_an_alert_of_its_own(user: MemoryUser, other: Finding) -> None:
+    run_finds(user, own(), other, spoke=(*BOTH, "constraints/other.py"))
+
+    assert Alert.objects.listed().filter(user=user).count() == 2
+    assert told(user) == ["opened", "opened"]
+
+
+def test_without_records_nothing_tells_that_it_is_the_same(user: MemoryUser) -> None:
+    run_finds(
+        user,
+        finding(constraint=OWN, key="visa"),
+        finding(constraint=OURS, key="visa", message="The visa ends"),
+    )
+
+    assert Alert.objects.listed().filter(user=user).count() == 2
+
+
+@pytest.mark.parametrize("act", ["acknowledge", "snooze", "nothing"])
+@pytest.mark.parametrize("severity", [Severity.WARNING, Severity.CRITICAL])
+def test_when_the_listed_alert_ends_the_other_one_opens(
+    user: MemoryUser, act: str, severity: Severity
+) -> None:
+    """Whatever people did with the first: the other constraint may have more to say."""
+    run_finds(user, own(severity=Severity.WARNING), ours(severity=Severity.WARNING))
+    first = listed(user)
+    if act != "nothing":
+        _do_by_hand(user, act)
+
+    run_finds(user, ours(severity=severity), existing=[OURS])  # the user's own was deleted
+    [live] = Alert.objects.listed().filter(user=user, state__in=LIVE_STATES)
+    assert (live.constraint, live.state, live.severity) == (OURS, "open", severity)
+    assert live.events.get().detail == {"severity": severity}
+    assert first.events.latest("seq").detail == {"reason": "constraint deleted"}
+
+    run_finds(user)
+    assert not Alert.objects.filter(user=user, state__in=LIVE_STATES).exists()
+
+
+def test_what_gets_graver_behind_an_alert_that_is_put_away_is_listed(user: MemoryUser) -> None:
+    run_finds(user, own(severity=Severity.INFO), ours(severity=Severity.INFO))
+    run_finds(user, own(), ours(severity=Severity.INFO))
+    alerts.acknowledge(listed(user), actor="key:x")
+    run_finds(user, own(), ours(message="May kill"))
+
+    assert Alert.objects.listed().get(user=user, constraint=OURS).state == AlertState.OPEN
+
+
+def test_a_duplicate_that_names_no_record_any_more_is_listed(user: MemoryUser) -> None:
+    run_finds(user, own(), ours(key="k"))
+    run_finds(user, own(), finding(constraint=OURS, key="k", message="Something else"))
+
+    assert Alert.objects.listed().get(user=user, constraint=OURS).message == "Something else"
+
+
+def test_resolving_together_is_told_once(user: MemoryUser) -> None:
+    run_finds(user, own(), ours())
+    run_finds(user)
+
+    assert listed(user).state == AlertState.RESOLVED
+    assert causes(listed(user)) == [OWN, OURS]
+    assert told(user) == ["opened", "resolved"]
+
+
+def test_it_goes_on_by_a_constraint_that_has_failed(user: MemoryUser) -> None:
+    """That one has said nothing: what it found before still holds."""
+    run_finds(user, own(), ours())
+    run_finds(user, spoke=[OWN])
+
+    [live] = Alert.objects.listed().filter(user=user, state__in=LIVE_STATES)
+    assert (live.constraint, live.state) == (OURS, "open")
+
+
+@pytest.mark.parametrize(
+    "now", [own(severity=Severity.WARNING, key="k"), own(ASPIRIN, key="k")], ids=["less", "other"]
+)
+def test_what_the_listed_alert_does_not_tell_any_more_is_listed(
+    user: MemoryUser, now: Finding
+) -> None:
+    """Although its constraint has failed, and nothing is known of it but what it found before."""
+    run_finds(user, own(key="k"), ours())
+    run_finds(user, now, spoke=[OWN])
+
+    duplicate = Alert.objects.listed().get(user=user, constraint=OURS)
+    assert (duplicate.state, duplicate.severity) == ("open", "critical")
+    alerts.resolve(Alert.objects.get(constraint=OWN), actor="key:x", reason="no matter")
+    run_finds(user, now, ours())
+    duplicate.refresh_from_db()
+    assert duplicate.state == AlertState.OPEN
+
+
+def test_a_listed_alert_that_gets_graver_still_tells_all(user: MemoryUser) -> None:
+    run_finds(user, own(severity=Severity.INFO), ours(severity=Severity.INFO))
+    run_finds(user, own(severity=Severity.CRITICAL), spoke=[OWN])
+
+    assert causes(listed(user)) == [OWN, OURS]
+    assert told(user) == ["opened", "changed"]
+
+
+def test_a_duplicate_that_is_found_graver_is_told_by_itself(user: MemoryUser) -> None:
+    run_finds(user, own(severity=Severity.WARNING), ours(severity=Severity.WARNING))
+    alerts.acknowledge(listed(user), actor="key:x")
+    run_finds(user, own(severity=Severity.WARNING), ours(severity=Severity.CRITICAL))
+
+    states = Alert.objects.listed().filter(user=user).values_list("constraint", "state")
+    assert sorted(states) == [(OWN, "acknowledged"), (OURS, "open")]
+    opened = AlertEvent.objects.get(alert__constraint=OURS)
+    assert (opened.kind, opened.detail) == ("opened", {"severity": "critical"})
+
+
+def test_what_changes_for_both_is_one_change(user: MemoryUser) -> None:
+    run_finds(user, own(severity=Severity.WARNING), ours(severity=Severity.WARNING))
+    alerts.acknowledge(listed(user), actor="key:x")
+    run_finds(user, own(), ours())
+
+    assert causes(listed(user)) == [OWN, OURS]
+    assert listed(user).state == AlertState.OPEN
+    assert told(user) == ["opened", "acknowledged", "reopened"]
+
+
+def test_a_cause_less_is_told(user: MemoryUser) -> None:
+    run_finds(user, own(), ours())
+    run_finds(user, own())
+
+    assert causes(listed(user)) == [OWN]
+    assert told(user) == ["opened", "changed"]
+
+
+def test_resolved_by_hand_both_are_held_back_and_reopened(user: MemoryUser) -> None:
+    run_finds(user, own(), ours())
+    alerts.resolve(listed(user), actor="key:x", reason="known")
+    run_finds(user, own(), ours())
+    assert not Alert.objects.filter(user=user, state__in=LIVE_STATES).exists()
+
+    alerts.reopen(listed(user), actor="key:x")
+    assert causes(listed(user)) == [OWN, OURS]
+    assert told(user) == ["opened", "resolved", "reopened"]
+
+    run_finds(user)
+    assert listed(user).state == AlertState.RESOLVED
+
+
+@pytest.mark.parametrize("left", [[ours()], [own(severity=Severity.WARNING), ours()]])
+def test_what_is_held_back_alone_can_be_reopened(user: MemoryUser, left: list[Finding]) -> None:
+    """The listed alert is not found any more, or found changed; the other constraint finds it."""
+    run_finds(user, own(), ours())
+    alerts.resolve(listed(user), actor="key:x", reason="a mistake")
+    run_finds(user, *left)
+
+    other = Alert.objects.listed().get(user=user, constraint=OURS)
+    assert (other.state, other.holds_back) == ("resolved", True)
+    assert list(other.events.values_list("kind", flat=True)) == ["opened", "resolved"]
+    alerts.reopen(other, actor="key:x")
+    run_finds(user, *left)
+    other.refresh_from_db()
+    assert other.state == AlertState.OPEN
+
+
+def test_what_was_resolved_by_hand_holds_back_nothing_else(user: MemoryUser) -> None:
+    run_finds(user, own(), ours())
+    alerts.resolve(listed(user), actor="key:x", reason="known")
+    run_finds(user, own(), ours(PENICILLIN, ASPIRIN))
+
+    [live] = Alert.objects.listed().filter(user=user, state__in=LIVE_STATES)
+    assert live.constraint == OURS
+
+
+def test_a_duplicate_is_neither_escalated_nor_counted(api: APIClient, user: MemoryUser) -> None:
+    run_finds(user, own(), ours())
+    assert Alert.objects.get(constraint=OURS).escalate_at is None
+    Alert.objects.filter(constraint=OWN).update(escalate_at="2020-01-01T00:00Z")
+
+    assert alerts.escalate(10) == 1
+    assert told(user) == ["opened", "escalated"]
+    assert [alert.constraint for alert in retrieval.open_alerts(user)] == [OWN]
+    assert ours().message in retrieval.manifest(user).text
+
+
+@pytest.mark.parametrize("path", BOTH)
+def test_it_is_found_by_each_of_its_constraints(
+    api: APIClient, user: MemoryUser, path: str
+) -> None:
+    run_finds(user, own(), ours())
+    run_finds(user, own(), ours(), finding(ASPIRIN, constraint="constraints/other.py"))
+
+    found = api.get("/v1/users/ada/alerts/", {"constraint": path}).data["results"]
+    assert [one["id"] for one in found] == [str(Alert.objects.get(constraint=OWN).pk)]
+
+
+def test_a_constraint_that_finds_it_no_longer_is_no_cause(api: APIClient, user: MemoryUser) -> None:
+    run_finds(user, own(), ours())
+    run_finds(user, own())
+
+    path = "/v1/users/ada/alerts/"
+    assert api.get(path, {"constraint": OURS}).data["results"] == []
+    # Who follows what this constraint finds is told that it does so no longer.
+    [news] = api.get(path, {"constraint": OURS, "after": "0"}).data["results"]
+    assert [event["kind"] for event in news["events"]] == ["opened", "changed"]
+
+
+def test_a_verdict_stays_with_the_constraint_that_it_was_of(user: MemoryUser) -> None:
+    run_finds(user, own(), ours())
+    feedback.give(listed(user), judge=Judge.PRODUCT, verdict=Verdict.WRONG, actor="key:x")
+    run_finds(user, ours(), existing=[OURS])
+
+    assert feedback.by_constraint(AlertFeedback.objects.all()).keys() == {OWN}
+
+
+def test_a_snoozed_alert_puts_off_its_live_duplicate_alone(user: MemoryUser) -> None:
+    run_finds(user, own(), ours())
+    alerts.snooze(listed(user), actor="key:x", until=None)
+    assert set(outlook.put_off(user)) == {own().fingerprint, ours().fingerprint}
+
+    run_finds(user, own())
+    assert outlook.put_off(user) == [own().fingerprint]
+
+
+def test_what_an_earlier_release_leaves_behind_is_listed(user: MemoryUser) -> None:
+    """Its processes know of no duplicates: they resolve the listed alert alone."""
+    run_finds(user, own(), ours())
+    assert alerts.list_orphans(10) == 0
+    Alert.objects.filter(constraint=OWN).update(state="resolved", resolved_at=timezone.now())
+
+    [problem] = [one for one in verification.problems(user) if "no other one" in str(one)]
+    assert str(Alert.objects.get(constraint=OURS).pk) in str(problem)
+    assert alerts.list_orphans(10) == 1
+    live = Alert.objects.listed().get(user=user, state__in=LIVE_STATES)
+    assert (live.constraint, live.state) == (OURS, "open")
+    assert not [one for one in verification.problems(user) if "no other one" in str(one)]
+    assert alerts.list_orphans(10) == 0
+
+
+@pytest.mark.parametrize("changes", [{"severity": "info"}, {"evidence": []}])
+def test_what_an_earlier_release_changes_of_the_listed_alert(
+    user: MemoryUser, changes: dict[str, Any]
+) -> None:
+    run_finds(user, own(), ours())
+    Alert.objects.filter(constraint=OWN).update(**changes)
+
+    assert alerts.list_orphans(10) == 1
+    assert Alert.objects.listed().get(user=user, constraint=OURS).state == AlertState.OPEN
+
+
+def test_what_an_earlier_release_resolved_by_hand_holds_back_itself_alone(
+    user: MemoryUser,
+) -> None:
+    run_finds(user, own(), ours())
+    resolved = {"state": "resolved", "resolved_at": timezone.now(), "holds_back": True}
+    Alert.objects.filter(constraint=OWN).update(**resolved)
+    run_finds(user, own(), ours())
+
+    assert Alert.objects.listed().get(user=user, constraint=OURS).state == AlertState.OPEN
+
+
+def test_erasing_tells_nothing_of_what_a_duplicate_said(
+    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of the two rows is emptied and told of first."""
+    WebhookEndpoint.objects.create(workspace=user.workspace, url="https://example.org/")
+    run_finds(user, own(), ours())
+    monkeypatch.setattr(erasing, "BATCH", 1)
+    row = erasing.ask(user, by="staff:x", reason="asked")
+    erasing.work_on(str(row.pk))
+
+    payloads = Delivery.objects.values_list("payload", flat=True)
+    assert payloads
+    for text in (ours().message, own().message, OWN, OURS):
+        assert not [payload for payload in payloads if text in payload]
+
+
+def test_mail_to_the_staff_names_both(user: MemoryUser) -> None:
+    subscribe(user.workspace)
+    run_finds(user, own(message="Costs too much"), ours(message="Interaction may kill"))
+    tick()
+
+    [sent] = mail.outbox
+    assert "Costs too much / Interaction may kill" in sent.body
+    assert f"{OWN}, {OURS}" in sent.body
+
+
+def test_what_a_flapping_constraint_shared_stays_until_it_is_resumed(user: MemoryUser) -> None:
+    run_finds(user, own(), ours())
+    alerts.acknowledge(listed(user), actor="key:x")
+    flapping = ours(ASPIRIN, key="k9", severity=Severity.WARNING)
+    for _ in range(4):
+        run_finds(user, own(), ours(), flapping)
+        run_finds(user, own(), ours())
+    run_finds(user, flapping)
+
+    assert PausedConstraint.objects.get().constraint == OURS
+    critical = Alert.objects.listed().filter(user=user, severity=Severity.CRITICAL)
+    live = critical.filter(kind=AlertKind.FINDING, state__in=LIVE_STATES)
+    assert [(alert.constraint, alert.state) for alert in live] == [(OURS, "open")]
+
+
+def test_going_on_by_a_duplicate_opens_nothing_that_could_be_too_much(user: MemoryUser) -> None:
+    """Of many alerts whose own constraint is deleted, none is lost to the limit of openings."""
+    user.workspace.openings_per_day = 8
+    user.workspace.save()
+    records = [record(f"m-{number}", number) for number in range(6)]
+    run_finds(user, *(own(one) for one in records), *(ours(one) for one in records))
+    run_finds(user, *(ours(one) for one in records), existing=[OURS])
+
+    live = Alert.objects.listed().filter(user=user, kind=AlertKind.FINDING, state__in=LIVE_STATES)
+    assert live.count() == 6
+    assert not PausedConstraint.objects.exists()
+
+
+def test_listing_counts_as_no_opening(user: MemoryUser) -> None:
+    """Or new findings of the other constraint would be taken for a flood."""
+    user.workspace.openings_per_day = 8
+    user.workspace.save()
+    records = [record(f"m-{number}", number) for number in range(6)]
+    run_finds(user, *(own(one) for one in records), *(ours(one) for one in records))
+    Alert.objects.update(opened_at=timezone.now() - datetime.timedelta(days=10))
+    run_finds(user, *(ours(one) for one in records), existing=[OURS])
+    more = [record(f"n-{number}", number) for number in range(3)]
+    run_finds(user, *(ours(one) for one in [*records, *more]), existing=[OURS])
+
+    assert not PausedConstraint.objects.exists()
+
+
+def test_a_paused_constraint_does_not_silence_the_other(user: MemoryUser) -> None:
+    user.workspace.alerts_per_constraint = 3
+    user.workspace.save()
+    run_finds(user, own(severity=Severity.WARNING), ours(severity=Severity.WARNING))
+    many = [own(record(f"x-{number}", number)) for number in range(5)]
+    run_finds(user, *many, ours(severity=Severity.WARNING))
+    assert PausedConstraint.objects.get().constraint == OWN
+
+    run_finds(user, ours(severity=Severity.CRITICAL))
+    graver = Alert.objects.listed().get(user=user, severity=Severity.CRITICAL, constraint=OURS)
+    assert graver.state == AlertState.OPEN
+
+
+def test_a_model_that_would_silence_a_duplicate_is_noted_on_the_listed_alert(
+    user: MemoryUser,
+) -> None:
+    run_finds(user, own(), ours())
+    run = make_run(user.checkpoints.get())
+    reasons = {own().fingerprint: "entry 4", ours().fingerprint: "entry 4"}
+    alerts.tell_held(user, reasons, run)
+
+    assert listed(user).events.latest("seq").detail["held"] == "entry 4"
+    assert told(user) == ["opened", "changed"]
+
+
+@pytest.mark.parametrize("state", ["acknowledged", "snoozed", "resolved"])
+def test_after_a_merge_what_was_open_is_not_put_away_with_another(
+    user: MemoryUser, state: str
+) -> None:
+    """The merged user's own constraint was dealt with; the workspace's had an alert apart."""
+    bob = create_user(user.workspace, "bob", time_zone="Europe/Berlin", metadata=None)
+    standing = {"alert": str(uuid.uuid4()), "until": None}
+    Merge.objects.create(
+        user=user,
+        merged=bob,
+        by="key:x",
+        created_at=timezone.now(),
+        last_seq=0,
+        left_behind=[],
+        alerts={
+            own().fingerprint: {**standing, "state": state},
+            ours().fingerprint: {**standing, "state": "open"},
+        },
+        due_at=None,
+    )
+    for _ in range(2):
+        run_finds(user, own(), ours())
+        assert Alert.objects.listed().get(user=user, constraint=OURS).state == AlertState.OPEN
+
+
+def test_merging_hands_over_how_the_listed_alert_stood(user: MemoryUser) -> None:
+    run_finds(user, own(), ours())
+    alerts.acknowledge(listed(user), actor="key:x")
+    known = listed(user)
+    handed = alerts.hand_over(user, user)
+
+    assert handed.keys() == {own().fingerprint, ours().fingerprint}
+    assert {one["state"] for one in handed.values()} == {"acknowledged"}
+    assert {one["alert"] for one in handed.values()} == {str(known.pk)}
+    assert told(user) == ["opened", "acknowledged", "resolved"]
+
+
+def test_redaction_takes_the_words_of_both(user: MemoryUser) -> None:
+    run_finds(user, own(), ours())
+    alerts.redact(user, [41], None)
+
+    assert {alert.message for alert in Alert.objects.filter(user=user)} == {alerts.REDACTED}
+    assert told(user) == ["opened", "resolved"]
+
+
+@pytest.mark.parametrize("resolved", [False, True], ids=["live", "resolved by hand"])
+def test_redaction_of_the_listed_alert_leaves_the_other_one_as_it_is(
+    user: MemoryUser, resolved: bool
+) -> None:
+    both = [own(PENICILLIN, ASPIRIN, key="a"), ours(PENICILLIN, ASPIRIN, key="b")]
+    run_finds(user, *both)
+    run_finds(user, both[0], ours(PENICILLIN, key="b"))
+    if resolved:
+        alerts.resolve(listed(user), actor="key:x", reason="known")
+    alerts.redact(user, [42], None)
+
+    state = "resolved" if resolved else "open"
+    for _ in range(2):
+        assert Alert.objects.listed().get(user=user, constraint=OURS).state == state
+        run_finds(user, ours(PENICILLIN, key="b"))
+
+
+def test_a_webhook_names_the_causes(user: MemoryUser) -> None:
+    run_finds(user, own(), ours())
+    message = webhooks.message(user, listed(user).events.get(), ())
+
+    assert f'"constraint":"{OURS}","message":"Allergic to m-1"' in message
+
+
+def test_going_back_to_a_version_resolves_only_what_no_constraint_finds(user: MemoryUser) -> None:
+    make_checkpoint(user, 1)
+    user.head = make_checkpoint(user, 2, tree={OWN: "0" * 64})
+    user.save()
+    run_finds(user, own(), ours(), own(ASPIRIN))
+
+    resolving = history.excluded_by_restoring(user, 1).alerts
+    assert [alert.evidence[0]["key"] for alert in resolving] == ["m-2"]
+
+
+def test_the_staff_see_one_alert_and_both_constraints(
+    admin_client: Client, user: MemoryUser
+) -> None:
+    run_finds(user, own(), ours())
+    duplicate = Alert.objects.get(constraint=OURS)
+
+    pages = admin_client.get(reverse("admin:memory_alert_changelist"), {"q": OURS})
+    assert list(pages.context["cl"].result_list) == [listed(user)]
+    page = admin_client.get(reverse("admin:memory_alert_change", args=[listed(user).pk])).content
+    assert OURS.encode() in page
+    assert b"Allergic to m-1" in page
+    missing = admin_client.get(reverse("admin:memory_alert_change", args=[duplicate.pk]))
+    assert missing.status_code == 302  # "perhaps it was deleted?"
+
+
+# -- Whatever happens ------------------------------------------------------------------------------
+
+_found = st.tuples(
+    st.sampled_from([Severity.INFO, Severity.CRITICAL]),
+    st.sampled_from([[PENICILLIN], [PENICILLIN, ASPIRIN]]),
+)
+_said = st.dictionaries(st.sampled_from(["a", "b"]), _found, max_size=2)
+_alike = _said.map(lambda said: (said, said))
+_some = st.sets(st.sampled_from(BOTH), max_size=1)
+_runs = st.tuples(_alike | st.tuples(_said, _said), _some, _some)
+_by_hand = st.sampled_from(["acknowledge", "snooze", "resolve", "reopen"])
+
+
+@given(st.lists(_runs | _runs | _by_hand, min_size=2, max_size=8))
+def test_whatever_is_found_is_told(steps: list[Any]) -> None:
+    """After each run, whatever it found and nobody has put away is in the list as it was found."""
+    workspace = Workspace.objects.create(name=f"workspace {uuid.uuid4().hex}")
+    user = create_user(workspace, "ada", time_zone="Europe/Berlin", metadata=None)
+    for step in steps:
+        if isinstance(step, str):
+            _do_by_hand(user, step)
+            continue
+        said_by_both, failing, deleted = step
+        existing = [path for path in BOTH if path not in deleted]
+        findings = [
+            finding(*evidence, constraint=path, key=key, severity=severity)
+            for path, said in zip(BOTH, said_by_both, strict=True)
+            if path in existing and path not in failing
+            for key, (severity, evidence) in said.items()
+        ]
+        spoke = [path for path in existing if path not in failing]
+        run_finds(user, *findings, spoke=spoke, existing=existing)
+        _check(user, findings)
+
+
+def _do_by_hand(user: MemoryUser, name: str) -> None:
+    alert = Alert.objects.listed().filter(user=user).order_by("-changed_at").first()
+    more: dict[str, Any] = {"resolve": {"reason": "known"}, "snooze": {"until": None}}
+    try:
+        if alert is not None:
+            getattr(alerts, name)(alert, actor="key:x", **more.get(name, {}))
+    except alerts.AlertNotOpen:
+        pass
+
+
+def _check(user: MemoryUser, findings: Sequence[Finding]) -> None:
+    rows = {
+        alert.fingerprint: alert
+        for alert in Alert.objects.filter(user=user, kind=AlertKind.FINDING).order_by("opened_at")
+        if alert.state != AlertState.RESOLVED or alert.holds_back
+    }
+    paused = {one.constraint for one in PausedConstraint.objects.filter(user=user)}
+    for one in findings:
+        if one.constraint not in paused:
+            row = rows[one.fingerprint]
+            assert row.holds_back or (row.severity, _keys(row.evidence)) == (
+                one.severity,
+                _keys(one.evidence),
+            )
+    for row in rows.values():
+        shown = row.duplicate_of or row
+        assert shown.duplicate_of is None
+        assert (shown.state in LIVE_STATES) == (row.state in LIVE_STATES)
+        assert shown.rank >= row.rank or row.holds_back
+        assert {*_keys(shown.evidence)} >= {*_keys(row.evidence)} or row.holds_back
+        assert shown.holds_back == row.holds_back
+    partners = [row.duplicate_of_id for row in rows.values() if row.duplicate_of_id]
+    assert len(partners) == len(set(partners))
+    for alert in Alert.objects.filter(user=user):
+        kinds = list(alert.events.order_by("seq").values_list("kind", flat=True))
+        assert bool(kinds) == (alert.duplicate_of is None)
+        if kinds:
+            assert kinds.count("opened") == 1
+            assert kinds[0] == "opened"
+            assert (alert.state == AlertState.RESOLVED) == (_last_state(kinds) == "resolved")
+    assert not [one for one in verification.problems(user) if "alert" in str(one)]
+
+
+def _last_state(kinds: Sequence[str]) -> str:
+    return [kind for kind in kinds if kind in ("opened", "reopened", "resolved")][-1]
+
+
+def _keys(evidence: Sequence[Mapping[str, Any]]) -> list[str]:
+    return sorted(item["key"] for item in evidence)
