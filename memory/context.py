@@ -30,6 +30,7 @@ from memory.project.outline import Singleton
 from memory.search.documents import CorpusName, day_of
 from memory.search.embeddings import closeness
 from memory.search.finding import Hit, find
+from memory.search.followups import Question, Turn, understand
 from memory.search.words import terms
 
 # Tokens are not counted as any provider counts them: so many characters are taken for one.
@@ -87,12 +88,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Context:
-    """The block. Its first characters, so many, are the same whatever is asked."""
+    """The block. Its first characters, so many, are the same whatever is asked. `taken_as` is what
+    the query was taken to mean, None where it was left as it is."""
 
     text: str
     stable_characters: int
     parts: Sequence[Part]
     known: Known
+    taken_as: str | None = None
 
     @property
     def tokens(self) -> int:
@@ -129,14 +132,16 @@ def tokens_in(text: str) -> int:
     return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
 
 
-def compose(known: Known, query: str, tokens: int) -> Context:
+def compose(known: Known, query: str, tokens: int, turns: Sequence[Turn] = ()) -> Context:
     """Return what matters of what is or was known: without a query, what matters always.
 
-    It takes `tokens` at most; what does not fit is left out, line by line, and counted.
+    A query that leans on the turns before it is completed from them. The block
+    takes `tokens` at most; what does not fit is left out, line by line, and counted.
     """
+    question = understand(query, turns)
     room = tokens * CHARACTERS_PER_TOKEN - len(PREAMBLE)
     if room <= 0:
-        return Context("", 0, [], known)
+        return Context("", 0, [], known, question.taken_as)
     # The alerts have the first say, and stand behind what changes less often.
     open_alerts = retrieval.open_alerts(known.user) if known.is_now else []
     alerts = _part("alerts", "Open alerts", _alert_lines(open_alerts), int(room * ALERTS))
@@ -148,8 +153,8 @@ def compose(known: Known, query: str, tokens: int) -> Context:
     left -= len(manifest.text)
     if query.strip():
         up_to = None if known.is_now else known.seq
-        hits = find(known.user, query, top_k=MOST_HITS, up_to=up_to).hits
-        needed, others = _record_lines(known, outline, query, hits, open_alerts)
+        hits = find(known.user, question, top_k=MOST_HITS, up_to=up_to).hits
+        needed, others = _record_lines(known, outline, question, hits, open_alerts)
         records = "Records that may matter"
         # What somebody's safety may depend on has its room before what was said.
         reserved = len(_part("state", records, needed, left).text)
@@ -162,7 +167,8 @@ def compose(known: Known, query: str, tokens: int) -> Context:
             part = _part(name, title, lines, int(free * share))
             left -= len(part.text)
             parts.insert(2 if name == "state" else len(parts), part)
-    return Context(stable + "".join(part.text for part in parts[2:]), len(stable), parts, known)
+    text = stable + "".join(part.text for part in parts[2:])
+    return Context(text, len(stable), parts, known, question.taken_as)
 
 
 def _part(name: str, title: str, lines: Iterable[Line], room: int) -> Part:
@@ -226,7 +232,7 @@ def _said(known: Known, hits: Sequence[Hit], corpus: CorpusName) -> Iterator[Lin
 def _record_lines(
     known: Known,
     outline: Outline,
-    query: str,
+    question: Question,
     hits: Sequence[Hit],
     alerts: Sequence[Alert],
 ) -> tuple[list[Line], list[Line]]:
@@ -235,8 +241,8 @@ def _record_lines(
     Of the domains that the query is about, no record must be missing that an open alert rests on,
     or that a critical constraint reads.
     """
-    asked = set(terms(query))
-    chosen = _collections(outline, query, asked, hits)
+    asked, meant = question.weights(), question.meant
+    chosen = _collections(outline, meant, asked, hits)
     domains = {domain for domain, _ in chosen}
     watched = _watched(known, outline, domains)
     evidence = {
@@ -254,7 +260,7 @@ def _record_lines(
         keys = {key for at, of, key in evidence if (at, of) == (domain, name)}
         is_watched = (domain, name) in watched
         held = _read(known, outline.domains[domain], name, hits, keys, whole=is_watched)
-        weights = _weights(query, asked, held)
+        weights = _weights(meant, asked, held)
         best = sorted(range(len(held)), key=lambda place: (-weights[place], -place))
         for rank, place in enumerate(best):
             key = held[place]["key"]
@@ -269,20 +275,20 @@ def _record_lines(
     return first, rest
 
 
-def _weights(query: str, asked: set[str], held: Sequence[Any]) -> list[float]:
+def _weights(query: str, asked: Mapping[str, float], held: Sequence[Any]) -> list[float]:
     """How much each of some records has to do with the query, by words and meaning."""
     words = [set(terms(_told(record))) for record in held]
-    rarity = Counter(term for one in words for term in one & asked)
+    rarity = Counter(term for one in words for term in one & asked.keys())
     older = max(0, len(held) - MOST_COMPARED)
     near = [0.0] * older + closeness(query, [_told(record) for record in held[older:]])
     return [
-        sum(1 / rarity[term] for term in one & asked) + close
+        sum(asked[term] / rarity[term] for term in one & asked.keys()) + close
         for one, close in zip(words, near, strict=True)
     ]
 
 
 def _collections(
-    outline: Outline, query: str, asked: set[str], hits: Sequence[Hit]
+    outline: Outline, query: str, asked: Mapping[str, float], hits: Sequence[Hit]
 ) -> list[tuple[str, str]]:
     """The collections that are named as what is asked or mean the same, or whose records were
     found, best first."""
@@ -296,16 +302,17 @@ def _collections(
         for (domain, name), class_name in classes.items()
     }
     vocabularies = {place: set(terms(text)) for place, text in described.items()}
-    spread = Counter(term for words in vocabularies.values() for term in words & asked)
+    spread = Counter(term for words in vocabularies.values() for term in words & asked.keys())
     near = closeness(query, list(described.values()))
     scores = {
-        place: sum(1 / spread[term] for term in words & asked) + (close if close >= NEAR else 0)
+        place: sum(asked[term] / spread[term] for term in words & asked.keys())
+        + (close if close >= NEAR else 0)
         for (place, words), close in zip(vocabularies.items(), near, strict=True)
     }
     records = [hit for hit in hits if hit.entry.kind == EntryKind.RECORD]
     for hit, close in zip(records, closeness(query, [hit.text for hit in records]), strict=True):
         # What only stands beside something that was looked for is found, too, and is not meant.
-        if close < NEAR and not asked & set(terms(hit.text)):
+        if close < NEAR and not asked.keys() & set(terms(hit.text)):
             continue
         for place, class_name in classes.items():
             if _is_of(hit, place[0], class_name):

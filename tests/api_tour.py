@@ -281,7 +281,8 @@ def _project(tour: Tour, user: dict[str, Any]) -> None:
     code = {"code": "[task.name for task in tasks if task.days > 0]"}
     asked = tour.ask("POST", "users/{user_id}/query/", code, **user)
     tour.ask("POST", "users/{user_id}/ask/", {"question": "What is late?"}, least=True, **user)
-    tour.ask("POST", "users/{user_id}/search/", {"query": "tax return"}, **user)
+    said = [{"role": "user", "content": "When is the tax return due?"}]
+    tour.ask("POST", "users/{user_id}/search/", {"query": "Is it late?", "messages": said}, **user)
     tour.ask("POST", "users/{user_id}/context/", {"query": "What is late?", "tokens": 500}, **user)
     tour.ask("GET", "users/{user_id}/runs/", **user)
     tour.ask("GET", "runs/{run_id}/", run_id=asked["id"])

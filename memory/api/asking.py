@@ -1,5 +1,6 @@
 """`/v1/users/{user_id}/ask/`: a question in words, answered by a computed value."""
 
+from dataclasses import asdict
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -20,10 +21,12 @@ from memory.api.runs import (
     instant_asked,
     known_state,
 )
+from memory.api.turns import TurnsField, turns_of
 from memory.api.users import UserScopedView
 from memory.language_models import NotConfigured
 from memory.models import Run
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.search.followups import shortened
 
 MAX_QUESTION = 4000
 # A model takes its time; no more than UAC_MAX_WAIT_SECONDS is waited.
@@ -34,6 +37,7 @@ class QuestionSerializer(MomentSerializer):
     """A question about the user, in any language that the model understands."""
 
     question = serializers.CharField(max_length=MAX_QUESTION)
+    messages = TurnsField()
 
 
 class TriedSerializer(serializers.Serializer[Any]):
@@ -108,6 +112,9 @@ class Ask(UserScopedView):
         known, checkpoint = known_state(user, asked)
         instant = instant_asked(user, asked)
 
+        turns = shortened(turns_of(asked))
+        said = {"messages": [asdict(one) for one in turns]} if turns else {}
+
         def queue() -> Run:
             return runs.queue(
                 user,
@@ -115,7 +122,7 @@ class Ask(UserScopedView):
                 RunTrigger.API,
                 checkpoint=checkpoint,
                 instant=instant,
-                input={"question": asked["question"], "as_of": known.to_json()},
+                input={"question": asked["question"], "as_of": known.to_json(), **said},
             )
 
         return asked_once(request, user, queue, answer, limit)

@@ -10,6 +10,7 @@ from rest_framework.response import Response
 from memory import context
 from memory.api.moments import AsOfSerializer, known_of
 from memory.api.serializers import MomentField, StrictSerializer
+from memory.api.turns import TAKEN_AS, TurnsField, turns_of
 from memory.api.users import UserScopedView
 
 MAX_QUERY = 10_000
@@ -24,6 +25,7 @@ class ContextRequestSerializer(StrictSerializer):
         max_length=MAX_QUERY,
         help_text="The last message, or what it is about. Without: what matters always.",
     )
+    messages = TurnsField()
     tokens = serializers.IntegerField(
         default=2000,
         min_value=1,
@@ -56,6 +58,7 @@ class ContextSerializer(serializers.Serializer[context.Context]):
         help_text="So many of the first characters do not depend on the query: what a provider's"
         " prompt cache can keep."
     )
+    taken_as = serializers.CharField(allow_null=True, help_text=TAKEN_AS)
     parts = PartSerializer(many=True)
     entries = serializers.ListField(
         child=serializers.IntegerField(), help_text="The entries that are cited."
@@ -78,5 +81,5 @@ class Context(UserScopedView):
         body.is_valid(raise_exception=True)
         asked: dict[str, Any] = body.validated_data
         known = known_of(self.memory_user(), asked)
-        found = context.compose(known, asked["query"], asked["tokens"])
+        found = context.compose(known, asked["query"], asked["tokens"], turns_of(asked))
         return Response(ContextSerializer(found).data)

@@ -9,12 +9,14 @@ from rest_framework.response import Response
 
 from memory.api.moments import AsOfSerializer, known_as_of
 from memory.api.serializers import MomentField, StrictSerializer
+from memory.api.turns import TAKEN_AS, TurnsField, turns_of
 from memory.api.users import UserScopedView
 from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
 from memory.search import filters
 from memory.search.documents import CorpusName
 from memory.search.finding import Explanation, Found, Hit, Meaning, find
+from memory.search.followups import understand
 from memory.users import ASKED, WITH_HEAD
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ class SearchSerializer(StrictSerializer):
     """What to look for, and where."""
 
     query = serializers.CharField(max_length=MAX_QUERY, help_text="A question, or words.")
+    messages = TurnsField()
     top_k = serializers.IntegerField(
         default=10, min_value=1, max_value=MAX_TOP_K, help_text="Hits at most."
     )
@@ -152,6 +155,7 @@ class FoundSerializer(serializers.Serializer[Any]):
         child=serializers.CharField(),
         help_text="What was looked for: the words without those that say nothing, as the and of.",
     )
+    taken_as = serializers.CharField(allow_null=True, help_text=TAKEN_AS)
     searched = serializers.DictField(
         child=serializers.IntegerField(), help_text="Corpus → how many entries it has."
     )
@@ -178,7 +182,7 @@ class Search(UserScopedView):
         known = known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else None
         found = find(
             user,
-            asked["query"],
+            understand(asked["query"], turns_of(asked)),
             corpora=[CorpusName(name) for name in asked["in"]],
             top_k=asked["top_k"],
             words=asked.get("words"),
@@ -190,6 +194,7 @@ class Search(UserScopedView):
         answer = {
             "hits": found.hits,
             "terms": found.terms,
+            "taken_as": found.taken_as,
             "searched": found.searched,
             "meaning": found.meaning,
             "as_of": known.to_json() if known else None,

@@ -97,6 +97,23 @@ MOMENT = {
         " It filters no records."
     ),
 }
+MESSAGES: dict[str, Schema] = {
+    "messages": {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {
+                "role": _text("Who said it.", enum=["user", "assistant"]),
+                "content": _text("What was said."),
+            },
+            "required": ["role", "content"],
+            "additionalProperties": False,
+        },
+        "maxItems": 50,
+        "description": "What was said before, oldest first, without the question itself. Give the"
+        ' last few turns where the question leans on them: "And in May?", "When was she there?"',
+    }
+}
 ENTRY: Schema = {
     "type": "object",
     "properties": {
@@ -240,6 +257,7 @@ _ALL = (
         {
             **USER,
             "query": _text("The user's last message, or what it is about."),
+            **MESSAGES,
             "tokens": _number("The block takes so many at most; default 2000.", minimum=1),
             "as_of": AS_OF,
         },
@@ -271,6 +289,7 @@ _ALL = (
         {
             **USER,
             "query": _text("A question, or words."),
+            **MESSAGES,
             "top_k": _number("Hits at most; default 10.", minimum=1, maximum=1000),
             "words": _number("The texts of the hits have so many words at most.", minimum=1),
             "in": {
@@ -328,7 +347,7 @@ _ALL = (
         "Ask a question in words. The server's language model writes the query; its value is given"
         " as computed, with the code. Slower than run_query, and costs tokens." + _LATER,
         _post("ask"),
-        {**USER, "question": _text("The question."), **MOMENT},
+        {**USER, "question": _text("The question."), **MESSAGES, **MOMENT},
         ["user_id", "question"],
     ),
     Tool(

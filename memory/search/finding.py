@@ -16,11 +16,12 @@ from memory.models.log import EntryKind
 from memory.search import index
 from memory.search.documents import NUMBERS, CorpusName, text_of
 from memory.search.embeddings import Embedder, EmbeddingFailed, embedder
+from memory.search.followups import Question
 from memory.search.passages import Passage
 from memory.search.ranking import Corpus, Ranking, fuse, prefer_own, rank
 from memory.search.segments import SPEAKER_PREFIX, Segment, corpus_of
 from memory.search.vectors import Floats
-from memory.search.words import best_part, identity, number_of_words, terms
+from memory.search.words import best_part, identity, number_of_words
 
 logger = structlog.get_logger(__name__)
 
@@ -105,18 +106,19 @@ class Meaning:
 
 @dataclass(frozen=True)
 class Found:
-    """The hits, the best first; the terms looked for; how many entries were ranked; and what
-    meaning had to do with it."""
+    """The hits, the best first; the terms looked for; how many entries were ranked; what meaning
+    had to do with it; and what the question was taken to mean, None where it was left as it is."""
 
     hits: Sequence[Hit]
     terms: Sequence[str]
     searched: Mapping[str, int]
     meaning: Meaning
+    taken_as: str | None = None
 
 
 def find(
     user: MemoryUser,
-    question: str,
+    question: str | Question,
     *,
     corpora: Collection[CorpusName] = tuple(CorpusName),
     top_k: int = 10,
@@ -133,21 +135,25 @@ def find(
     and what comes after it and fits is taken. `where` is made by `filters.condition`; entries after
     `up_to` are not found; nor is what scores less than `threshold`. A question has its first 100
     different terms, and after 100 passages in a row that do not fit none is looked for. Nothing is
-    ever found that is redacted, and everything that is in the log can be.
+    ever found that is redacted, and everything that is in the log can be. What a
+    `Question` has taken from the turns before it is looked for, too, and counts for less.
 
     Where the model fails it is found by words alone, which `meaning` says.
     """
-    asked = list(dict.fromkeys(terms(question)))[:MOST_TERMS]
+    question = Question(question) if isinstance(question, str) else question
+    weights = question.weights()
+    asked = list(weights)[:MOST_TERMS]
     identities = [identity(term) for term in asked]
+    counts = {identity(term): weights[term] for term in asked}
     names = [identity(SPEAKER_PREFIX + term) for term in asked]
-    model, vector, problem = _embedded(question)
+    model, vector, problem = _embedded(question.meant)
     found = index.read(user, [*identities, *names], model) if asked or model else []
     closeness = None if vector is None else [_closeness(one, vector) for one in found]
 
     wanted = [name for name in CorpusName if name in corpora]
     all_terms = [*identities, *names]
     ranked = [
-        (corpus, rank(corpus, identities, names, explain=explain))
+        (corpus, rank(corpus, identities, names, counts, explain=explain))
         for name in wanted
         for corpus in [
             replace(
@@ -207,6 +213,7 @@ def find(
         asked,
         {name.value: one.size for name, one in rankings.items()},
         _meaning(model, rankings.values(), problem),
+        question.taken_as,
     )
 
 

@@ -94,19 +94,26 @@ class Ranking:
 
 
 def rank(
-    corpus: Corpus, terms: Sequence[int], names: Sequence[int], *, explain: bool = True
+    corpus: Corpus,
+    terms: Sequence[int],
+    names: Sequence[int],
+    weights: Mapping[int, float] | None = None,
+    *,
+    explain: bool = True,
 ) -> Ranking:
     """Score the passages by the terms looked for, and by whose speaker has one of these names.
 
-    1 would be a passage that is full of all the terms, said by whoever is named. The shares of the
+    1 would be a passage that is full of all the terms, said by whoever is named. `weights` has the
+    terms that count for less than one that was asked for. The shares of the
     terms, each as large as the corpus, are kept to `explain` alone.
     """
     number = len(corpus.seqs)
     lengths = _heard_of_all(corpus.lengths, corpus.sessions)
     average = lengths.mean() if number else 1.0
     damping = SATURATION * (1 - LENGTH + LENGTH * lengths / max(average, 1.0))
-    weights = {term: _rarity(corpus, term) for term in terms}
-    most = sum(weights.values()) * (SATURATION + 1) or 1.0
+    counts = weights or {}
+    rarities = {term: _rarity(corpus, term) * counts.get(term, 1.0) for term in terms}
+    most = sum(rarities.values()) * (SATURATION + 1) or 1.0
 
     spoken = np.zeros(number, dtype=np.bool_)
     for name in names:
@@ -116,7 +123,7 @@ def rank(
 
     shares = {}
     scores = np.zeros(number)
-    for term, weight in weights.items():
+    for term, weight in rarities.items():
         if found := corpus.postings.get(term):
             heard = _heard(found.places, found.counts, corpus.sessions)
             score = factor * weight * heard * (SATURATION + 1) / (heard + damping)

@@ -39,9 +39,9 @@ UNSPACED = (
     "\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 )
 # The signs of Indian scripts are no letters to the library, and parts of words.
-_LETTER = rf"(?:[^\W_{UNSPACED}]|[\u0900-\u0963\u0966-\u0dff])"
+LETTER = rf"(?:[^\W_{UNSPACED}]|[\u0900-\u0963\u0966-\u0dff])"
 _WORD = re.compile(
-    rf"(?P<day>(?<!\d)\d{{4}}-\d{{2}}-\d{{2}}(?!\d))|(?P<unspaced>[{UNSPACED}]+)|(?P<word>{_LETTER}+)"
+    rf"(?P<day>(?<!\d)\d{{4}}-\d{{2}}-\d{{2}}(?!\d))|(?P<unspaced>[{UNSPACED}]+)|(?P<word>{LETTER}+)"
 )
 _UNSPACED_RUNS = re.compile(f"[{UNSPACED}]+")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th)")

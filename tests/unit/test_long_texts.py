@@ -15,6 +15,8 @@ from memory import texts
 from memory.answers import key_of
 from memory.models import MemoryUser
 from memory.project.values import RecordId
+from memory.search.followups import Turn, understand
+from memory.search.utterances import Utterance
 from memory.search.words import terms
 from sandbox_image.uac import protocol
 from workers.checkpointing.grounding import Claim, Source, ungrounded
@@ -50,6 +52,14 @@ def ground(text: str, value: str = "Rome") -> object:
     return list(ungrounded([claim], {1: Source(1, text, NOON)}, "UTC"))
 
 
+def said(text: str) -> Turn:
+    return Turn("user", text)
+
+
+def parts_of(read: Utterance) -> object:
+    return read.names, read.persons, read.dates
+
+
 DAYS = [NOON.date() + datetime.timedelta(days=n) for n in range(LONG)]
 LETTERS = ("Wqzk", "aeiou", "bcdfg", "aeiou", "xyz")
 WORDS = ["".join(letters) for letters in itertools.product(*LETTERS)]
@@ -66,9 +76,14 @@ TEXTS: dict[str, Callable[[int], str]] = {
     "words": lambda n: " ".join(itertools.islice(itertools.cycle(WORDS), n // 6)),
     "days": lambda n: " ".join(map(str, DAYS[: n // 11])),
     "brackets": lambda n: "date(" * (n // 5),
+    "names": lambda n: "Ada Rossi, " * (n // 11),
+    "numbers": lambda n: "1,2" * (n // 3),
 }
 USES: dict[str, Callable[[str], object]] = {
     "search": terms,
+    "turn before a question": lambda text: understand("When did she buy it there?", [said(text)]),
+    "question after a turn": lambda text: understand(text, [said(text)]),
+    "words of an utterance": lambda text: parts_of(Utterance.of(text)),
     "repair": repair,
     "entry that grounds": ground,
     "value that is grounded": lambda text: ground("I go to Rome.", text),

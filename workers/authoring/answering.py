@@ -97,7 +97,8 @@ class _Session:
         manifest = manifest_text(self._bench.outline)
         if len(manifest) > MAX_MANIFEST_CHARACTERS:
             manifest = f"{manifest[:MAX_MANIFEST_CHARACTERS]}\n... (open_domain shows the others)\n"
-        return prompts.question(local, manifest, self._run.input["question"])
+        asked = self._run.input
+        return prompts.question(local, manifest, asked["question"], asked.get("messages", ()))
 
     def _carry_out(self, call: ToolCall) -> None:
         if call.problem:

@@ -79,6 +79,10 @@ def test_every_tool_does_what_it_says(agents: Agents, person: Person) -> None:
             found = await tools("search_memory", **who, query="flew", **{"in": ["archive"]})
             assert [hit["text"] for hit in found["hits"]] == ["I flew to Rome in May."]
 
+            before = [{"role": "user", "content": "Where did I fly in May?"}]
+            found = await tools("search_memory", **who, query="And when?", messages=before)
+            assert "fly" in found["taken_as"]
+
             answer = await tools("run_query", **who, code=SPENT)
             assert (answer["value"], answer["evidence"]["records"][0]["keys"]) == (840, ["rome"])
             asked = await tools("ask", **who, question="What did I spend on trips in 2026?")

@@ -43,6 +43,18 @@ def test_nothing_is_ranked_in_an_empty_corpus() -> None:
     assert rank(corpus(), [A], [NAME]).scores.tolist() == []
 
 
+def test_a_term_that_counts_for_less_scores_less() -> None:
+    two = corpus(1, 2, a={0: 1}, b={1: 1})
+
+    as_asked = rank(two, [A, B], []).scores
+    weighted = rank(two, [A, B], [], {B: 0.5}).scores
+
+    assert as_asked[0] == as_asked[1]
+    assert weighted[1] == pytest.approx(weighted[0] / 2, rel=1e-4)
+    # Where nothing else is looked for, it is all that there is.
+    assert rank(two, [B], [], {B: 0.5}).scores[1] == rank(two, [B], []).scores[1]
+
+
 def test_what_has_none_of_the_terms_scores_nothing() -> None:
     assert rank(corpus(1, 2, a={0: 1}), [A], []).scores[1] == 0
     assert rank(corpus(1, 2), [A], []).scores.tolist() == [0, 0]

@@ -1,0 +1,60 @@
+"""`messages`: what was said before a question, by which a follow-up question is understood."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rest_framework import serializers
+
+from memory.api.serializers import StrictSerializer
+from memory.search.followups import ASSISTANT, USER, Turn
+
+MAX_MESSAGES = 50
+MAX_BYTES = 64 * 1024
+TAKEN_AS = (
+    "The question with the words that were taken from `messages`; null where it stands by itself"
+    " and is left as it is."
+)
+
+
+class TurnSerializer(StrictSerializer):
+    """What the user or the assistant said before the question."""
+
+    role = serializers.ChoiceField(choices=[USER, ASSISTANT])
+    content = serializers.CharField(allow_blank=True)
+
+
+class TurnsField(serializers.ListField):
+    """The turns before a question, oldest first, of limited number and size."""
+
+    child = TurnSerializer()
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("required", False)
+        options.setdefault(
+            "help_text",
+            "What was said before the question, oldest first, without the question itself: by it a"
+            ' question such as "And in May?" or "When was she there?" is understood. At most'
+            f" {MAX_MESSAGES} messages, whose contents have {MAX_BYTES} bytes together.",
+        )
+        super().__init__(max_length=MAX_MESSAGES, **options)
+
+    def to_internal_value(self, data: Any) -> list[Any]:
+        """Return the turns; raises ValidationError for more, or longer ones, than are read."""
+        # Before each of them is looked at.
+        if isinstance(data, list) and len(data) > MAX_MESSAGES:
+            raise serializers.ValidationError(
+                f"Send the newest {MAX_MESSAGES} messages at most; these are {len(data)}."
+            )
+        turns = super().to_internal_value(data)
+        size = sum(len(one["content"].encode("utf-8", "surrogatepass")) for one in turns)
+        if size > MAX_BYTES:
+            raise serializers.ValidationError(
+                f"The contents may have {MAX_BYTES} bytes together; these have {size}: leave out"
+                " the oldest messages, or shorten them."
+            )
+        return turns
+
+
+def turns_of(asked: Mapping[str, Any]) -> Sequence[Turn]:
+    """Return the turns of a validated body."""
+    return [Turn(**one) for one in asked.get("messages", [])]
