@@ -22,7 +22,7 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from memory import clock, database, hosts, leases, llm_calls, stuck
+from memory import clock, database, hosts, leases, llm_calls, stuck, track_records
 from memory.hints import BEHIND, HINT_SECONDS, redis_client
 from memory.models import Alarm, Heartbeat, SandboxHost
 
@@ -223,6 +223,11 @@ def _of_models() -> Iterator[Problem]:
         )
 
 
+def _of_track_records() -> Iterator[Problem]:
+    for workspace, model, reason in track_records.stopped():
+        yield Problem(f"stopped: workspace {workspace.pk}, {model}", f"{workspace}: {reason}")
+
+
 def _of_queues() -> Iterator[Problem]:
     try:
         found = queues()
@@ -250,6 +255,7 @@ LOOKS: Mapping[str, Callable[[], Iterator[Problem]]] = {
     "connections": _of_connections,
     "queues": _of_queues,
     "language models": _of_models,
+    "track records": _of_track_records,
 }
 
 

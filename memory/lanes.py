@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from django.conf import settings
 from django.db import models, transaction
-from django.db.models import Exists, F, OuterRef, QuerySet, Value
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Least
 from django.utils import timezone
 
-from memory import leases, llm_calls, pauses, scheduling
+from memory import leases, llm_calls, pauses, scheduling, track_records
 from memory.canonical import exact_json
 from memory.hints import hint
 from memory.models import EntryOutcome, Lane, LogEntry, MemoryUser, Pause
@@ -134,11 +134,29 @@ def standing(
         return Standing(State.STOPPED, lane.waiting, None, f"paused by {pause.paused_by}{why}")
     if reason := llm_calls.why_stopped(user.workspace):
         return Standing(State.STOPPED, lane.waiting, None, reason)
+    if reason := track_records.why_stopped(user.workspace):
+        return Standing(State.STOPPED, lane.waiting, None, reason)
     if lane.run_after > now and lane.last_error:
         return Standing(State.STOPPED, lane.waiting, lane.run_after, lane.last_error)
     if lane.due_at > now:
         return Standing(State.WAITING, lane.waiting, lane.due_at)
-    return Standing(State.DUE, lane.waiting)
+    return Standing(State.DUE, lane.waiting, None, _why_not_begun(user, lane, now))
+
+
+def _why_not_begun(user: MemoryUser, lane: Lane, now: datetime.datetime) -> str:
+    """Say how many of the workspace's users are worked on, and how many come before this one."""
+    others = Lane.objects.filter(
+        name=LaneName.STRUCTURE, user__workspace=user.workspace_id, due_at__isnull=False
+    ).exclude(pk=lane.pk)
+    before = Q(run_after__lt=lane.run_after) | Q(run_after=lane.run_after, pk__lt=lane.pk)
+    found = others.aggregate(
+        working=Count("pk", filter=Q(lease_expires_at__gt=now)),
+        ahead=Count("pk", filter=leases.free(now) & Q(due_at__lte=now) & before),
+    )
+    if not any(found.values()):
+        return ""
+    users = "user is" if found["working"] == 1 else "users are"
+    return f"waiting for its turn: {found['ahead']} ahead, {found['working']} {users} worked on"
 
 
 def release(lane: Lane) -> bool:

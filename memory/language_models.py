@@ -75,6 +75,11 @@ class Budget:
     cost_per_month: Decimal | None
 
     @property
+    def beside_slow(self) -> int:
+        """How many calls may be begun beside slow ones that are under way."""
+        return max(self.concurrency // 2, 1)
+
+    @property
     def limits_cost(self) -> bool:
         """Whether money is limited, which needs a price."""
         return self.cost_per_day is not None or self.cost_per_month is not None
@@ -210,6 +215,7 @@ def wrong_settings() -> dict[str, str]:
         ("UAC_LLM_BACKOFF_SECONDS", 0),
         ("UAC_LLM_BACKOFF_SECONDS_MOST", 0),
         ("UAC_LLM_TURN_SECONDS", 0),
+        ("UAC_LLM_SLOW_SECONDS", 0),
         ("UAC_LLM_WINDOW_CHARACTERS", 1000),
         ("UAC_GATE_SECONDS", 1),
         ("UAC_LLM_TOKENS_PER_DAY", 0),

@@ -18,10 +18,10 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Exists, OuterRef, Q, Subquery, Sum
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Sum
 from django.utils import timezone
 
-from memory import encryption, language_models, leases
+from memory import encryption, language_models, leases, track_records
 from memory.canonical import canonical_json, sha256
 from memory.language_models import Budget, LanguageModelError, Usage
 from memory.models import Checkpoint, Lane, LlmCall, LlmSpending, MemoryUser, Run, Workspace
@@ -112,7 +112,8 @@ def start(work: Work, attempt: Attempt, *, keep_content: bool) -> LlmCall:
 
     Raises BudgetExhausted or TooManyCalls if it may not, NotConfigured if money is limited and the
     model has no price, LeaseLost if the work is not the caller's any more: what it was told may
-    have been redacted. Then nothing is written.
+    have been redacted; track_records.Stopped if the model writes to projects no more. Then nothing
+    is written.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -120,13 +121,13 @@ def start(work: Work, attempt: Attempt, *, keep_content: bool) -> LlmCall:
             if leased is not None:
                 leases.check(leased)
         workspace = Workspace.objects.select_for_update(no_key=True).get(pk=work.workspace.pk)
+        if work.purpose in track_records.AUTHORING:
+            _refuse_stopped(workspace, work, attempt)
         budget = language_models.budget(workspace.chosen_llm)
         cost = _most_cost(attempt.model, budget, attempt.most)
         _check_budget(workspace, budget, attempt.most.tokens, cost or Decimal(0), now)
-        under_way = LlmCall.objects.filter(
-            workspace=workspace, outcome=LlmOutcome.STARTED, expires_at__gt=now
-        ).count()
-        if under_way >= budget.concurrency:
+        under_way = _under_way(workspace, now).count()
+        if under_way - min(slow(workspace, now), budget.beside_slow) >= budget.concurrency:
             raise TooManyCalls(
                 f"{under_way} calls of this workspace are under way, and it may make no more at one"
                 " time (llm_concurrency)."
@@ -148,6 +149,18 @@ def start(work: Work, attempt: Attempt, *, keep_content: bool) -> LlmCall:
             expires_at=now + datetime.timedelta(seconds=attempt.seconds) + GRACE,
             prompt=_sealed(attempt.prompt) if keep_content else None,
         )
+
+
+def slow(workspace: Workspace, now: datetime.datetime) -> int:
+    """Return how many calls are under way for so long that others are not to wait for them."""
+    since = now - datetime.timedelta(seconds=settings.UAC_LLM_SLOW_SECONDS)
+    return _under_way(workspace, now).filter(started_at__lte=since).count()
+
+
+def _under_way(workspace: Workspace, now: datetime.datetime) -> QuerySet[LlmCall]:
+    return LlmCall.objects.filter(
+        workspace=workspace, outcome=LlmOutcome.STARTED, expires_at__gt=now
+    )
 
 
 def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
@@ -307,18 +320,20 @@ def failing() -> list[Failing]:
     found: dict[str, list[LlmOutcome]] = {}
     # Of calls that were erased meanwhile, or pruned, nothing is known.
     for workspace in workspaces.filter(came_to__in=(*UNUSABLE, *UNREACHED)):
-        if workspace.called == _model_of(workspace):
+        if workspace.called == track_records.model_of(workspace):
             found.setdefault(workspace.called, []).append(LlmOutcome(workspace.came_to))
     return [
         Failing(model, sorted(set(outcomes)), len(outcomes)) for model, outcomes in found.items()
     ]
 
 
-def _model_of(workspace: Workspace) -> str | None:
-    try:
-        return language_models.connection(workspace.chosen_llm).name
-    except LanguageModelError:
-        return None
+def _refuse_stopped(workspace: Workspace, work: Work, attempt: Attempt) -> None:
+    """Raise track_records.Stopped if the model is to write to the workspace's projects no more."""
+    # Who asks the first question of a piece of work has ended the session before it.
+    begins = work.purpose != LlmPurpose.STRUCTURE or (attempt.turn, attempt.attempt) == (1, 1)
+    ended_for = work.user if begins else None
+    if reason := track_records.why_stopped(workspace, attempt.model, ended_for=ended_for):
+        raise track_records.Stopped(reason)
 
 
 def _most_cost(model: str, budget: Budget, usage: Usage) -> Decimal | None:

@@ -1,5 +1,7 @@
 """Whose turn it is with a language model: as many pieces of work of a workspace go on at a time as
-it may make calls, so that no thread of a worker waits for one that has its share.
+it may make calls, so that no thread of a worker waits for one that has its share. Beside calls that
+hang some more may go on, so that one user's slow model does not hold up all others until it times
+out.
 
 What is not begun for that is left to whoever comes next: who ends a piece of work tells the workers
 of the workspace's next one.
@@ -11,7 +13,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from memory import lanes, language_models, leases, runs
+from memory import lanes, language_models, leases, llm_calls, runs, track_records
 from memory.hints import send_hint
 from memory.models import Lane, Run, Workspace
 from memory.models.leased import LeasedWork
@@ -25,18 +27,36 @@ Leased = TypeVar("Leased", bound=LeasedWork)
 def claim(work: QuerySet[Leased], workspace_pk: int, **columns: Any) -> Leased | None:
     """Claim the first free row of a workspace's work, unless it has its share: see `leases.claim`.
 
-    One question is let in all the same, since somebody waits for it.
+    One question is let in all the same, since somebody waits for it. While the workspace's model is
+    stopped for its track record no lane is: the free ones say why, and are looked at again later.
     """
     with transaction.atomic():
         workspace = Workspace.objects.select_for_update(no_key=True).get(pk=workspace_pk)
+        # Not before its calls alone: while a lane is held its user's last session is not over.
+        if work.model is Lane and (reason := track_records.why_stopped(workspace)):
+            _put_off(work, reason)
+            return None
         now = timezone.now()
         held = {"user__workspace": workspace, "lease_expires_at__gt": now}
         asked = runs.questions().filter(**held).count()
         working = asked + Lane.objects.filter(**held, name=LaneName.STRUCTURE).count()
-        full = working >= language_models.budget(workspace.chosen_llm).concurrency
+        budget = language_models.budget(workspace.chosen_llm)
+        slow = min(llm_calls.slow(workspace, now), budget.beside_slow)
+        full = working - slow >= budget.concurrency
         if full and (asked or work.model is not Run):
             return None
         return leases.claim(work, **columns)
+
+
+def _put_off(work: QuerySet[Leased], reason: str) -> None:
+    now = timezone.now()
+    # Passing over what is locked: who holds a lane may wait for the workspace, which we hold.
+    free = work.filter(leases.free(now)).select_for_update(
+        of=("self",), no_key=True, skip_locked=True
+    )
+    work.model._default_manager.filter(pk__in=[row.pk for row in free]).update(
+        run_after=now + track_records.AGAIN, last_error=reason, hinted_at=None
+    )
 
 
 def pass_on(workspace_pk: int) -> None:

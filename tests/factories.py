@@ -1,16 +1,18 @@
 """Rows for tests that are not about how those rows come to be."""
 
 import datetime
+import uuid
 from typing import Any
 
 from django.utils import timezone
 
 from memory import log
 from memory.log import PAYLOAD_FIELDS, Draft
-from memory.models import Checkpoint, LogEntry, MemoryUser, Redaction, Run
+from memory.models import Checkpoint, LlmCall, LogEntry, MemoryUser, Redaction, Run
 from memory.models.checkpoints import Origin
+from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunStatus, RunTrigger
+from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.project import Outline
 from workers import tasks
 
@@ -70,3 +72,46 @@ def redacted(user: MemoryUser, seq: int, at: datetime.datetime) -> None:
     Redaction.objects.create(
         user=user, seq=user.last_seq + 1, asked=[seq], entries=[seq], by="test", created_at=at
     )
+
+
+def make_session(
+    user: MemoryUser,
+    *,
+    model: str = "openai:the-model",
+    refusals: int = 0,
+    made: Checkpoint | None = None,
+    at: datetime.datetime | None = None,
+) -> LlmCall:
+    """Store what a language model's session on a user leaves: its first call, the proposals that
+    the gate refused, and the one that became a version."""
+    began = at or timezone.now()
+    call = LlmCall.objects.create(
+        workspace=user.workspace,
+        user=user,
+        purpose=LlmPurpose.STRUCTURE,
+        work=uuid.uuid4(),
+        turn=1,
+        attempt=1,
+        model=model,
+        prompt_hash="0" * 64,
+        outcome=LlmOutcome.OK,
+        reserved_tokens=0,
+        started_at=began,
+        expires_at=began,
+        checkpoint=made,
+    )
+    ended: list[tuple[RunOutcome, Any]] = [(RunOutcome.REJECTED, None)] * refusals
+    if made is not None:
+        ended.append((RunOutcome.OK, {"version": made.version}))
+    for outcome, output in ended:
+        run = Run.objects.create(
+            user=user,
+            kind=RunKind.PROPOSAL,
+            trigger=RunTrigger.MODEL,
+            instant=began,
+            status=RunStatus.DONE,
+            outcome=outcome,
+            output=output,
+        )
+        Run.objects.filter(pk=run.pk).update(queued_at=began)
+    return call

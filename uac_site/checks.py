@@ -26,6 +26,7 @@ from memory import (
     scheduling,
     stuck,
     tracing,
+    track_record_settings,
     users,
     webhooks,
 )
@@ -111,6 +112,8 @@ def _always() -> Iterator[CheckMessage]:
     for name, problem in limits.wrong_settings().items():
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E005")
     for name, problem in language_models.wrong_settings().items():
+        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E006")
+    for name, problem in track_record_settings.wrong_settings().items():
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E006")
     for name, problem in scheduling.wrong_settings().items():
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E007")

@@ -268,6 +268,9 @@ UAC_LLM_OUTPUT_TOKENS = env.int("UAC_LLM_OUTPUT_TOKENS", default=8192)
 # the first of a piece of work; one in the middle waits 20 times as long.
 UAC_LLM_CONCURRENCY = env.int("UAC_LLM_CONCURRENCY", default=4)
 UAC_LLM_TURN_SECONDS = env.float("UAC_LLM_TURN_SECONDS", default=30.0)
+# A call that is under way for longer does not keep others waiting: half as many calls as may be
+# under way may then be begun beside such.
+UAC_LLM_SLOW_SECONDS = env.float("UAC_LLM_SLOW_SECONDS", default=20.0)
 # What each workspace may spend in a day and a month of UTC; without a value, there is no end.
 UAC_LLM_TOKENS_PER_DAY = env.int("UAC_LLM_TOKENS_PER_DAY", default=None)
 UAC_LLM_TOKENS_PER_MONTH = env.int("UAC_LLM_TOKENS_PER_MONTH", default=None)
@@ -280,6 +283,14 @@ UAC_LLM_PRICES = env.str("UAC_LLM_PRICES", default="")
 UAC_STRUCTURE_ENTRIES = env.int("UAC_STRUCTURE_ENTRIES", default=20)
 UAC_STRUCTURE_IDLE_SECONDS = env.int("UAC_STRUCTURE_IDLE_SECONDS", default=60)
 UAC_STRUCTURE_AGE_SECONDS = env.int("UAC_STRUCTURE_AGE_SECONDS", default=900)
+# A model is stopped for a workspace when the gate refused more than this share of its proposals in
+# the end, or more than that share of its accepted edits was undone (in percent; 100: never): of so
+# many of its last sessions within so many days, and not before there are the minimum.
+UAC_LLM_JUDGED_SESSIONS = env.int("UAC_LLM_JUDGED_SESSIONS", default=50)
+UAC_LLM_JUDGED_DAYS = env.int("UAC_LLM_JUDGED_DAYS", default=7)
+UAC_LLM_JUDGED_MINIMUM = env.int("UAC_LLM_JUDGED_MINIMUM", default=20)
+UAC_LLM_REFUSED_PERCENT = env.int("UAC_LLM_REFUSED_PERCENT", default=80)
+UAC_LLM_UNDONE_PERCENT = env.int("UAC_LLM_UNDONE_PERCENT", default=50)
 # Characters of a user's log that one question may hold; it holds the manifest and the instructions
 # besides, which are some 10,000.
 UAC_LLM_WINDOW_CHARACTERS = env.int("UAC_LLM_WINDOW_CHARACTERS", default=12_000)

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from memory import encryption, llm_calls
+from memory import encryption, llm_calls, track_record_settings, track_records
 from memory.access import PROMPTS
 from memory.admin import paging
 from memory.admin.base import ReadOnlyAdmin, heavy, link, link_to_list, rows_for
@@ -20,13 +20,15 @@ from memory.admin.display import (
     badge,
     counted,
     inline,
+    lines,
     preformatted,
     pretty,
     shortened,
     visible,
 )
-from memory.models import Checkpoint, LlmCall, LlmSpending
+from memory.models import Checkpoint, LlmCall, LlmSpending, Workspace
 from memory.models.llm import LlmOutcome
+from memory.track_records import TrackRecord
 
 # What must not be loaded for a list, and not at all for those who may not read it.
 CONTENT = ("prompt", "answer")
@@ -98,6 +100,22 @@ def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
     )
 
 
+def show_track_record(workspace: Workspace, record: TrackRecord) -> list[str]:
+    """Return lines that say what a record in a workspace is, and whether it stops the model."""
+    limits = track_record_settings.holding(workspace.chosen_track_record)
+    stopped = record.why_stopped(limits)
+    told: list[str] = [
+        format_html("{} {}", badge("bad", "stopped"), inline(stopped))
+        if stopped
+        else badge("valid", "goes on"),
+        inline(record.in_words()),
+    ]
+    if again := track_records.resumption(workspace, record.model):
+        told.append(inline(f"Judged since {again['at'][:16]} UTC: {again['by']} let it go on."))
+        told.append(inline(f"Why: {again['reason']}"))
+    return told
+
+
 def _number(value: int | None) -> str:
     return NOTHING if value is None else f"{value:,}"
 
@@ -139,7 +157,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
                 {
                     "fields": [
                         *("workspace", "user_link", "purpose", "ended", "failure"),
-                        *("model", "answered_by", "question", "beside"),
+                        *("model", "answered_by", "question", "beside", "track_record"),
                     ]
                 },
             ),
@@ -172,7 +190,15 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
         response = super().changelist_view(request, extra_context)
         found = getattr(response, "context_data", {}).get("cl")
         if found is not None:
-            response.context_data["totals"] = _totals(found.queryset, found.paginator)
+            totals = _totals(found.queryset, found.paginator)
+            chosen = rows_for(request, Workspace).filter(
+                pk__in=_numbers(request.GET.get("workspace__id__exact", ""))
+            )
+            for workspace in chosen:
+                if model := request.GET.get("model") or track_records.model_of(workspace):
+                    record = track_records.read(workspace, model)
+                    totals.append(("Track record", record.in_words()))
+            response.context_data["totals"] = totals
         return response
 
     @admin.display(description="call", ordering="purpose")
@@ -248,6 +274,12 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
         number = LlmCall.objects.filter(work=call.work).count()
         return link_to_list(LlmCall, counted(number, "call"), q=str(call.work))
 
+    @admin.display(description="track record")
+    def track_record(self, call: LlmCall) -> str:
+        """Show the record of the call's model in its workspace as it is now."""
+        record = track_records.read(call.workspace, call.model)
+        return lines(show_track_record(call.workspace, record))
+
     @admin.display(description="version")
     def checkpoint_link(self, call: LlmCall) -> str:
         """Lead to the version that came of it."""
@@ -273,6 +305,10 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
     def said(self, call: LlmCall) -> str:
         """Show what was answered, where it is kept."""
         return _content(call, 1)
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(text)] if text.isascii() and text.isdigit() else []
 
 
 def _content(call: LlmCall, which: int) -> str:

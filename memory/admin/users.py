@@ -25,7 +25,7 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 from django.views.decorators.http import require_GET
 
-from memory import audit, backtests, feedback, lanes, llm_calls
+from memory import audit, backtests, feedback, lanes, llm_calls, track_records
 from memory.access import CONTENT, PROMPTS, SUBJECT_ACCESS, sees_content
 from memory.admin import console, own_constraints, timeline
 from memory.admin.base import (
@@ -660,7 +660,11 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
         if chosen:
             messages.success(request, f"{counted(len(chosen), 'user')} will be worked on now.")
         workspaces = Workspace.objects.filter(users__in=chosen).distinct()
-        for reason in {llm_calls.why_stopped(workspace) for workspace in workspaces} - {None}:
+        reasons = {
+            llm_calls.why_stopped(workspace) or track_records.why_stopped(workspace)
+            for workspace in workspaces
+        }
+        for reason in reasons - {None}:
             messages.warning(request, f"The work is stopped: {reason}")
         if left:
             messages.warning(request, f"{counted(left, 'user')} left: nothing waits.")

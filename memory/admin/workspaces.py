@@ -26,11 +26,13 @@ from memory import (
     quotas,
     retention_settings,
     scheduling,
+    track_record_settings,
+    track_records,
     usage,
 )
-from memory.admin.base import MemoryAdmin, PresenceFilter, link_to_list
+from memory.admin.base import MemoryAdmin, PresenceFilter, link_to_list, note_of, staff_of
 from memory.admin.display import NOTHING, badge, counted, inline, lines
-from memory.admin.llm import money
+from memory.admin.llm import money, show_track_record
 from memory.admin.pauses import PausableAdmin
 from memory.chosen import holding
 from memory.language_models import Budget
@@ -39,6 +41,7 @@ from memory.llm_calls import Spent
 from memory.models import AlertFeedback, ApiKey, LlmCall, MemoryUser, Workspace
 from memory.models.users import LaneName
 from memory.models.workspaces import Scope
+from memory.track_records import TrackRecord
 from memory.workspaces import NotReplaced, UnknownUsers, create_key, persons, replace_key
 
 LLM_FIELDS = (
@@ -52,6 +55,7 @@ ALERT_FIELDS = (
 RETENTION_FIELDS = ("keep_messages_days", "keep_runs_days", "keep_llm_calls_days")
 QUOTA_FIELDS = tuple(number.name for number in quotas.NUMBERS)
 STRUCTURE_FIELDS = ("structure_entries", "structure_idle_seconds", "structure_age_seconds")
+JUDGED_FIELDS = tuple(number.name for number in track_record_settings.NUMBERS)
 MAX_JUDGED = 50
 KEY_FIELDS = ("new_llm_api_key", "forget_llm_api_key")
 
@@ -82,6 +86,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
             "single_use",
             *BY_NAME,
             *LLM_FIELDS,
+            *JUDGED_FIELDS,
             *STRUCTURE_FIELDS,
             *ALERT_FIELDS,
             *RETENTION_FIELDS,
@@ -137,6 +142,15 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             },
         ),
         (
+            "Track record of the language model",
+            {
+                "fields": ["track_record", *JUDGED_FIELDS],
+                "description": "A model whose proposals are refused or undone too often is stopped:"
+                " entries wait, and nothing is lost. Each user counts alike. Left empty, a setting"
+                " is the server's. What is changed here holds from the next call on.",
+            },
+        ),
+        (
             "When the language model works",
             {
                 "fields": ["structure_in_effect", *STRUCTURE_FIELDS],
@@ -174,8 +188,10 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         *("alerts_in_effect", "precision", "retention_in_effect"),
         *("paused", "users", "keys", "in_effect", "public_id", "created_at"),
         *("llm_in_effect", "llm_spent", "structure_in_effect", "quotas_in_effect"),
+        "track_record",
     ]
-    actions = ["pause", "resume"]
+    actions = ["pause", "resume", "let_model_go_on"]
+    action_note = "Why (for a pause, or to let the model go on)"
     search_fields = ["name", "=public_id"]
     search_help_text = "By name or public id."
     when_empty = "There is no workspace yet: add one, and a key for its backend."
@@ -187,15 +203,35 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     def actions_for(self, row: Workspace) -> Collection[str]:
         """Offer what can be done."""
-        return self.pausing_for(row)
+        record = _record_of(row)
+        stopped = record and record.why_stopped(_limits(row))
+        return [*self.pausing_for(row), *(["let_model_go_on"] if stopped else [])]
 
     def save_model(
         self, request: HttpRequest, obj: Workspace, form: forms.ModelForm[Workspace], change: bool
     ) -> None:
         """Store it; what has failed for lack of a budget or a key is tried again with the new."""
         super().save_model(request, obj, form, change)
-        if {*LLM_FIELDS, *KEY_FIELDS} & set(form.changed_data):
+        if {*LLM_FIELDS, *KEY_FIELDS, *JUDGED_FIELDS} & set(form.changed_data):
             lanes.hurry(lanes.due(LaneName.STRUCTURE).filter(user__workspace=obj))
+
+    @admin.action(description="Let the language model go on", permissions=["change"])
+    def let_model_go_on(self, request: HttpRequest, queryset: QuerySet[Workspace]) -> None:
+        """Have models that were stopped for their track record judged anew from now on."""
+        if not (reason := note_of(request)):
+            messages.error(request, "Say why the model may go on: nothing was changed.")
+            return
+        rows = [row for row in queryset if track_records.why_stopped(row)]
+        for row in rows:
+            model = track_records.resume(row, by=staff_of(request), reason=reason)
+            lanes.hurry(lanes.due(LaneName.STRUCTURE).filter(user__workspace=row))
+            self.log_change(request, row, f"Let {model} go on: {reason}")
+        if rows:
+            told = f"The model of {counted(len(rows), 'workspace')} goes on, judged anew from now."
+            messages.success(request, told)
+        if left := queryset.count() - len(rows):
+            told = f"{counted(left, 'workspace')} left: its model is not stopped."
+            messages.warning(request, told)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Who sees some of the workspaces would not see a new one."""
@@ -244,6 +280,13 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
                 *_budget_lines(language_models.budget(chosen)),
             ]
         )
+
+    @admin.display(description="track record")
+    def track_record(self, workspace: Workspace) -> str:
+        """Show how far the model's proposals are accepted and stay, and whether that stops it."""
+        record = _record_of(workspace)
+        shown = show_track_record(workspace, record) if record else []
+        return lines([*shown, track_record_settings.in_words(workspace.chosen_track_record)])
 
     @admin.display(description="in effect")
     def structure_in_effect(self, workspace: Workspace) -> str:
@@ -344,6 +387,20 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 def _stored(workspace: Workspace) -> Workspace:
     """Return what holds: a form that is refused has put into this one what does not."""
     return Workspace.objects.filter(pk=workspace.pk).first() or Workspace()
+
+
+def _record_of(workspace: Workspace) -> TrackRecord | None:
+    """Return the record of the workspace's model, if it has one; read once for each row shown."""
+    if "_record" not in workspace.__dict__:
+        model = None if workspace._state.adding else track_records.model_of(workspace)
+        found = track_records.read(workspace, model) if model else None
+        workspace.__dict__["_record"] = found
+    record: TrackRecord | None = workspace.__dict__["_record"]
+    return record
+
+
+def _limits(workspace: Workspace) -> track_record_settings.Holding:
+    return track_record_settings.holding(workspace.chosen_track_record)
 
 
 def _budget_lines(budget: Budget) -> list[str]:

@@ -134,7 +134,9 @@ class StandingSerializer(serializers.Serializer[lanes.Standing]):
     until = serializers.DateTimeField(
         allow_null=True, help_text="When work begins, or is tried again, if that is known."
     )
-    reason = serializers.CharField(help_text="Why it is stopped; empty if it is not.")
+    reason = serializers.CharField(
+        help_text="Why it is stopped, or how many come first while it is due; empty otherwise."
+    )
 
 
 class UserSerializer(serializers.ModelSerializer[MemoryUser]):

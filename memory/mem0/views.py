@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from memory import erasing, llm_calls, log, quotas, usage
+from memory import erasing, llm_calls, log, quotas, track_records, usage
 from memory.api import rates
 from memory.api.authentication import ApiKeyAuthentication, principal_of
 from memory.api.filters import refuse_unknown
@@ -121,7 +121,9 @@ class Add(Mem0View):
         usage.check_entries(self.workspace, user, len(drafts))
         entries = log.append(user, drafts, source=self.caller)
         if body.validated_data["infer"]:
-            waits = llm_calls.why_stopped(self.workspace)
+            waits = llm_calls.why_stopped(self.workspace) or track_records.why_stopped(
+                self.workspace
+            )
             answer = {
                 "message": "The messages are in the log; a language model will remember them."
                 if waits is None

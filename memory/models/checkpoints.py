@@ -93,7 +93,14 @@ class Checkpoint(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["user", "version"], name="checkpoint_version"),
         ]
-        indexes = [models.Index(fields=["-created_at", "-id"], name="checkpoint_newest")]
+        indexes = [
+            models.Index(fields=["-created_at", "-id"], name="checkpoint_newest"),
+            models.Index(
+                fields=["user", "version"],
+                name="checkpoint_restored",
+                condition=models.Q(origin="restored"),
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.user} v{self.version}"

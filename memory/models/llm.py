@@ -113,6 +113,17 @@ class LlmCall(models.Model):
             models.Index(fields=["-started_at"], name="llm_call_age"),
             models.Index(fields=["workspace", "-started_at"], name="llm_call_of_workspace"),
             models.Index(fields=["work"], name="llm_call_of_work"),
+            # The first call of each session: see `memory.track_records`.
+            models.Index(
+                fields=["workspace", "model", "-started_at"],
+                name="llm_call_first_of_model",
+                condition=models.Q(purpose="structure", turn=1, attempt=1),
+            ),
+            models.Index(
+                fields=["user", "started_at"],
+                name="llm_call_first_of_user",
+                condition=models.Q(purpose="structure", turn=1, attempt=1),
+            ),
             models.Index(
                 fields=["workspace", "expires_at"],
                 name="llm_call_under_way",

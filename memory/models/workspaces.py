@@ -12,11 +12,13 @@ from memory.models.llm_settings import LlmSettings
 from memory.models.quotas import QuotaSettings
 from memory.models.retention_settings import RetentionSettings
 from memory.models.structure_settings import StructureSettings
+from memory.models.track_record_settings import TrackRecordSettings
 
 
 class Workspace(
     SandboxSettings,
     LlmSettings,
+    TrackRecordSettings,
     StructureSettings,
     AlertSettings,
     QuotaSettings,

@@ -41,6 +41,7 @@ def system(llm: LlmServer) -> Iterator[System]:
         "UAC_LLM_BASE_URL": llm.openai_url,
         "UAC_LLM_API_KEY": KEY,
         "UAC_LLM_CONCURRENCY": str(CALLS),
+        "UAC_LLM_SLOW_SECONDS": "600",  # beside slow calls there may be more
     }
     with running_system(llm_workers=1, environment=environment) as system:
         yield system

@@ -8,7 +8,7 @@ import structlog
 from django.db import DatabaseError, InterfaceError, transaction
 from django.utils import timezone
 
-from memory import checkpoints, lanes, leases, llm_turns, log
+from memory import checkpoints, lanes, leases, llm_turns, log, track_records
 from memory.checkpoints import Decision
 from memory.language_models import LanguageModelError
 from memory.llm_calls import BudgetExhausted
@@ -64,8 +64,9 @@ def _work_on(lane: Lane) -> None:
     except leases.LeaseLost:
         logger.warning("lease_lost", user=user_pk)
     except (LanguageModelError, NotSettled, structure.NotJudged) as failure:
-        spent = isinstance(failure, BudgetExhausted)  # which is the operator's will, and no failure
-        leases.fail(lane, str(failure), until=_again(failure, lane.attempts), counts=not spent)
+        # Which is the will of the operator or the staff, and no failure.
+        willed = isinstance(failure, BudgetExhausted | track_records.Stopped)
+        leases.fail(lane, str(failure), until=_again(failure, lane.attempts), counts=not willed)
         logger.warning("not_settled", user=user_pk, error=type(failure).__name__)
     except Exception as error:
         leases.fail(lane, f"{type(error).__name__}: {error}")
@@ -152,6 +153,8 @@ def _again(failure: Exception, attempts: int) -> datetime.datetime | None:
     match failure:
         case BudgetExhausted(until=until):
             return min(until or now + BUDGET_AGAIN, now + BUDGET_AGAIN)
+        case track_records.Stopped():
+            return now + track_records.AGAIN
         case CallFailed(retry_after=float() as seconds):
             return now + datetime.timedelta(seconds=seconds)
         case NotSettled():

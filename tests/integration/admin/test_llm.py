@@ -13,14 +13,15 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import encryption, llm_calls
+from memory import encryption, llm_calls, track_record_settings, track_records
 from memory.admin import paging
 from memory.language_models import Usage
 from memory.limits import BY_NAME
 from memory.llm_calls import Attempt, Ending, Work
-from memory.models import Lane, LlmCall, LlmSpending, MemoryUser, Workspace
+from memory.models import Lane, LlmCall, LlmSpending, MemoryUser, StaffAudit, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.users import LaneName
+from tests.factories import make_session
 from tests.integration.admin.conftest import (
     Populate,
     Rows,
@@ -47,6 +48,7 @@ EMPTY = dict.fromkeys(
         *("llm_model", "llm_base_url", "llm_concurrency", "new_llm_api_key"),
         *("llm_tokens_per_day", "llm_tokens_per_month", "llm_cost_per_day", "llm_cost_per_month"),
         *("structure_entries", "structure_idle_seconds", "structure_age_seconds"),
+        *(number.name for number in track_record_settings.NUMBERS),
     ],
     "",
 )
@@ -446,3 +448,95 @@ def test_a_persons_calls_are_found(admin_client: Client, rows: Rows, populate: P
 
     [found] = response.context["cl"].result_list
     assert found.user == MemoryUser.objects.get(user_id="bob")
+
+
+# -- Its track record --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def waits(user: MemoryUser, settings: Settings) -> Lane:
+    """The lane of a user who waits, since the gate refused what the model proposed."""
+    settings.UAC_LLM_JUDGED_MINIMUM = 2
+    for minutes in (1, 2):
+        at = timezone.now() - datetime.timedelta(minutes=minutes)
+        make_session(user, model="openai:gpt-5-mini", refusals=4, at=at)
+    now = timezone.now()
+    times = {"due_at": now, "run_after": now + datetime.timedelta(hours=1)}
+    Lane.objects.filter(user=user, name=LaneName.STRUCTURE).update(**times)
+    return Lane.objects.get(user=user, name=LaneName.STRUCTURE)
+
+
+def test_the_workspace_and_the_calls_show_the_track_record(
+    admin_client: Client, workspace: Workspace, waits: Lane
+) -> None:
+    record = "100 % refused in the end (2 of 2 sessions; 8 of 8 proposals), 0 % undone (0 of 0"
+
+    page = shown(admin_client.get(page_url(workspace)))
+    assert record in page
+    assert "stopped Stopped by its track record: openai:gpt-5-mini: the gate refused 100 %" in page
+    assert "more than 80 % of its proposals in the end, or more than 50 % of its accepted" in page
+
+    assert record in shown(admin_client.get(page_url(LlmCall.objects.all()[0])))
+    of_workspace = {"workspace__id__exact": str(workspace.pk)}
+    assert record in shown(admin_client.get(list_url(LlmCall), of_workspace))
+    assert record not in shown(admin_client.get(list_url(LlmCall)))
+    of_other = {"workspace__id__exact": "no number"}
+    assert record not in shown(admin_client.get(list_url(LlmCall), of_other, follow=True))
+
+
+def let_go_on(client: Client, workspace: Workspace, note: str) -> str:
+    body = {"action": "let_model_go_on", "_selected_action": [workspace.pk], "note": note}
+    return shown(client.post(list_url(Workspace), body, follow=True))
+
+
+def test_the_staff_let_a_model_go_on_with_a_reason(
+    admin_client: Client, workspace: Workspace, waits: Lane
+) -> None:
+    # When somebody gives no reason, nothing happens
+    assert "Say why the model may go on" in let_go_on(admin_client, workspace, " ")
+    assert track_records.why_stopped(Workspace.objects.get(pk=workspace.pk)) is not None
+    # When somebody does
+    told = let_go_on(admin_client, workspace, "the prompt was wrong")
+    # Then what waits is tried at once, and the page and the audit say who let it go on
+    assert "The model of 1 workspace goes on, judged anew from now." in told
+    assert track_records.why_stopped(Workspace.objects.get(pk=workspace.pk)) is None
+    waits.refresh_from_db()
+    assert waits.run_after <= timezone.now()
+    page = shown(admin_client.get(page_url(workspace)))
+    assert "staff:admin let it go on" in page
+    assert "Why: the prompt was wrong" in page
+    acted = StaffAudit.objects.filter(what="let_model_go_on", workspace_id=workspace.pk)
+    assert acted.exists()
+    # And who asks again is told that it is not stopped
+    assert "its model is not stopped" in let_go_on(admin_client, workspace, "again")
+
+
+def test_who_may_only_look_does_not_let_a_model_go_on(
+    staff: Any, workspace: Workspace, waits: Lane
+) -> None:
+    client = staff("view_workspace")
+
+    let_go_on(client, workspace, "because")
+
+    assert track_records.why_stopped(Workspace.objects.get(pk=workspace.pk)) is not None
+
+
+def test_a_workspace_gets_limits_of_its_own_for_the_track_record(
+    admin_client: Client, workspace: Workspace, waits: Lane
+) -> None:
+    change(admin_client, workspace, llm_refused_percent="100", llm_judged_days="3")
+
+    workspace.refresh_from_db()
+    assert workspace.chosen_track_record == {
+        "llm_judged_sessions": None,
+        "llm_judged_days": 3,
+        "llm_judged_minimum": None,
+        "llm_refused_percent": 100,
+        "llm_undone_percent": None,
+    }
+    assert track_records.why_stopped(workspace) is None
+    waits.refresh_from_db()
+    assert waits.run_after <= timezone.now()
+
+    refused = change(admin_client, workspace, llm_judged_minimum="51")
+    assert "No more than 50 sessions are looked at (llm_judged_sessions)" in shown(refused)

@@ -15,7 +15,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
-from memory import alarms, hosts, llm_calls, log
+from memory import alarms, hosts, lanes, llm_calls, llm_turns, log, track_records
 from memory.hints import HINT_SECONDS, redis_client
 from memory.language_models import Usage
 from memory.llm_calls import Attempt, Ending, Work
@@ -34,6 +34,7 @@ from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
 from memory.users import create_user
+from tests.factories import make_session
 from tests.llm_server import KEY
 
 pytestmark = pytest.mark.django_db
@@ -445,3 +446,48 @@ def test_to_look_costs_little(
 ) -> None:
     with django_assert_max_num_queries(60):
         list(alarms.problems())
+
+
+@pytest.fixture
+def refused(user: MemoryUser, model: str, settings: Settings) -> list[MemoryUser]:
+    """Two users whose entries wait, since the gate refused all that the model proposed."""
+    settings.UAC_LLM_JUDGED_MINIMUM = 2
+    people = [user, create_user(user.workspace, "bob", time_zone="UTC", metadata=None)]
+    for one in people:
+        make_session(one, model=model, refusals=4, at=timezone.now() - 5 * MINUTE)
+    for one in people:
+        log.append(
+            one,
+            [Draft(kind=EntryKind.FACT, content="tea", metadata={"urgent": True})],
+            source="t",
+        )
+        due = lanes.due(LaneName.STRUCTURE).filter(user=one)
+        assert llm_turns.claim(due, user.workspace_id) is None
+    return people
+
+
+def test_a_model_that_is_stopped_is_told_once_and_not_for_each_user(
+    healthy: None, refused: list[MemoryUser], subscribed: Staff
+) -> None:
+    # Given two users who wait because their workspace's model is stopped
+    workspace = refused[0].workspace
+    subscribed()
+    # Then there is one alarm, and one mail
+    for _ in range(3):
+        alarms.evaluate()
+        alarms.tell()
+    [problem] = alarms.problems()
+    assert problem.name == f"stopped: workspace {workspace.pk}, openai:m"
+    assert problem.detail.startswith(f"{workspace}: Stopped by its track record: openai:m: the")
+    assert [one.subject for one in mail.outbox] == [f"[UaC] ALARM: {problem.name}"]
+    # And it is over when the staff let the model go on
+    track_records.resume(workspace, by="staff:eve", reason="mended")
+    assert names() == set()
+
+
+def test_of_a_stopped_model_that_was_replaced_nothing_is_told(
+    healthy: None, refused: list[MemoryUser], settings: Settings
+) -> None:
+    assert len(names()) == 1
+    settings.UAC_LLM_MODEL = "openai:better"
+    assert names() == set()

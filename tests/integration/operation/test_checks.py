@@ -74,6 +74,8 @@ def test_a_safe_production_is_accepted(settings: Settings) -> None:
         ({"UAC_LLM_MODEL": "openai:gpt-5-mini", "UAC_LLM_COST_PER_DAY": 1.0}, "uac.E006"),
         ({"UAC_LLM_KEEP_CONTENT": True}, "uac.E006"),
         ({"UAC_ENCRYPTION_KEYS": ["secret"]}, "uac.E006"),
+        ({"UAC_LLM_REFUSED_PERCENT": 101}, "uac.E006"),
+        ({"UAC_LLM_JUDGED_MINIMUM": 51}, "uac.E006"),
         ({"UAC_STRUCTURE_ENTRIES": 0}, "uac.E007"),
         ({"UAC_STRUCTURE_ENTRIES": 1001}, "uac.E007"),
         ({"UAC_STRUCTURE_IDLE_SECONDS": -1}, "uac.E007"),

@@ -1,13 +1,20 @@
-"""A lease that expires while a language model answers."""
+"""A lease that expires while a language model answers, and workers at a model that is stopped."""
+
+import functools
+import threading
 
 import pytest
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
-from memory import log
-from memory.models import Checkpoint, Lane, MemoryUser, Run
+from memory import lanes, log, track_records
+from memory.log import Draft
+from memory.models import Checkpoint, Lane, LlmCall, MemoryUser, Run, Workspace
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
+from memory.users import create_user
 from memory.verification import problems
+from tests.factories import make_session
 from tests.integration.authoring.conftest import (
     Meanwhile,
     Say,
@@ -19,13 +26,16 @@ from tests.integration.authoring.conftest import (
     say,
     work,
 )
+from tests.integration.authoring.test_structure import taking_notes
+from tests.integration.races.conftest import Rival, at_once
+from tests.llm_server import Reply, Request, llm_server, status
+from tests.waiting import eventually, scaled
 from workers.authoring import lane as model_lane
 
 __all__ = ["meanwhile", "quick", "say", "work"]
 
-pytestmark = pytest.mark.django_db
 
-
+@pytest.mark.django_db
 def test_what_a_successor_has_structured_meanwhile_is_not_proposed_again(
     user: MemoryUser, say: Say, work: Work, meanwhile: Meanwhile
 ) -> None:
@@ -47,3 +57,99 @@ def test_what_a_successor_has_structured_meanwhile_is_not_proposed_again(
     assert Checkpoint.objects.filter(user=user).count() == 1
     assert log.coverage(user).covered == 1
     assert list(problems(user)) == []
+
+
+def test_workers_that_claim_at_once_after_the_stop_make_no_call(
+    live_database: str, workspace: Workspace, settings: Settings
+) -> None:
+    # Given users whose entries wait for a model that is stopped
+    settings.UAC_LLM_JUDGED_MINIMUM = 2
+    people = [
+        create_user(workspace, name, time_zone="UTC", metadata=None) for name in ("ada", "ben")
+    ]
+    for person in people:
+        make_session(person, refusals=4)
+        fact = Draft(kind=EntryKind.FACT, content="tea", metadata={"urgent": True})
+        log.append(person, [fact], source="test")
+    with llm_server(script=taking_notes) as server:
+        settings.UAC_LLM_MODEL = "openai:the-model"
+        settings.UAC_LLM_BASE_URL = server.url_of("openai")
+        # When two workers come at the same time, each twice
+        acts = [functools.partial(model_lane.work_on, person.pk) for person in people]
+        rivals = at_once(*acts, *acts)
+    # Then nobody calls it, all of it waits, and each lane says why
+    assert [rival.error for rival in rivals] == [None] * 4
+    assert server.requests == []
+    assert LlmCall.objects.count() == len(people)
+    for person in people:
+        assert log.coverage(person).pending == 1
+        lane = Lane.objects.get(user=person, name=LaneName.STRUCTURE)
+        assert lane.last_error.startswith(track_records.STOPPED)
+        assert (lane.attempts, lane.lease_expires_at) == (0, None)
+
+
+@pytest.mark.parametrize(("slow_seconds", "begun"), [(0.0, True), (1000.0, False)])
+def test_calls_that_hang_hold_up_no_other_users_first_call(
+    live_database: str,
+    workspace: Workspace,
+    settings: Settings,
+    slow_seconds: float,
+    begun: bool,
+) -> None:
+    # Given as many users as may be worked on at a time, whose calls hang, and some more who wait
+    settings.UAC_LLM_CONCURRENCY = 4
+    settings.UAC_LLM_SLOW_SECONDS = slow_seconds
+    settings.UAC_LLM_ATTEMPTS = 1
+    names = ["hang1", "hang2", "hang3", "hang4", "five", "six", "seven"]
+    people = {name: create_user(workspace, name, time_zone="UTC", metadata=None) for name in names}
+    for name, person in people.items():
+        fact = Draft(kind=EntryKind.FACT, content=f"{name} likes tea", metadata={"urgent": True})
+        log.append(person, [fact], source="test")
+    end = threading.Event()
+
+    def answer(request: Request) -> Reply:
+        end.wait(scaled(60))
+        return status(400)
+
+    def asked() -> list[str]:
+        return [name for one in server.requests for name in names if f"{name} likes" in one.text]
+
+    def come(*chosen: str) -> list[Rival]:
+        rivals = [Rival(functools.partial(model_lane.work_on, people[name].pk)) for name in chosen]
+        for rival in rivals:
+            rival.start()
+        return rivals
+
+    with llm_server(script=answer) as server:
+        settings.UAC_LLM_MODEL = "openai:the-model"
+        settings.UAC_LLM_BASE_URL = server.url_of("openai")
+        rivals = come(*names[:4])
+        try:
+            assert eventually(lambda: len(server.requests) == 4)
+            assert sorted(asked()) == names[:4]
+            # When workers come for the others, while no call has ended
+            late = come("five")
+            if begun:
+                assert eventually(lambda: len(server.requests) == 5)
+                late += come("six")
+                assert eventually(lambda: len(server.requests) == 6)
+            # Then their first calls are begun, in their order, if those before are slow; but beside
+            # those there are half as many at the most
+            last = come("seven")
+            for rival in last if begun else [*late, *last]:
+                rival.join(scaled(60))
+                assert not rival.is_alive()
+            assert asked()[4:] == (["five", "six"] if begun else [])
+            assert LlmCall.objects.filter(outcome="started").count() == len(server.requests)
+            told = lanes.standing(people["seven"])
+            working = 6 if begun else 4
+            ahead = 0 if begun else 2
+            assert (told.state, told.reason) == (
+                lanes.State.DUE,
+                f"waiting for its turn: {ahead} ahead, {working} users are worked on",
+            )
+        finally:
+            end.set()
+            for rival in [*rivals, *late]:
+                rival.join(scaled(60))
+    assert all(rival.error is None for rival in [*rivals, *late, *last])

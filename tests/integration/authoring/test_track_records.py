@@ -1,0 +1,213 @@
+"""A model that was stopped for its track record is called no more, and nothing is lost by that."""
+
+import datetime
+from collections.abc import Callable
+
+import pytest
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+from rest_framework.test import APIClient
+
+from memory import history, lanes, leases, llm_turns, reopening, track_records
+from memory.log import coverage
+from memory.models import Lane, LlmCall, MemoryUser, Workspace
+from memory.models.log import EntryKind
+from memory.models.users import LaneName
+from memory.reopening import Selection
+from memory.users import create_user
+from tests.factories import make_session
+from tests.integration.authoring.conftest import Meanwhile, Say, Work, edits, finishes
+from tests.integration.authoring.test_structure import begins, taking_notes, window
+from tests.llm_server import Reply, Request
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def strict(settings: Settings) -> None:
+    """Two sessions are enough to judge a model."""
+    settings.UAC_LLM_JUDGED_MINIMUM = 2
+
+
+@pytest.fixture
+def other(workspace: Workspace) -> MemoryUser:
+    """Another user of the workspace."""
+    return create_user(workspace, "ben", time_zone="UTC", metadata=None)
+
+
+def inventing(request: Request) -> Reply:
+    """A model that writes what nobody said."""
+    if not begins(request):
+        return finishes()
+    text = "the moon is made of green cheese"
+    return edits({"op": "note", "text": text, "sources": window(request)})
+
+
+def refused(user: MemoryUser, times: int) -> None:
+    """So many sessions of the model that the gate refused."""
+    for number in range(times):
+        at = timezone.now() - datetime.timedelta(minutes=times - number)
+        make_session(user, refusals=4, at=at)
+
+
+def assert_waits(user: MemoryUser, entries: int) -> None:
+    counts = coverage(user)
+    assert (counts.pending, counts.total) == (entries, entries)
+
+
+def test_a_model_that_is_refused_again_and_again_is_stopped_and_goes_on_by_the_staff(
+    user: MemoryUser,
+    workspace: Workspace,
+    say: Say,
+    work: Work,
+    lane: Callable[[], Lane],
+    api: APIClient,
+) -> None:
+    # Given a model whose proposals are refused
+    say("The user likes tea.", kind=EntryKind.FACT)
+    for _ in range(2):
+        assert len(work(script=inventing).requests) > 1
+    # When there is more to do
+    attempts = lane().attempts
+    server = work(script=inventing)
+    # Then no call is made, the entry waits, and the lane and the API say why
+    assert server.requests == []
+    assert_waits(user, 1)
+    assert lane().last_error.startswith("Stopped by its track record: openai:the-model: the gate")
+    assert lane().attempts == attempts
+    assert lane().run_after > timezone.now()
+    told = api.get("/v1/users/ada/").json()["structure"]
+    assert (told["state"], told["waiting"]) == ("stopped", 1)
+    assert told["reason"] == lane().last_error
+    # When the staff let it go on, then it works again, and is judged anew
+    track_records.resume(workspace, by="staff:eve", reason="the prompt was wrong")
+    assert len(work(script=taking_notes).requests) == 2
+    assert coverage(user).covered == 1
+    found = track_records.read(Workspace.objects.get(pk=workspace.pk), "openai:the-model")
+    assert (found.sessions, found.accepted) == (1, 1)
+
+
+def test_another_model_goes_on_by_itself(
+    user: MemoryUser, workspace: Workspace, say: Say, work: Work
+) -> None:
+    # Given a model that is stopped
+    say("The user likes tea.", kind=EntryKind.FACT)
+    refused(user, 2)
+    assert work(script=taking_notes).requests == []
+    # When the workspace chooses another
+    Workspace.objects.filter(pk=workspace.pk).update(llm_model="openai:better")
+    server = work(script=taking_notes)
+    # Then that one is called
+    assert {request.model for request in server.requests} == {"better"}
+    assert coverage(user).covered == 1
+
+
+def test_messages_are_not_memorized_by_a_model_that_is_stopped(
+    user: MemoryUser, other: MemoryUser, say: Say, work: Work
+) -> None:
+    say("I like tea.")
+    refused(other, 2)
+
+    assert work(script=taking_notes).requests == []
+    assert_waits(user, 1)
+    assert not LlmCall.objects.filter(user=user).exists()
+
+
+def test_another_workspace_is_not_stopped(user: MemoryUser, say: Say, work: Work) -> None:
+    elsewhere = Workspace.objects.create(name="elsewhere")
+    refused(create_user(elsewhere, "eve", time_zone="UTC", metadata=None), 2)
+    say("The user likes tea.", kind=EntryKind.FACT)
+
+    assert len(work(script=taking_notes).requests) == 2
+
+
+def test_what_is_stopped_in_the_middle_of_a_session_makes_no_further_call(
+    user: MemoryUser,
+    other: MemoryUser,
+    say: Say,
+    work: Work,
+    meanwhile: Meanwhile,
+    lane: Callable[[], Lane],
+) -> None:
+    # Given a session during whose first call the model is stopped by what it did elsewhere
+    say("The user likes tea.", kind=EntryKind.FACT)
+    meanwhile(lambda: refused(other, 2))
+    # Then that call was the last, and nothing is lost
+    assert len(work(script=taking_notes).requests) == 1
+    assert_waits(user, 1)
+    assert lane().last_error.startswith(track_records.STOPPED)
+    assert (lane().attempts, lane().lease_expires_at) == (0, None)
+
+
+def test_who_has_claimed_before_the_stop_makes_no_call_after_it(
+    user: MemoryUser,
+    other: MemoryUser,
+    say: Say,
+    work: Work,
+    lane: Callable[[], Lane],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given a worker that has claimed the lane, when another's session ends refused
+    say("The user likes tea.", kind=EntryKind.FACT)
+    claim = llm_turns.claim
+
+    def claimed_just_before(work: object, workspace_pk: int) -> object:
+        found = claim(work, workspace_pk)  # type: ignore[arg-type]
+        refused(other, 2)
+        return found
+
+    monkeypatch.setattr(llm_turns, "claim", claimed_just_before)
+    # Then it makes no call
+    assert work(script=taking_notes).requests == []
+    assert_waits(user, 1)
+    assert lane().last_error.startswith(track_records.STOPPED)
+
+
+def test_the_refusal_that_reaches_the_limit_is_the_last_though_its_worker_goes_on(
+    user: MemoryUser, other: MemoryUser, say: Say, work: Work
+) -> None:
+    # Given two entries, which are tried by themselves after they were refused together
+    say("The user likes tea.", "The user likes milk.", kind=EntryKind.FACT)
+    refused(other, 1)
+    # When the first try is refused, which makes two sessions
+    server = work(script=inventing)
+    # Then the smaller ones are not tried
+    assert sum(begins(request) for request in server.requests) == 1
+    assert_waits(user, 2)
+
+
+def test_while_somebody_works_on_the_lane_the_reason_is_not_written_over(
+    user: MemoryUser, workspace: Workspace, say: Say, settings: Settings, lane: Callable[[], Lane]
+) -> None:
+    settings.UAC_LLM_MODEL = "openai:the-model"
+    say("The user likes tea.", kind=EntryKind.FACT, metadata={"urgent": True})
+    refused(user, 3)
+    held = leases.claim(lanes.due(LaneName.STRUCTURE).filter(user=user))
+    assert held is not None
+
+    due = lanes.due(LaneName.STRUCTURE).filter(user=user)
+    assert llm_turns.claim(due, workspace.pk) is None
+
+    assert (lane().last_error, lane().token) == ("", held.token)
+
+
+@pytest.mark.parametrize("how", ["restored", "reopened"])
+def test_a_model_whose_edits_are_undone_is_stopped(
+    user: MemoryUser, workspace: Workspace, say: Say, work: Work, how: str
+) -> None:
+    # Given three versions of the model, each of an entry of its own
+    for drink in ("tea", "milk", "wine"):
+        say(f"The user likes {drink}.", kind=EntryKind.FACT)
+        work(script=taking_notes)
+    assert user.head is not None
+    assert user.head.version == 3
+    # When the staff go back before two of them, or have their entries worked on anew
+    if how == "restored":
+        history.restore(user, 1, reopen=True, by="staff:eve")
+    else:
+        reopening.reopen(user, Selection(entries=[2, 3]), by="staff:eve")
+    # Then the share of two in three stops it
+    found = track_records.read(workspace, "openai:the-model")
+    assert (found.sessions, found.accepted, found.undone) == (3, 3, 2)
+    assert work(script=taking_notes).requests == []
+    assert coverage(user).pending == 2
