@@ -25,6 +25,8 @@ from django.utils import timezone
 from memory import clock, database, hosts, leases, llm_calls, stuck, track_records
 from memory.hints import BEHIND, HINT_SECONDS, redis_client
 from memory.models import Alarm, Heartbeat, SandboxHost
+from memory.search import announcing
+from memory.search.embeddings import EmbeddingFailed
 
 logger = structlog.get_logger(__name__)
 
@@ -35,6 +37,8 @@ QUEUES = ("default", "sandbox", "llm")
 TAKEN_AWAY = datetime.timedelta(hours=1)
 # So full the connections of the database may be.
 CONNECTIONS = 0.85
+# Whoever failed is tried again within five minutes, so a provider that is gone shows within this.
+EMBEDDINGS_WINDOW = datetime.timedelta(minutes=15)
 # So begins the name of the alarm of what could not be looked at.
 BLIND = "look: "
 # Hosts may have names as long as that.
@@ -228,6 +232,28 @@ def _of_track_records() -> Iterator[Problem]:
         yield Problem(f"stopped: workspace {workspace.pk}, {model}", f"{workspace}: {reason}")
 
 
+def _of_embeddings() -> Iterator[Problem]:
+    """Vectors that cannot be made: searches go by words meanwhile, and say so."""
+    since = timezone.now() - EMBEDDINGS_WINDOW
+    failed = llm_calls.failing_embeddings(settings.UAC_EMBEDDINGS, since)
+    behind = announcing.waiting().filter(last_error__startswith=EmbeddingFailed.__name__)
+    number = behind.count()
+    if not failed and not number:
+        return
+    told = []
+    if failed:
+        why = "; ".join(outcome.label for outcome in failed.outcomes)
+        told.append(f"The calls of {failed.model} come to nothing ({why}).")
+    if number:
+        error = behind.order_by("-attempts").values_list("last_error", flat=True).first() or ""
+        told.append(f"{number} users' logs wait for vectors: {error.partition(': ')[2][:500]}")
+    yield Problem(
+        "embeddings",
+        f"{' '.join(told)} Searches go by words where there are no vectors.",
+        patience=0 if failed and failed.is_unusable else settings.UAC_ALARM_WAITING_SECONDS,
+    )
+
+
 def _of_queues() -> Iterator[Problem]:
     try:
         found = queues()
@@ -256,6 +282,7 @@ LOOKS: Mapping[str, Callable[[], Iterator[Problem]]] = {
     "queues": _of_queues,
     "language models": _of_models,
     "track records": _of_track_records,
+    "embeddings": _of_embeddings,
 }
 
 

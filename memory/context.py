@@ -29,7 +29,7 @@ from memory.project.outline import Collection as Stored
 from memory.project.outline import Singleton
 from memory.search.documents import CorpusName, day_of
 from memory.search.embeddings import closeness
-from memory.search.finding import Hit, find
+from memory.search.finding import Hit, Meaning, find
 from memory.search.followups import Question, Turn, understand
 from memory.search.words import terms
 
@@ -88,13 +88,17 @@ class Part:
 
 @dataclass(frozen=True)
 class Context:
-    """The block. Its first characters, so many, are the same whatever is asked. `taken_as` is what
-    the query was taken to mean, None where it was left as it is."""
+    """The block. Its first characters, so many, are the same whatever is asked.
+
+    `meaning` says what meaning had to do with what was found; None where nothing was looked for.
+    `taken_as` is what the query was taken to mean, None where it was left as it is.
+    """
 
     text: str
     stable_characters: int
     parts: Sequence[Part]
     known: Known
+    meaning: Meaning | None = None
     taken_as: str | None = None
 
     @property
@@ -141,7 +145,7 @@ def compose(known: Known, query: str, tokens: int, turns: Sequence[Turn] = ()) -
     question = understand(query, turns)
     room = tokens * CHARACTERS_PER_TOKEN - len(PREAMBLE)
     if room <= 0:
-        return Context("", 0, [], known, question.taken_as)
+        return Context("", 0, [], known, None, question.taken_as)
     # The alerts have the first say, and stand behind what changes less often.
     open_alerts = retrieval.open_alerts(known.user) if known.is_now else []
     alerts = _part("alerts", "Open alerts", _alert_lines(open_alerts), int(room * ALERTS))
@@ -151,9 +155,11 @@ def compose(known: Known, query: str, tokens: int, turns: Sequence[Turn] = ()) -
     parts = [manifest, alerts]
     stable = PREAMBLE + manifest.text + alerts.text
     left -= len(manifest.text)
+    meaning = None
     if query.strip():
         up_to = None if known.is_now else known.seq
-        hits = find(known.user, question, top_k=MOST_HITS, up_to=up_to).hits
+        found = find(known.user, question, top_k=MOST_HITS, up_to=up_to)
+        hits, meaning = found.hits, found.meaning
         needed, others = _record_lines(known, outline, question, hits, open_alerts)
         records = "Records that may matter"
         # What somebody's safety may depend on has its room before what was said.
@@ -168,7 +174,7 @@ def compose(known: Known, query: str, tokens: int, turns: Sequence[Turn] = ()) -
             left -= len(part.text)
             parts.insert(2 if name == "state" else len(parts), part)
     text = stable + "".join(part.text for part in parts[2:])
-    return Context(text, len(stable), parts, known, question.taken_as)
+    return Context(text, len(stable), parts, known, meaning, question.taken_as)
 
 
 def _part(name: str, title: str, lines: Iterable[Line], room: int) -> Part:

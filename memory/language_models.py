@@ -169,7 +169,7 @@ def price_missing(name: str) -> str:
 def problems(chosen: Chosen) -> dict[str, str]:
     """Return what is wrong with a workspace's choice, and what to choose instead, by name."""
     found: dict[str, str] = {}
-    if chosen.base_url and (problem := _wrong_url(chosen.base_url)):
+    if chosen.base_url and (problem := wrong_url(chosen.base_url)):
         found["base_url"] = problem
     if chosen.model and (problem := _wrong_name(chosen.model)):
         found["model"] = problem
@@ -205,7 +205,7 @@ def wrong_settings() -> dict[str, str]:
     found = encryption.wrong_settings()
     if settings.UAC_LLM_MODEL and (problem := _wrong_name(settings.UAC_LLM_MODEL)):
         found["UAC_LLM_MODEL"] = problem
-    if settings.UAC_LLM_BASE_URL and (problem := _wrong_url(settings.UAC_LLM_BASE_URL)):
+    if settings.UAC_LLM_BASE_URL and (problem := wrong_url(settings.UAC_LLM_BASE_URL)):
         found["UAC_LLM_BASE_URL"] = problem
     for name, least in (
         ("UAC_LLM_TIMEOUT_SECONDS", 1),
@@ -275,7 +275,8 @@ def _wrong_name(name: str) -> str | None:
     return None
 
 
-def _wrong_url(url: str) -> str | None:
+def wrong_url(url: str) -> str | None:
+    """Return what is wrong with a base URL, None if nothing is."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port

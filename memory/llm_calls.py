@@ -8,6 +8,7 @@ by side. What has ended is in a ledger (`LlmSpending`), which is short to add up
 
 import datetime
 import json
+import random
 import uuid
 import zlib
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery, Sum
 from django.utils import timezone
 
 from memory import encryption, language_models, leases, track_records
@@ -33,6 +34,8 @@ logger = structlog.get_logger(__name__)
 # So long after an attempt must have ended its caller counts as gone.
 GRACE = datetime.timedelta(seconds=30)
 ERROR_CHARACTERS = 4000
+# So many calls of an embedding model that fail are more than chance.
+SEVERAL = 3
 
 # Of these no provider takes anything. After any other the provider may have worked for us, also
 # where it has not told what it took.
@@ -107,8 +110,11 @@ class Ending:
     unsent: bool = False
 
 
-def start(work: Work, attempt: Attempt, *, keep_content: bool) -> LlmCall:
-    """Write the row of an attempt that may be made now.
+def start(
+    work: Work, attempt: Attempt, *, keep_content: bool, budget: Budget | None = None
+) -> LlmCall:
+    """Write the row of an attempt that may be made now, within the workspace's budget unless
+    another is given. Embeddings are counted by themselves, and nothing else beside them.
 
     Raises BudgetExhausted or TooManyCalls if it may not, NotConfigured if money is limited and the
     model has no price, LeaseLost if the work is not the caller's any more: what it was told may
@@ -123,14 +129,18 @@ def start(work: Work, attempt: Attempt, *, keep_content: bool) -> LlmCall:
         workspace = Workspace.objects.select_for_update(no_key=True).get(pk=work.workspace.pk)
         if work.purpose in track_records.AUTHORING:
             _refuse_stopped(workspace, work, attempt)
-        budget = language_models.budget(workspace.chosen_llm)
+        budget = budget or language_models.budget(workspace.chosen_llm)
         cost = _most_cost(attempt.model, budget, attempt.most)
-        _check_budget(workspace, budget, attempt.most.tokens, cost or Decimal(0), now)
-        under_way = _under_way(workspace, now).count()
-        if under_way - min(slow(workspace, now), budget.beside_slow) >= budget.concurrency:
+        embeds = work.purpose == LlmPurpose.EMBED
+        of_kind = _of_kind(embeddings=embeds)
+        _check_budget(workspace, budget, attempt.most.tokens, cost or Decimal(0), now, of_kind)
+        under_way = _under_way(workspace, now, of_kind).count()
+        let_by = 0 if embeds else min(slow(workspace, now), budget.beside_slow)
+        if under_way - let_by >= budget.concurrency:
+            which = "" if embeds else " (llm_concurrency)"
             raise TooManyCalls(
                 f"{under_way} calls of this workspace are under way, and it may make no more at one"
-                " time (llm_concurrency)."
+                f" time{which}."
             )
         return LlmCall.objects.create(
             workspace=workspace,
@@ -154,12 +164,13 @@ def start(work: Work, attempt: Attempt, *, keep_content: bool) -> LlmCall:
 def slow(workspace: Workspace, now: datetime.datetime) -> int:
     """Return how many calls are under way for so long that others are not to wait for them."""
     since = now - datetime.timedelta(seconds=settings.UAC_LLM_SLOW_SECONDS)
-    return _under_way(workspace, now).filter(started_at__lte=since).count()
+    models = _of_kind(embeddings=False)
+    return _under_way(workspace, now, models).filter(started_at__lte=since).count()
 
 
-def _under_way(workspace: Workspace, now: datetime.datetime) -> QuerySet[LlmCall]:
+def _under_way(workspace: Workspace, now: datetime.datetime, of_kind: Q) -> QuerySet[LlmCall]:
     return LlmCall.objects.filter(
-        workspace=workspace, outcome=LlmOutcome.STARTED, expires_at__gt=now
+        of_kind, workspace=workspace, outcome=LlmOutcome.STARTED, expires_at__gt=now
     )
 
 
@@ -193,6 +204,22 @@ def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
         presumed = usage is None and not ending.unsent and ending.outcome not in FREE
         _add_to_ledger(call, ending, cost, presumed=presumed)
     return True
+
+
+def pause_before_next(attempt: int, retry_after: float | None) -> float | None:
+    """Return how many seconds to wait after an attempt whose failure may pass; None if there shall
+    be no other attempt.
+
+    The wait is drawn between the half and the whole, so that those who failed together do not come
+    back together. A provider that wants to be left alone for longer than the most is: whoever
+    asked comes back later, and holds no worker meanwhile.
+    """
+    most = settings.UAC_LLM_BACKOFF_SECONDS_MOST
+    if attempt >= settings.UAC_LLM_ATTEMPTS or (retry_after is not None and retry_after > most):
+        return None
+    longest = min(settings.UAC_LLM_BACKOFF_SECONDS * 2 ** (attempt - 1), most)
+    drawn = random.uniform(longest / 2, longest)  # noqa: S311  # nosec B311 # no secret
+    return drawn if retry_after is None else retry_after + drawn / 10
 
 
 def close_interrupted(limit: int) -> int:
@@ -240,17 +267,29 @@ class Spent:
         return self.cost + self.presumed_cost
 
 
-def spent(workspace: Workspace, now: datetime.datetime) -> tuple[Spent, Spent]:
-    """Return what the workspace has spent today and this month, in UTC."""
+def _of_kind(*, embeddings: bool) -> Q:
+    """Match the calls, or the spending, of embeddings or of language models."""
+    return Q(purpose=LlmPurpose.EMBED) if embeddings else ~Q(purpose=LlmPurpose.EMBED)
+
+
+def spent(
+    workspace: Workspace, now: datetime.datetime, *, embeddings: bool = False
+) -> tuple[Spent, Spent]:
+    """Return what language models, or embeddings, have taken today and this month, in UTC."""
+    return _spent(workspace, now, _of_kind(embeddings=embeddings))
+
+
+def _spent(workspace: Workspace, now: datetime.datetime, of_kind: Q) -> tuple[Spent, Spent]:
     # First what is reserved: a call that ends in between is counted twice, and never not at all.
-    reserved = LlmCall.objects.filter(workspace=workspace, outcome=LlmOutcome.STARTED).aggregate(
+    under_way = LlmCall.objects.filter(of_kind, workspace=workspace, outcome=LlmOutcome.STARTED)
+    reserved = under_way.aggregate(
         tokens=Sum("reserved_tokens", default=0),
         cost=Sum("reserved_cost", default=Decimal(0)),
     )
     today = now.astimezone(datetime.UTC).date()
     columns = ("calls", "input_tokens", "output_tokens", "presumed_tokens", "cost", "presumed_cost")
     sums = LlmSpending.objects.filter(
-        workspace=workspace, day__gte=today.replace(day=1), day__lte=today
+        of_kind, workspace=workspace, day__gte=today.replace(day=1), day__lte=today
     ).aggregate(
         **{f"month_{name}": Sum(name, default=0) for name in columns},
         **{f"day_{name}": Sum(name, filter=Q(day=today), default=0) for name in columns},
@@ -277,7 +316,8 @@ def why_stopped(workspace: Workspace) -> str | None:
     try:
         least = Usage(input_tokens=0, output_tokens=settings.UAC_LLM_OUTPUT_TOKENS)
         cost = _most_cost(language_models.connection(chosen).name, budget, least)
-        _check_budget(workspace, budget, least.tokens, cost or Decimal(0), timezone.now())
+        of_kind = _of_kind(embeddings=False)
+        _check_budget(workspace, budget, least.tokens, cost or Decimal(0), timezone.now(), of_kind)
     except TooManyCalls:
         return None
     except LanguageModelError as error:
@@ -306,8 +346,13 @@ def failing() -> list[Failing]:
     """
     yesterday = timezone.now().astimezone(datetime.UTC).date() - datetime.timedelta(days=1)
     # The ledger is short, and tells of whom the last call is worth looking for.
-    failed = LlmSpending.objects.filter(day__gte=yesterday, outcome__in=(*UNUSABLE, *UNREACHED))
-    ended = LlmCall.objects.filter(workspace=OuterRef("pk")).exclude(outcome=LlmOutcome.STARTED)
+    of_kind = _of_kind(embeddings=False)
+    failed = LlmSpending.objects.filter(
+        of_kind, day__gte=yesterday, outcome__in=(*UNUSABLE, *UNREACHED)
+    )
+    ended = LlmCall.objects.filter(of_kind, workspace=OuterRef("pk")).exclude(
+        outcome=LlmOutcome.STARTED
+    )
     last = ended.order_by("-started_at")
     waiting = Lane.objects.filter(
         user__workspace=OuterRef("pk"), name=LaneName.STRUCTURE, due_at__isnull=False
@@ -336,6 +381,29 @@ def _refuse_stopped(workspace: Workspace, work: Work, attempt: Attempt) -> None:
         raise track_records.Stopped(reason)
 
 
+def failing_embeddings(model: str, since: datetime.datetime) -> Failing | None:
+    """Return why the calls of an embedding model have come to nothing since then, if several have,
+    or one that somebody has to mend, and none was answered."""
+    ended = LlmCall.objects.filter(
+        purpose=LlmPurpose.EMBED, model=model, started_at__gte=since
+    ).exclude(outcome=LlmOutcome.STARTED)
+    outcomes = ended.order_by().values("outcome").annotate(number=Count("pk"))
+    numbers = {LlmOutcome(row["outcome"]): row["number"] for row in outcomes}
+    if not numbers or LlmOutcome.OK in numbers:
+        return None
+    failed = Failing(
+        model, sorted(numbers), ended.aggregate(n=Count("workspace", distinct=True))["n"]
+    )
+    return failed if failed.is_unusable or sum(numbers.values()) >= SEVERAL else None
+
+
+def _model_of(workspace: Workspace) -> str | None:
+    try:
+        return language_models.connection(workspace.chosen_llm).name
+    except LanguageModelError:
+        return None
+
+
 def _most_cost(model: str, budget: Budget, usage: Usage) -> Decimal | None:
     """Return what so much costs; raises NotConfigured if it has to be known and is not."""
     price = language_models.price(model)
@@ -345,7 +413,12 @@ def _most_cost(model: str, budget: Budget, usage: Usage) -> Decimal | None:
 
 
 def _check_budget(
-    workspace: Workspace, budget: Budget, tokens: int, cost: Decimal, now: datetime.datetime
+    workspace: Workspace,
+    budget: Budget,
+    tokens: int,
+    cost: Decimal,
+    now: datetime.datetime,
+    of_kind: Q,
 ) -> None:
     """Raise BudgetExhausted if so much more is more than the workspace may spend."""
     if budget == Budget(
@@ -356,7 +429,7 @@ def _check_budget(
         cost_per_month=None,
     ):
         return
-    day, month = spent(workspace, now)
+    day, month = _spent(workspace, now, of_kind)
     midnight = now.astimezone(datetime.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     tomorrow = midnight + datetime.timedelta(days=1)
     next_month = (midnight.replace(day=1) + datetime.timedelta(days=32)).replace(day=1)

@@ -321,8 +321,10 @@ def _search_problems(user: MemoryUser) -> Iterator[str]:
             yield f"the search segments {names[one]} and {names[two]} overlap"
     for segment in segments.filter(Q(last_seq__gt=user.last_seq) | Q(first_seq__gt=F("last_seq"))):
         yield f"the search segment {segment} is of entries that are not there"
-    # Documents and vectors have a block each, postings the others.
-    parts = segments.filter(version=VERSION).annotate(number=Count("parts"))
+    # Documents and vectors have a block each, postings the others; what comes behind are vectors of
+    # another model, which are being made.
+    own = Count("parts", filter=Q(parts__number__lte=F("blocks") + 1))
+    parts = segments.filter(version=VERSION).annotate(number=own)
     for segment in parts.exclude(number=F("blocks") + 2):
         yield f"the search segment {segment} has parts missing"
     gone = LogEntry.objects.filter(user=user, redacted_at__isnull=False)

@@ -127,8 +127,8 @@ def _always() -> Iterator[CheckMessage]:
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E031")
     for name, problem in users.wrong_settings().items():
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E014")
-    if wrong_model := embeddings.validate(settings.UAC_EMBEDDINGS):
-        yield Error(f"UAC_EMBEDDINGS: {wrong_model}", hint="Change UAC_EMBEDDINGS.", id="uac.E032")
+    for name, problem in embeddings.wrong_settings().items():
+        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E032")
     others = (
         *(alarms.wrong_settings, stuck.wrong_settings, database.wrong_settings),
         tracing.wrong_settings,

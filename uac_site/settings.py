@@ -247,8 +247,22 @@ UAC_SANDBOX_LEASES = env.int("UAC_SANDBOX_LEASES", default=16)
 UAC_SANDBOX_HOST = env.str("UAC_SANDBOX_HOST", default="")
 # The embedding model of the search: "wordllama", which is part of the installation and needs no
 # network; the path of a folder with a static model, as model2vec or sentence-transformers save it;
-# or "off": then the search goes by words alone.
+# a provider's model, such as "openai:text-embedding-3-small"; or "off": then the search goes by
+# words alone.
 UAC_EMBEDDINGS = env.str("UAC_EMBEDDINGS", default="wordllama")
+# What it was before, as long as logs are embedded anew: then it answers for those that are not yet.
+UAC_EMBEDDINGS_PREVIOUS = env.str("UAC_EMBEDDINGS_PREVIOUS", default="")
+# Of a provider's model: where it answers, if not at OpenAI, and the key, which is sent only there;
+# how many numbers a vector has, where the model leaves the choice.
+UAC_EMBEDDINGS_BASE_URL = env.str("UAC_EMBEDDINGS_BASE_URL", default="")
+UAC_EMBEDDINGS_API_KEY = env.str("UAC_EMBEDDINGS_API_KEY", default="")
+UAC_EMBEDDINGS_DIMENSIONS = env.int("UAC_EMBEDDINGS_DIMENSIONS", default=None)
+# Texts of one call; seconds that a call may take, and all calls for a search together; tokens that
+# each workspace may spend in a day of UTC.
+UAC_EMBEDDINGS_BATCH = env.int("UAC_EMBEDDINGS_BATCH", default=64)
+UAC_EMBEDDINGS_TIMEOUT_SECONDS = env.float("UAC_EMBEDDINGS_TIMEOUT_SECONDS", default=30.0)
+UAC_EMBEDDINGS_QUERY_SECONDS = env.float("UAC_EMBEDDINGS_QUERY_SECONDS", default=2.0)
+UAC_EMBEDDINGS_TOKENS_PER_DAY = env.int("UAC_EMBEDDINGS_TOKENS_PER_DAY", default=None)
 # The language model: provider and model, such as "openai:gpt-5-mini"; empty for none. Workspaces
 # may have their own. The key is sent to this provider, at this base URL, and nowhere else.
 UAC_LLM_MODEL = env.str("UAC_LLM_MODEL", default="")

@@ -9,6 +9,7 @@ from rest_framework.response import Response
 
 from memory import context
 from memory.api.moments import AsOfSerializer, known_of
+from memory.api.search import MeaningSerializer
 from memory.api.serializers import MomentField, StrictSerializer
 from memory.api.turns import TAKEN_AS, TurnsField, turns_of
 from memory.api.users import UserScopedView
@@ -62,6 +63,11 @@ class ContextSerializer(serializers.Serializer[context.Context]):
     parts = PartSerializer(many=True)
     entries = serializers.ListField(
         child=serializers.IntegerField(), help_text="The entries that are cited."
+    )
+    meaning = MeaningSerializer(
+        allow_null=True,
+        help_text="What meaning had to do with what was found, as search says it; null without a"
+        " query.",
     )
     checkpoint = serializers.IntegerField(source="known.version", allow_null=True)
     as_of = AsOfSerializer(source="known.to_json", allow_null=True, help_text="Null: as of now.")

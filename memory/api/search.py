@@ -139,7 +139,9 @@ class MeaningSerializer(serializers.Serializer[Meaning]):
     """What meaning had to do with what was found."""
 
     model = serializers.CharField(
-        allow_null=True, help_text="The embedding model; null: it was found by words alone."
+        allow_null=True,
+        help_text="The embedding model, or two while logs are embedded anew; null: it was found by"
+        " words alone.",
     )
     compared = serializers.IntegerField(help_text="So many passages were compared.")
     problem = serializers.CharField(

@@ -94,6 +94,13 @@ def create(caller_of: Callable[[Any], Caller]) -> Server[Any]:
 
 
 def _text_of(answer: Json) -> str:
-    """Return what a model is to read: of a context or a manifest its text, else all of it."""
+    """Return what a model is to read: of a context or a manifest its text, else all of it.
+
+    What kept meaning from a context is said behind its text.
+    """
     text = answer.get("text")
-    return text if isinstance(text, str) else json.dumps(answer, ensure_ascii=False)
+    if not isinstance(text, str):
+        return json.dumps(answer, ensure_ascii=False)
+    meaning = answer.get("meaning")
+    problem = meaning.get("problem") if isinstance(meaning, dict) else None
+    return f"{text}\n\n(Search: {problem})" if problem else text

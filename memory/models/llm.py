@@ -18,6 +18,7 @@ class LlmPurpose(models.TextChoices):
     STRUCTURE = "structure", "structure: facts to records"
     QUERY = "query", "answer a question"
     CHECK = "check", "try the settings"
+    EMBED = "embed", "vectors of texts for the search"
 
 
 class LlmOutcome(models.TextChoices):

@@ -13,12 +13,20 @@ from numpy.typing import NDArray
 
 from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
-from memory.search import index
+from memory.search import embeddings, index
 from memory.search.documents import NUMBERS, CorpusName, text_of
 from memory.search.embeddings import Embedder, EmbeddingFailed, embedder
 from memory.search.followups import Question
 from memory.search.passages import Passage
-from memory.search.ranking import Corpus, Ranking, fuse, prefer_own, rank
+from memory.search.ranking import (
+    USUAL_CLOSENESS,
+    Corpus,
+    Ranking,
+    deviation_of,
+    fuse,
+    prefer_own,
+    rank,
+)
 from memory.search.segments import SPEAKER_PREFIX, Segment, corpus_of
 from memory.search.vectors import Floats
 from memory.search.words import best_part, identity, number_of_words
@@ -49,6 +57,8 @@ MAX_TEXT_READ = 100_000
 # Of an entry the best passages alone, and no passage is as short as this.
 MOST_PASSAGES = 20
 SHORT_GAP = 2
+# What two models say is put on one scale if each has compared so many passages.
+MIN_COMPARABLE = 32
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,10 @@ class Hit:
 
 @dataclass(frozen=True)
 class Meaning:
-    """Which model compared meanings, if any, with how many passages, and what kept it from more."""
+    """Which model compared meanings, if any, with how many passages, and what kept it from more.
+
+    Where segments of an earlier model are left, both are named.
+    """
 
     model: str | None
     compared: int
@@ -138,7 +151,8 @@ def find(
     ever found that is redacted, and everything that is in the log can be. What a
     `Question` has taken from the turns before it is looked for, too, and counts for less.
 
-    Where the model fails it is found by words alone, which `meaning` says.
+    Where the model fails it is found by words alone, which `meaning` says. Passages that have only
+    an earlier model's vectors are compared by that one, if it can be asked.
     """
     question = Question(question) if isinstance(question, str) else question
     weights = question.weights()
@@ -146,12 +160,14 @@ def find(
     identities = [identity(term) for term in asked]
     counts = {identity(term): weights[term] for term in asked}
     names = [identity(SPEAKER_PREFIX + term) for term in asked]
-    model, vector, problem = _embedded(question.meant)
-    found = index.read(user, [*identities, *names], model) if asked or model else []
-    closeness = None if vector is None else [_closeness(one, vector) for one in found]
+    model, vector, problem = _embedded(user, question.meant)
+    is_on = model is not None or problem is not None
+    all_terms = [*identities, *names]
+    found = index.read(user, all_terms, model, with_vectors=is_on) if asked or is_on else []
+    compared = _Comparison(user, question.meant, model, vector)
+    closeness = compared.of_all(found) if is_on else None
 
     wanted = [name for name in CorpusName if name in corpora]
-    all_terms = [*identities, *names]
     ranked = [
         (corpus, rank(corpus, identities, names, counts, explain=explain))
         for name in wanted
@@ -212,15 +228,15 @@ def find(
         hits,
         asked,
         {name.value: one.size for name, one in rankings.items()},
-        _meaning(model, rankings.values(), problem),
+        _meaning(compared, rankings.values(), problem),
         question.taken_as,
     )
 
 
-def _embedded(question: str) -> tuple[Embedder | None, Floats | None, str | None]:
+def _embedded(user: MemoryUser, question: str) -> tuple[Embedder | None, Floats | None, str | None]:
     """Return the model and its vector of the question, or what is wrong with it."""
     try:
-        model = embedder()
+        model = embedder(user, hurried=True)
         if model is None:
             return None, None, None
         (vector,) = model.embed([question])
@@ -231,22 +247,113 @@ def _embedded(question: str) -> tuple[Embedder | None, Floats | None, str | None
     return (model, vector, None) if vector.any() else (None, None, None)
 
 
-def _closeness(segment: Segment, question: Floats) -> Floats:
-    """How close each document is to the question; NaN where that cannot be told."""
-    if segment.vectors is None or segment.vectors.dimensions != len(question):
-        return np.full(len(segment.seqs), np.nan, np.float32)
-    return segment.vectors.closeness(question)
+class _Comparison:
+    """A question held against passages, each by the model that made its vector.
+
+    An earlier model is asked once, when the first of its vectors is met.
+    """
+
+    def __init__(
+        self, user: MemoryUser, question: str, model: Embedder | None, vector: Floats | None
+    ) -> None:
+        self._user, self._question = user, question
+        self._questions: dict[str, Floats | None] = {}
+        if model is not None:
+            self._questions[model.name] = vector
+        self.model = model.name if model is not None else None
+        # By name, how many passages each model has compared.
+        self.models: dict[str, int] = {}
+        self.mismatch = ""
+
+    def of_all(self, found: Sequence[Segment]) -> list[Floats] | None:
+        """Return how close the passages of each segment are, NaN where that cannot be told; None
+        where the model has failed and no other has compared any."""
+        closeness = [self._of(segment) for segment in found]
+        for segment, close in zip(found, closeness, strict=True):
+            if number := int(np.isfinite(close).sum()):
+                assert segment.vectors is not None
+                name = segment.vectors.model
+                self.models[name] = self.models.get(name, 0) + number
+        if len(self.models) > 1:
+            _put_on_one_scale(
+                [one.vectors.model if one.vectors else "" for one in found], closeness, self.models
+            )
+        return closeness if self.models or self.model else None
+
+    def _of(self, segment: Segment) -> Floats:
+        unknown = np.full(len(segment.seqs), np.nan, np.float32)
+        held = segment.vectors
+        if held is None:
+            return unknown
+        if not held.dimensions:  # made of texts without words
+            return np.zeros(len(segment.seqs), np.float32)
+        if (vector := self._ask(held.model)) is None:
+            return unknown
+        if held.dimensions != len(vector):
+            self.mismatch = (
+                f"vectors of {held.dimensions} numbers, and {held.model} answers with"
+                f" {len(vector)}: set UAC_EMBEDDINGS_DIMENSIONS"
+            )
+            return unknown
+        return held.closeness(vector)
+
+    def _ask(self, name: str) -> Floats | None:
+        if name not in self._questions:
+            self._questions[name] = None
+            try:
+                if earlier := embeddings.find_earlier(name, self._user):
+                    (self._questions[name],) = earlier.embed([self._question])
+            except EmbeddingFailed as error:
+                logger.warning("earlier_model_not_asked", model=name, error=str(error))
+        return self._questions[name]
+
+
+def _put_on_one_scale(
+    names: Sequence[str], closeness: list[Floats], models: Mapping[str, int]
+) -> None:
+    """Give what each model says the mean and the deviation of what the one with the most passages
+    says: a cosine of 0.7 is much for one model and nothing for another."""
+    measures = {}
+    for name in models:
+        parts = [one for of, one in zip(names, closeness, strict=True) if of == name]
+        values = np.concatenate(parts)
+        values = values[np.isfinite(values)]
+        if len(values) >= MIN_COMPARABLE:
+            measures[name] = (
+                values.mean(),
+                deviation_of([values.astype(np.float64)], USUAL_CLOSENESS),
+            )
+    if len(measures) < 2:
+        return
+    mean, deviation = measures[max(measures, key=lambda name: models[name])]
+    for place, name in enumerate(names):
+        if name in measures:
+            own_mean, own_deviation = measures[name]
+            scaled = (closeness[place] - own_mean) / own_deviation * deviation + mean
+            closeness[place] = scaled.astype(np.float32)
 
 
 def _meaning(
-    model: Embedder | None, rankings: Collection["_Ranked"], problem: str | None
+    compared: _Comparison, rankings: Collection["_Ranked"], problem: str | None
 ) -> Meaning:
     close = [one.corpus.closeness for one in rankings if one.corpus.closeness is not None]
-    compared = sum(int(np.isfinite(one).sum()) for one in close)
-    missing = sum(len(one) for one in close) - compared
-    if missing:
-        problem = f"{missing} passages have no vectors of this model yet: found by words alone."
-    return Meaning(model.name if model else None, compared, problem)
+    number = sum(int(np.isfinite(one).sum()) for one in close)
+    if missing := sum(len(one) for one in close) - number:
+        why = compared.mismatch or "no vectors of this model yet"
+        problem = (
+            f"{problem} {missing} passages are found by words alone."
+            if problem
+            else f"{missing} passages have {why}: found by words alone."
+        )
+    return Meaning(_names(compared, close), number, problem)
+
+
+def _names(compared: _Comparison, close: Sequence[Floats]) -> str | None:
+    """The models, that with the most passages first; where none has any, the one that could."""
+    if not close:
+        return None
+    by_number = sorted(compared.models, key=lambda name: -compared.models[name])
+    return " and ".join(by_number) or compared.model
 
 
 def _passage(entry: LogEntry, passage: Passage) -> str:

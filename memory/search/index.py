@@ -2,8 +2,9 @@
 
 What no segment covers is made into one in memory whenever it is searched, so an index may be
 behind, incomplete or gone, and no search notices but by its speed; of a long tail the newest part
-has vectors. Segments with vectors of another model are found by words until a worker has embedded
-them anew, which the first search that meets them asks for. Segments are merged so that each
+has vectors. Segments keep the vectors of an earlier model until a worker has embedded them anew,
+which the first search that meets them asks for; what is embedded of a large one is stored step by
+step, behind the vectors that still answer. Segments of one model are merged so that each
 has at least twice the postings of the next: few are read, and an entry is merged a few times.
 """
 
@@ -25,7 +26,7 @@ from memory.models import LogEntry, MemoryUser, SearchBlock, SearchIndex, Search
 from memory.search import announcing, segments, vectors
 from memory.search.announcing import TAIL, TAIL_CHARACTERS, waiting
 from memory.search.documents import CORPUS_OF, READ, documents_of, passages_of
-from memory.search.embeddings import Embedder, EmbeddingFailed, embedder
+from memory.search.embeddings import Embedder, EmbedderBusy, EmbeddingFailed, embedder
 from memory.search.segments import VERSION, Document, Segment
 from memory.search.vectors import Vectors
 
@@ -35,6 +36,11 @@ logger = structlog.get_logger(__name__)
 BUILD_ENTRIES = 2048
 BUILD_CHARACTERS = 4_000_000
 MERGE_POSTINGS = 4_000_000
+# So many passages, or characters, of a stored segment are embedded between two commits; and a new
+# segment is embedded before it is stored if it has no more. What a provider has been paid for is
+# not lost with what comes after it.
+STEP_PASSAGES = 512
+STEP_CHARACTERS = 50_000
 # Of what is not indexed, so many characters are embedded during a search, the newest.
 LIVE_CHARACTERS = 60_000
 # Vectors that a process keeps, of the users that were searched last.
@@ -51,7 +57,8 @@ WHERE s.user_id = %s AND s.version = %s
 ORDER BY s.first_seq, b.number
 """
 _MODELS = """
-SELECT s.id, substring(b.data FOR %s)
+SELECT s.id, substring(b.data FOR %s), EXISTS (
+    SELECT 1 FROM memory_searchblock p WHERE p.segment_id = s.id AND p.number > s.blocks + 1)
 FROM memory_searchsegment s JOIN memory_searchblock b
     ON b.segment_id = s.id AND b.number = s.blocks + 1
 WHERE s.user_id = %s AND s.version = %s
@@ -63,16 +70,24 @@ Range = tuple[int, int]
 # -- Reading --------------------------------------------------------------------------------------
 
 
-def read(user: MemoryUser, terms: Sequence[int], embedder: Embedder | None = None) -> list[Segment]:
+def read(
+    user: MemoryUser,
+    terms: Sequence[int],
+    embedder: Embedder | None = None,
+    *,
+    with_vectors: bool = False,
+) -> list[Segment]:
     """Return segments of the whole log, in its order, that have the postings of these terms.
 
-    With a model they have its vectors, too, as far as these are there. What the user's index does
-    not cover is read from the log, up to the newest entry.
+    With a model, or `with_vectors` where it has just failed, they have their vectors, too, as far
+    as these are there, be they an earlier model's. What the user's index does not cover is read
+    from the log, up to the newest entry, and embedded with the model.
     """
-    cached = _cache.of(user.pk) if embedder else {}
+    with_vectors = with_vectors or embedder is not None
+    cached = _cache.of(user.pk) if with_vectors else {}
     # One statement, one snapshot: a merge that commits meanwhile is seen whole or not at all.
     with connection.cursor() as cursor:
-        parameters: list[Any] = [user.pk, VERSION, list(terms), embedder is not None, list(cached)]
+        parameters: list[Any] = [user.pk, VERSION, list(terms), with_vectors, list(cached)]
         cursor.execute(_READ, parameters)
         rows = cursor.fetchall()
     blocks: dict[tuple[int, int, int], list[bytes]] = {}
@@ -87,15 +102,17 @@ def read(user: MemoryUser, terms: Sequence[int], embedder: Embedder | None = Non
     for (segment, first, last), (documents, *postings) in blocks.items():
         try:
             decoded = segments.decode(documents, postings)
-            if embedder:
+            if with_vectors:
                 known[segment] = _vectors(cached, segment, read_vectors, len(decoded.seqs))
         except ValueError as error:
             logger.error("search_segment_unreadable", segment=segment, error=str(error))
             continue
-        found[first, last] = replace(decoded, vectors=_of_model(known.get(segment), embedder))
-    if embedder:
+        found[first, last] = replace(decoded, vectors=known.get(segment))
+    if with_vectors:
         _cache.keep(user.pk, known)
-    is_behind = any(one.vectors is None for one in found.values()) if embedder else False
+    is_behind = embedder is not None and any(
+        one.vectors is None or one.vectors.model != embedder.name for one in found.values()
+    )
     for missing in _uncovered(list(found), None):
         found[missing] = _live(user, missing, embedder)
         is_behind |= _is_behind(found[missing])
@@ -118,10 +135,6 @@ def _vectors(
     if found is not None and len(found.values) != number:
         raise ValueError(f"{len(found.values)} vectors of {number} documents")
     return found
-
-
-def _of_model(found: Vectors | None, embedder: Embedder | None) -> Vectors | None:
-    return found if found is not None and embedder and found.model == embedder.name else None
 
 
 class _Cache:
@@ -226,6 +239,9 @@ def keep_up(user_pk: int) -> None:
                 pass
         except leases.LeaseLost:
             logger.warning("lease_lost")
+        except EmbedderBusy as error:
+            leases.fail(index, "", counts=False)
+            logger.info("search_index_waits", user=user_pk, reason=str(error))
         except Exception as error:
             leases.fail(index, f"{type(error).__name__}: {error}")
             raise
@@ -234,7 +250,7 @@ def keep_up(user_pk: int) -> None:
 @dataclass(frozen=True)
 class _Plan:
     """A segment to be made: of the entries of a range, or of these segments; of a single segment
-    the same with vectors of the model."""
+    the next vectors of the model, and the same segment with them when all are made."""
 
     covers: Range
     merged: Sequence[SearchSegment] = ()
@@ -261,11 +277,10 @@ def _step(index: SearchIndex) -> bool:
         _write(index, *_built(index, plan.covers))
         return True
     try:
-        stored = [_stored(one) for one in plan.merged]
-        if len(stored) > 1:
-            merged = segments.merge(stored)
-        else:
-            merged = replace(stored[0], vectors=_embedded_anew(index, plan.covers, stored[0]))
+        if len(plan.merged) == 1:
+            _embed_next(index, plan.merged[0])
+            return True
+        merged = segments.merge([_stored(one) for one in plan.merged])
     except ValueError as error:
         logger.error("search_segments_unreadable", user=index.user_id, error=str(error))
         with transaction.atomic():
@@ -278,7 +293,7 @@ def _step(index: SearchIndex) -> bool:
 
 def _plan(index: SearchIndex) -> _Plan | None:
     """Decide what to make next: a segment where one is missing, then of several one, and last the
-    vectors that are missing."""
+    vectors that are missing. What differs in its vectors is not merged, which would lose them."""
     rows = list(
         SearchSegment.objects.filter(user_id=index.user_id, version=VERSION).order_by("first_seq")
     )
@@ -286,39 +301,54 @@ def _plan(index: SearchIndex) -> _Plan | None:
     for missing in _uncovered([(row.first_seq, row.last_seq) for row in rows], last):
         if missing[1] < last or _is_long(index, missing):
             return _Plan(missing)
+    kinds = _kinds(index)
     for end in range(len(rows), 1, -1):
         size = max(1, rows[end - 1].postings)
         start = end - 1
         while start and rows[start - 1].postings < 2 * size and _follow(rows, start):
             if size + rows[start - 1].postings > MERGE_POSTINGS:
                 break
+            if kinds.get(rows[start - 1].pk) != kinds.get(rows[start].pk):
+                break
             start -= 1
             size += rows[start].postings
         if start < end - 1:
             merged = rows[start:end]
             return _Plan((merged[0].first_seq, merged[-1].last_seq), merged)
-    return _plan_of_vectors(index, rows)
-
-
-def _plan_of_vectors(index: SearchIndex, rows: Sequence[SearchSegment]) -> _Plan | None:
-    """Decide which segment gets vectors of the model that is used now."""
-    made_by = embedder()
+    made_by = embedder(_user(index))
     if made_by is None:
         return None
-    with connection.cursor() as cursor:
-        cursor.execute(_MODELS, [vectors.BEGINNING, index.user_id, VERSION])
-        models = {segment: _model_of(bytes(beginning)) for segment, beginning in cursor.fetchall()}
     for row in reversed(rows):  # the newest are asked for most
-        if models.get(row.pk) != made_by.name:
+        if row.pk not in kinds or kinds[row.pk].model != made_by.name:
             return _Plan((row.first_seq, row.last_seq), [row])
     return None
 
 
-def _model_of(block: bytes) -> str:
-    try:
-        return vectors.model_of(block)
-    except ValueError:
-        return ""
+@dataclass(frozen=True)
+class _Kind:
+    """Which vectors a segment has; of one that is being embedded, which segment it is."""
+
+    model: str
+    dimensions: int
+    embedded: int | None
+
+
+def _kinds(index: SearchIndex) -> dict[int, _Kind]:
+    with connection.cursor() as cursor:
+        cursor.execute(_MODELS, [vectors.BEGINNING, index.user_id, VERSION])
+        rows = cursor.fetchall()
+    found = {}
+    for segment, beginning, is_embedded in rows:
+        try:
+            model, dimensions = vectors.kind_of(bytes(beginning))
+        except ValueError:
+            model, dimensions = "", 0
+        found[segment] = _Kind(model, dimensions, segment if is_embedded else None)
+    return found
+
+
+def _user(index: SearchIndex) -> MemoryUser:
+    return MemoryUser.objects.only("time_zone", "workspace_id").get(pk=index.user_id)
 
 
 def _follow(rows: Sequence[SearchSegment], place: int) -> bool:
@@ -337,9 +367,9 @@ def _is_long(index: SearchIndex, tail: Range) -> bool:
 def _built(index: SearchIndex, missing: Range) -> tuple[Range, Segment]:
     """Return a segment of the first entries of the range, and what it covers of it.
 
-    If the model fails it has no vectors: they are made in a step of their own.
+    If it is large, or the model fails, it has no vectors: they are made in steps of their own.
     """
-    user = MemoryUser.objects.only("time_zone").get(pk=index.user_id)
+    user = _user(index)
     zone = zoneinfo.ZoneInfo(user.time_zone)
     entries = LogEntry.objects.filter(user=user, seq__range=missing).order_by("seq").only(*READ)
     documents: list[Document] = []
@@ -352,9 +382,11 @@ def _built(index: SearchIndex, missing: Range) -> tuple[Range, Segment]:
         if characters >= BUILD_CHARACTERS:
             break
     built = segments.build(documents)
+    texts = [one.text for one in documents]
+    if len(texts) > STEP_PASSAGES or sum(map(len, texts)) > STEP_CHARACTERS:
+        return (missing[0], last), built
     try:
-        if made_by := embedder():
-            texts = [one.text for one in documents]
+        if made_by := embedder(user):
             made = vectors.quantised(made_by.name, made_by.embed(texts))
             built = replace(built, vectors=made)
     except EmbeddingFailed as error:
@@ -362,33 +394,90 @@ def _built(index: SearchIndex, missing: Range) -> tuple[Range, Segment]:
     return (missing[0], last), built
 
 
-def _embedded_anew(index: SearchIndex, covered: Range, stored: Segment) -> Vectors:
-    """Return the vectors of a stored segment's documents; raises EmbeddingFailed.
+def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
+    """Embed the next passages of a stored segment, or store it anew if these are the last.
 
-    Raises ValueError if the log has other documents.
+    Raises EmbeddingFailed; ValueError if the log has other passages; LeaseLost.
     """
-    made_by = embedder()
+    made_by = embedder(_user(index))
     if made_by is None:
         raise EmbeddingFailed("There is no model any more.")
+    blocks = SearchBlock.objects.filter(segment=row)
+    documents = segments.decode(bytes(blocks.get(number=0).data), [])
+    done = _made_so_far(index, row, made_by.name)
+    first = sum(len(one.values) for one in done)
+    last = first + _step_size(documents, first)
+    made = made_by.embed(_passages(index, documents, first, last))
+    done.append(vectors.quantised(made_by.name, made))
+    if last == len(documents.seqs):
+        whole = vectors.joined(done)
+        if whole is None:
+            _forget_made(index, row)
+            raise EmbeddingFailed(
+                f"{made_by.name} gives vectors of {done[-1].dimensions} numbers, and gave others"
+                " before: set UAC_EMBEDDINGS_DIMENSIONS."
+            )
+        _write(index, (row.first_seq, row.last_seq), replace(_stored(row), vectors=whole))
+        return
+    with transaction.atomic():
+        leases.check(index)
+        number = row.blocks + 1 + len(done)
+        SearchBlock.objects.create(segment=row, number=number, data=vectors.encode(done[-1]))
+
+
+def _made_so_far(index: SearchIndex, row: SearchSegment, model: str) -> list[Vectors]:
+    """Return the vectors of a segment's first passages that are stored behind it; those of another
+    model, or that cannot be read, are removed."""
+    found = SearchBlock.objects.filter(segment=row, number__gt=row.blocks + 1).order_by("number")
+    try:
+        made = [vectors.decode(bytes(data)) for data in found.values_list("data", flat=True)]
+    except ValueError:
+        made = [None]
+    if all(one is not None and one.model == model for one in made):
+        return [one for one in made if one is not None]
+    _forget_made(index, row)
+    return []
+
+
+def _forget_made(index: SearchIndex, row: SearchSegment) -> None:
+    with transaction.atomic():
+        leases.check(index)
+        SearchBlock.objects.filter(segment=row, number__gt=row.blocks + 1)._raw_delete("default")
+
+
+def _step_size(documents: Segment, first: int) -> int:
+    """So many passages from the first on are embedded at a time."""
+    here = slice(first, first + STEP_PASSAGES)
+    lengths = documents.ends[here].astype(np.int64) - documents.begins[here]
+    fitting = int(np.searchsorted(np.cumsum(lengths), STEP_CHARACTERS, side="right"))
+    return min(max(fitting, 1), len(lengths))
+
+
+def _passages(index: SearchIndex, documents: Segment, first: int, last: int) -> list[str]:
+    """Return what some passages of a segment say; ValueError if the log has others."""
+    wanted = documents.seqs[first:last]
+    if not len(wanted):
+        return []
     entries = LogEntry.objects.filter(
-        user=index.user_id, seq__range=covered, redacted_at=None, kind__in=CORPUS_OF
+        user=index.user_id,
+        seq__range=(int(wanted[0]), int(wanted[-1])),
+        redacted_at=None,
+        kind__in=CORPUS_OF,
     )
-    made = []
-    texts: list[str] = []
-    for entry in entries.order_by("seq").only(*READ).iterator(chunk_size=200):
-        texts.extend(text for _, _, text in passages_of(entry))
-        if len(texts) >= BUILD_ENTRIES:
-            made.append(made_by.embed(texts))
-            texts = []
-    made.append(made_by.embed(texts))
-    found = np.concatenate(made)
-    if len(found) != len(stored.seqs):
-        raise ValueError(f"{len(found)} passages in the log, {len(stored.seqs)} in the segment")
-    return vectors.quantised(made_by.name, found)
+    found = [
+        (entry.seq, text)
+        for entry in entries.order_by("seq").only(*READ).iterator(chunk_size=200)
+        for _, _, text in passages_of(entry)
+    ]
+    skipped = first - int(np.searchsorted(documents.seqs, wanted[0]))
+    found = found[skipped : skipped + len(wanted)]
+    if [seq for seq, _ in found] != wanted.tolist():
+        raise ValueError(f"the log has other passages than {first} to {last} of the segment")
+    return [text for _, text in found]
 
 
 def _stored(row: SearchSegment) -> Segment:
-    blocks = SearchBlock.objects.filter(segment=row).order_by("number")
+    blocks = SearchBlock.objects.filter(segment=row, number__lte=row.blocks + 1).order_by("number")
     documents, *postings, last = (bytes(data) for data in blocks.values_list("data", flat=True))
     return replace(segments.decode(documents, postings), vectors=vectors.decode(last))
 

@@ -147,8 +147,8 @@ def fuse(ranked: Sequence[tuple[Corpus, Ranking]]) -> list[Ranking]:
     A score is no share of the words any more: 0.5 is what stands out by `HALF` deviations.
     """
     close = [_close(corpus) for corpus, _ in ranked]
-    by_closeness = _deviation(close, USUAL_CLOSENESS)
-    by_words = _deviation([ranking.scores for _, ranking in ranked], USUAL_WORDS) / WORDS
+    by_closeness = deviation_of(close, USUAL_CLOSENESS)
+    by_words = deviation_of([ranking.scores for _, ranking in ranked], USUAL_WORDS) / WORDS
     return [
         _fused(corpus, ranking, near / by_closeness, ranking.scores / by_words)
         for (corpus, ranking), near in zip(ranked, close, strict=True)
@@ -174,7 +174,11 @@ def _fused(corpus: Corpus, ranking: Ranking, meaning: Floats, words: Floats) -> 
 def _close(corpus: Corpus) -> Floats:
     """The closeness of passages, and in a conversation of what was said around them."""
     assert corpus.closeness is not None
-    near = np.nan_to_num(corpus.closeness).astype(np.float64)
+    near = corpus.closeness.astype(np.float64)
+    # What has no vector is neither close nor far: by some models all texts are close to each other.
+    is_unknown = np.isnan(near)
+    if is_unknown.any():
+        near[is_unknown] = near[~is_unknown].mean() if not is_unknown.all() else 0.0
     if not corpus.is_conversation:
         return near
     ends = np.cumsum(corpus.ends.astype(np.int64) - corpus.begins)
@@ -189,7 +193,7 @@ def _close(corpus: Corpus) -> Floats:
     return heard
 
 
-def _deviation(signals: Sequence[Floats], usual: float) -> float:
+def deviation_of(signals: Sequence[Floats], usual: float) -> float:
     """The standard deviation of a signal, of few passages rather the usual one."""
     values = np.concatenate(signals)
     squares = float(((values - values.mean()) ** 2).sum()) if len(values) else 0.0

@@ -83,12 +83,13 @@ def encode(vectors: Vectors | None) -> bytes:
     )
 
 
-def model_of(block: bytes) -> str:
-    """Return which model made the vectors of a block, of which the beginning suffices; "" for none.
+def kind_of(block: bytes) -> tuple[str, int]:
+    """Return which model made the vectors of a block, "" for none, and their dimensions.
 
-    Raises ValueError if that cannot be read.
+    The beginning of the block suffices. Raises ValueError if that cannot be read.
     """
-    return _read_header(block)[0]
+    name, _, dimensions, _ = _read_header(block)
+    return name, dimensions
 
 
 # So much of a block has the name of the model.

@@ -180,20 +180,8 @@ def _finish(call: LlmCall, ending: Ending) -> None:
 
 
 def _wait(failure: CallFailed, attempt: int) -> float | None:
-    """Return how many seconds to wait before the next attempt; None if there shall be none.
-
-    The wait is drawn between the half and the whole, so that those who failed together do not come
-    back together. A provider that wants to be left alone for longer than the most is: whoever
-    asked comes back later, and holds no worker meanwhile.
-    """
-    if not failure.passing or attempt >= settings.UAC_LLM_ATTEMPTS:
-        return None
-    most = settings.UAC_LLM_BACKOFF_SECONDS_MOST
-    if failure.retry_after is not None and failure.retry_after > most:
-        return None
-    longest = min(settings.UAC_LLM_BACKOFF_SECONDS * 2 ** (attempt - 1), most)
-    drawn = random.uniform(longest / 2, longest)  # noqa: S311  # nosec B311 # no secret
-    return drawn if failure.retry_after is None else failure.retry_after + drawn / 10
+    """Return how many seconds to wait before the next attempt; None if there shall be none."""
+    return llm_calls.pause_before_next(attempt, failure.retry_after) if failure.passing else None
 
 
 def _tokens(prompt: Mapping[str, Any]) -> int:

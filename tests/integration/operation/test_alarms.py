@@ -276,6 +276,61 @@ def test_of_a_model_that_is_used_no_more_nothing_is_told(
     assert names() == set()
 
 
+def embedding_ended(user: MemoryUser, outcome: LlmOutcome, *, minutes: float = 0) -> None:
+    """Have a call for vectors come to this, so many minutes ago."""
+    most = Usage(input_tokens=1, output_tokens=0)
+    attempt = Attempt(model="openai:e", turn=1, attempt=1, prompt={}, most=most, seconds=9)
+    work = Work(workspace=user.workspace, purpose=LlmPurpose.EMBED)
+    with later(-minutes):
+        call = llm_calls.start(work, attempt, keep_content=False)
+        llm_calls.finish(call, Ending(outcome=outcome, seconds=1), keep_content=False)
+
+
+def test_a_provider_of_embeddings_that_fails_again_and_again_is_told(
+    healthy: None, user: MemoryUser, settings: Settings
+) -> None:
+    settings.UAC_EMBEDDINGS = "openai:e"
+    for _ in range(2):
+        embedding_ended(user, LlmOutcome.TIMEOUT)
+        assert names() == set()
+    embedding_ended(user, LlmOutcome.UNAVAILABLE)
+
+    [problem] = alarms.problems()
+
+    assert problem.name == "embeddings"
+    assert "openai:e" in problem.detail
+    assert str(LlmOutcome.TIMEOUT.label) in problem.detail
+    assert problem.patience == settings.UAC_ALARM_WAITING_SECONDS
+    # until one is answered
+    embedding_ended(user, LlmOutcome.OK)
+    assert names() == set()
+
+
+def test_a_key_for_embeddings_that_is_refused_is_told_at_once_and_for_a_while(
+    healthy: None, user: MemoryUser, settings: Settings
+) -> None:
+    settings.UAC_EMBEDDINGS = "openai:e"
+    embedding_ended(user, LlmOutcome.WRONG_KEY)
+
+    [problem] = alarms.problems()
+
+    assert (problem.name, problem.patience) == ("embeddings", 0)
+    with later(16):
+        alarms.beat(alarms.DISPATCHER)
+        assert "embeddings" not in names()
+    settings.UAC_EMBEDDINGS = "wordllama"
+    assert names() == set()
+
+
+def test_an_embedding_that_succeeds_hides_no_language_model_that_fails(
+    healthy: None, user: MemoryUser, model: str
+) -> None:
+    ended(user, LlmOutcome.WRONG_KEY, minutes=5)
+    embedding_ended(user, LlmOutcome.OK)
+
+    assert names() == {"model: openai:m"}
+
+
 def test_of_calls_that_are_not_kept_nothing_is_told(
     healthy: None, user: MemoryUser, model: str
 ) -> None:

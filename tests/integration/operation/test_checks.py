@@ -67,6 +67,7 @@ def test_a_safe_production_is_accepted(settings: Settings) -> None:
         ({"UAC_LLM_BASE_URL": "ftp://models"}, "uac.E006"),
         ({"UAC_LLM_BASE_URL": "https://key@models/v1"}, "uac.E006"),
         ({"UAC_LLM_ATTEMPTS": 0}, "uac.E006"),
+        ({"UAC_EMBEDDINGS": "openai:m", "UAC_EMBEDDINGS_API_KEY": ""}, "uac.E032"),
         ({"UAC_LLM_TOKENS_PER_DAY": -1}, "uac.E006"),
         ({"UAC_LLM_PRICES": "cheap"}, "uac.E006"),
         ({"UAC_LLM_PRICES": '{"openai:gpt-5-mini": {"input": 1}}'}, "uac.E006"),

@@ -160,7 +160,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[Model | None], None]:
 
     def do(model: Model | None) -> None:
         for module in (finding, index):
-            monkeypatch.setattr(module, "embedder", lambda: model)
+            monkeypatch.setattr(module, "embedder", lambda *_, **__: model)
 
     return do
 
@@ -289,7 +289,7 @@ def test_damaged_vectors_are_done_without_and_mended(
     index_all(user)
     (row,) = segments_of(user)
     block = SearchBlock.objects.get(segment=row, number=row.blocks + 1)
-    assert vectors.model_of(bytes(block.data)) == "wordllama/l2_supercat_256"
+    assert vectors.kind_of(bytes(block.data)) == ("wordllama/l2_supercat_256", 256)
 
 
 def test_a_redaction_takes_the_vectors_along(

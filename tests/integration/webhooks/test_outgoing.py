@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pytest_django.fixtures import Settings
 
-from memory import destinations
+from memory import destinations, wires
 from memory.destinations import Address
 from tests.waiting import scaled
 from tests.webhook_receiver import (
@@ -228,9 +228,9 @@ def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     path = certificate(tmp_path, "hooks.example")
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
     monkeypatch.setattr(destinations, "look_up", lambda *arguments: [HERE])
-    outgoing._tls.cache_clear()
+    wires._tls.cache_clear()
     yield path
-    outgoing._tls.cache_clear()
+    wires._tls.cache_clear()
 
 
 def test_a_valid_certificate_for_the_name_is_accepted_at_the_judged_address(trusted: Path) -> None:

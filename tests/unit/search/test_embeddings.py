@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from pytest_django.fixtures import Settings
 
+from memory.models import MemoryUser
 from memory.search import embeddings
 from memory.search.embeddings import EmbeddingFailed, static
 from memory.search.vectors import MAX_NAME
@@ -191,10 +192,10 @@ def test_the_settings_name_the_model(tmp_path: Path, settings: Settings) -> None
     save(tmp_path, {"embeddings": VECTORS})
     for named, name in {"off": None, "wordllama": "wordllama/l2_supercat_256"}.items():
         settings.UAC_EMBEDDINGS = named
-        model = embeddings.embedder()
+        model = embeddings.embedder(MemoryUser())
         assert (model and model.name) == name
     settings.UAC_EMBEDDINGS = str(tmp_path)
-    assert embeddings.embedder() is embeddings.embedder() is not None
+    assert embeddings.embedder(MemoryUser()) is embeddings.embedder(MemoryUser()) is not None
 
 
 @pytest.mark.parametrize(

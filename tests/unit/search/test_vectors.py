@@ -41,14 +41,14 @@ def test_what_is_encoded_is_decoded(number: int, dimensions: int, model: str) ->
     assert (found.model, found.dimensions) == (model, dimensions)
     assert np.array_equal(found.values, kept.values)
     assert np.array_equal(found.factors, kept.factors)
-    assert vectors.model_of(block[: vectors.BEGINNING]) == model
+    assert vectors.kind_of(block[: vectors.BEGINNING]) == (model, dimensions)
 
 
 def test_without_vectors_there_is_a_block_all_the_same() -> None:
     block = vectors.encode(None)
 
     assert vectors.decode(block) is None
-    assert vectors.model_of(block) == ""
+    assert vectors.kind_of(block) == ("", 0)
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x01", b"\xff" * 40, b"short", b"cut"])

@@ -1,0 +1,945 @@
+"""Vectors of a provider, asked by HTTP: what is sent, what fails, and what a search makes of it."""
+
+import datetime
+import ipaddress
+import json
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import time_machine
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+from rest_framework.test import APIClient
+
+from memory import alarms, destinations, leases, llm_calls, verification, wires
+from memory.language_models import Usage
+from memory.mcp import server as agents
+from memory.models import LlmCall, LlmSpending, MemoryUser, SearchBlock, SearchIndex
+from memory.models.llm import LlmOutcome, LlmPurpose
+from memory.search import announcing, embeddings, index, vectors
+from memory.search.embeddings import EmbeddingFailed, remote
+from memory.search.finding import Meaning
+from tests.embeddings_server import (
+    DIMENSIONS,
+    EmbeddingsRequest,
+    EmbeddingsServer,
+    embedded,
+    embeddings_server,
+    vector,
+)
+from tests.integration.search.conftest import (
+    NOON,
+    Find,
+    Say,
+    index_all,
+    redact,
+    segments_of,
+    texts,
+)
+from tests.llm_server import Misbehaviour, drops, hangs, raw, status
+from tests.waiting import scaled
+from tests.webhook_receiver import certificate, tls
+
+pytestmark = pytest.mark.django_db
+
+SayAll = Callable[[Sequence[str]], None]
+Use = Callable[..., None]
+KEY = "sk-of-embeddings"
+MODEL = "openai:m"
+
+
+@pytest.fixture(autouse=True)
+def fresh(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is remembered of other tests, nothing is waited for without need, and no day ends."""
+    settings.UAC_EMBEDDINGS_API_KEY = KEY
+    settings.UAC_EMBEDDINGS_QUERY_SECONDS = 20.0
+    settings.UAC_EMBEDDINGS_TIMEOUT_SECONDS = 20.0
+    settings.UAC_LLM_BACKOFF_SECONDS = 0.01
+    monkeypatch.setattr(remote, "REST_SECONDS", 0.0)
+    remote.forget_recent()
+    with time_machine.travel(NOON, tick=True):
+        yield
+    remote.forget_recent()
+
+
+@pytest.fixture
+def use(settings: Settings) -> Use:
+    """Have a model of the server used."""
+
+    def do(server: EmbeddingsServer, model: str = MODEL, previous: str = "") -> None:
+        settings.UAC_EMBEDDINGS = model
+        settings.UAC_EMBEDDINGS_PREVIOUS = previous
+        settings.UAC_EMBEDDINGS_BASE_URL = server.openai_url
+
+    return do
+
+
+def again(user: MemoryUser) -> None:
+    """Have the index tried again, as when its patience is over."""
+    SearchIndex.objects.filter(user=user).update(run_after=timezone.now())
+    index_all(user)
+
+
+def models_of(user: MemoryUser) -> list[str]:
+    """Name the models of the segments' vectors."""
+    found = []
+    for row in segments_of(user):
+        block = SearchBlock.objects.get(segment=row, number=row.blocks + 1)
+        found.append(vectors.kind_of(bytes(block.data))[0])
+    return found
+
+
+def problems_of(user: MemoryUser) -> list[str]:
+    user.refresh_from_db()
+    return list(verification._search_problems(user))
+
+
+def outcomes() -> list[str]:
+    calls = LlmCall.objects.filter(purpose=LlmPurpose.EMBED)
+    return list(calls.order_by("started_at").values_list("outcome", flat=True))
+
+
+# -- What is sent ----------------------------------------------------------------------------------
+
+
+def test_what_no_word_names_is_found_indexed_or_not(
+    eager: None, user: MemoryUser, say: Say, search: Find, use: Use
+) -> None:
+    with embeddings_server() as server:
+        use(server)
+        say("My puppy sleeps", session_id="a")
+        say("The engine is loud", session_id="b")
+        live = search("hound")
+        index_all(user)
+        indexed = search("hound")
+
+    assert texts(live)[0] == texts(indexed)[0] == "My puppy sleeps"
+    assert live.meaning == indexed.meaning == Meaning(MODEL, 2, None)
+    request = server.requests[0]
+    assert request.body == {"model": "m", "input": ["hound"], "encoding_format": "float"}
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_a_server_without_keys_and_other_dimensions(
+    say: Say, search: Find, use: Use, settings: Settings
+) -> None:
+    settings.UAC_EMBEDDINGS_API_KEY = ""
+    settings.UAC_EMBEDDINGS_DIMENSIONS = 4
+    with embeddings_server() as server:
+        use(server)
+        say("My puppy sleeps")
+        found = search("hound")
+
+    assert found.meaning == Meaning(f"{MODEL}@4", 1, None)
+    assert {request.body["dimensions"] for request in server.requests} == {4}
+    assert all("authorization" not in request.headers for request in server.requests)
+
+
+def test_texts_are_sent_in_batches_by_number_and_by_characters(
+    user: MemoryUser, use: Use, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.UAC_EMBEDDINGS_BATCH = 3
+    monkeypatch.setattr(remote, "BATCH_CHARACTERS", 100)
+    short = [f"puppy {number}" for number in range(7)]
+    long = [f"kitten {'x' * 60} {number}" for number in range(2)]
+    with embeddings_server() as server:
+        use(server)
+        model = embeddings.embedder(user)
+        assert model is not None
+        made = model.embed([*short, *long, "", "  ", *short])
+
+    assert [len(request.texts) for request in server.requests] == [3, 3, 2, 1]
+    expected = np.array([vector(text) for text in [*short, *long]], np.float32)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    assert np.allclose(made[:9], expected)
+    assert not made[9:11].any()
+    assert np.allclose(made[11:], expected[:7])  # what is the same is sent once
+
+
+def test_the_order_is_that_of_the_indexes(user: MemoryUser, use: Use) -> None:
+    def backwards(request: EmbeddingsRequest) -> Misbehaviour:
+        data = json.loads(embedded(request).body)["data"]
+        return embedded(request, data=data[::-1])
+
+    with embeddings_server(backwards) as server:
+        use(server)
+        model = embeddings.embedder(user)
+        assert model is not None
+        dog, car = model.embed(["dog", "car"])
+
+    assert dog @ np.array(vector("puppy")) == pytest.approx(1)
+    assert car @ np.array(vector("wheel")) == pytest.approx(1)
+
+
+def test_a_question_and_the_end_of_a_log_are_sent_once(say: Say, search: Find, use: Use) -> None:
+    with embeddings_server() as server:
+        use(server)
+        say("My puppy sleeps")
+        for _ in range(3):
+            assert search("hound").meaning.compared == 1
+        say("My kitten sleeps")
+        search("hound")
+
+    assert server.texts == ["hound", "My puppy sleeps", "My kitten sleeps"]
+
+
+# -- Records and budgets ---------------------------------------------------------------------------
+
+
+def test_a_call_is_on_record_without_anything_of_the_texts(
+    user: MemoryUser,
+    say: Say,
+    search: Find,
+    use: Use,
+    settings: Settings,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings.UAC_LLM_KEEP_CONTENT = True
+    settings.UAC_LLM_PRICES = json.dumps({MODEL: {"input": 2, "output": 0}})
+
+    def echo(request: EmbeddingsRequest) -> Misbehaviour:
+        said = f"{request.texts} of {request.headers['authorization']}"
+        return embedded(request) if "hound" in request.texts else status(400, said)
+
+    with caplog.at_level("DEBUG"), embeddings_server(echo) as server:
+        use(server)
+        say("my secret puppy")
+        found = search("hound")
+        search("hound")
+
+    question, tail, *_ = LlmCall.objects.order_by("started_at")
+    assert (question.user, question.workspace) == (user, user.workspace)
+    assert (question.purpose, question.model, question.outcome) == (LlmPurpose.EMBED, MODEL, "ok")
+    assert (question.input_tokens, question.cost) == (1, Decimal("0.000002"))
+    assert tail.outcome == LlmOutcome.REJECTED
+    spending = LlmSpending.objects.get(outcome=LlmOutcome.OK)
+    assert (spending.purpose, spending.input_tokens) == (LlmPurpose.EMBED, 1)
+    for call in LlmCall.objects.all():
+        assert (call.prompt, call.answer) == (None, None)
+    told = [str(vars(call)) for call in LlmCall.objects.all()]
+    for text in (*told, caplog.text, str(found.meaning)):
+        assert "secret" not in text
+        assert KEY not in text
+    # Of two texts of one length the rows are the same: no hash tells one from the other.
+    with embeddings_server() as server:
+        use(server)
+        remote.forget_recent()
+        search("abcde")
+        search("fghij")
+    second, _, first = LlmCall.objects.order_by("-started_at")[:3]
+    assert first.prompt_hash == second.prompt_hash
+
+
+def test_the_key_is_in_no_representation(user: MemoryUser, use: Use) -> None:
+    with embeddings_server() as server:
+        use(server)
+        assert KEY not in repr(embeddings.embedder(user))
+
+
+def test_when_the_budget_is_spent_words_go_on_and_vectors_come_the_next_day(
+    eager: None, user: MemoryUser, say: Say, search: Find, use: Use, settings: Settings
+) -> None:
+    settings.UAC_EMBEDDINGS_TOKENS_PER_DAY = 2
+    with time_machine.travel(NOON, tick=True) as clock, embeddings_server() as server:
+        use(server)
+        say("My puppy sleeps", session_id="a")
+        say("my kitten " * 5, session_id="b")
+        assert search("puppy").meaning.problem is not None
+        with pytest.raises(EmbeddingFailed, match=r"budget \(tokens a day\) is 2"):
+            index_all(user)
+        sent = len(server.requests)
+        found = search("puppy sleeps")
+        assert texts(found) == ["My puppy sleeps"]
+        assert "budget (tokens a day)" in (found.meaning.problem or "")
+        assert len(server.requests) == sent
+        assert [one.name for one in alarms._of_embeddings()] == ["embeddings"]
+
+        settings.UAC_EMBEDDINGS_TOKENS_PER_DAY = 1000
+        clock.shift(datetime.timedelta(days=1))
+        again(user)
+        assert search("hound").meaning == Meaning(MODEL, 2, None)
+
+
+def test_embeddings_and_language_models_have_budgets_apart(
+    user: MemoryUser, say: Say, search: Find, use: Use, settings: Settings
+) -> None:
+    settings.UAC_LLM_TOKENS_PER_DAY = 1000
+    settings.UAC_LLM_CONCURRENCY = 1
+    settings.UAC_EMBEDDINGS_TOKENS_PER_DAY = 100
+
+    def call_of_a_model() -> None:
+        most = Usage(input_tokens=0, output_tokens=999)
+        attempt = llm_calls.Attempt(
+            model="openai:llm", turn=1, attempt=1, prompt={}, most=most, seconds=60
+        )
+        work = llm_calls.Work(workspace=user.workspace, purpose=LlmPurpose.QUERY)
+        llm_calls.start(work, attempt, keep_content=False)
+
+    with embeddings_server() as server:
+        use(server)
+        say("My puppy sleeps")
+        search("cat")
+        call_of_a_model()  # all that is left, in one call, and what embeddings took is none of it
+        assert search("hound").meaning.problem is None
+        with pytest.raises(llm_calls.TooManyCalls):
+            call_of_a_model()
+
+    of_models, _ = llm_calls.spent(user.workspace, timezone.now())
+    of_embeddings, _ = llm_calls.spent(user.workspace, timezone.now(), embeddings=True)
+    assert (of_models.calls, of_models.reserved_tokens) == (0, 999)
+    assert (of_embeddings.calls, of_embeddings.reserved_tokens) == (3, 0)
+    assert of_embeddings.tokens == 5
+
+
+# -- What a provider may do ------------------------------------------------------------------------
+
+
+def numbers(*values: Any) -> Callable[[EmbeddingsRequest], Misbehaviour]:
+    return lambda request: embedded(request, [list(values)] * len(request.texts))
+
+
+def data(change: Callable[[list[Any]], Any]) -> Callable[[EmbeddingsRequest], Misbehaviour]:
+    def script(request: EmbeddingsRequest) -> Misbehaviour:
+        return embedded(request, data=change(json.loads(embedded(request).body)["data"]))
+
+    return script
+
+
+BAD: dict[str, tuple[Callable[[EmbeddingsRequest], Misbehaviour], LlmOutcome]] = {
+    "not a number": (numbers(1.0, float("nan")), LlmOutcome.INVALID_ANSWER),
+    "infinite": (numbers(1.0, float("inf")), LlmOutcome.INVALID_ANSWER),
+    "too large": (numbers(1.0, 1e300), LlmOutcome.INVALID_ANSWER),
+    "words": (numbers("one", "two"), LlmOutcome.INVALID_ANSWER),
+    "nothing": (numbers(), LlmOutcome.INVALID_ANSWER),
+    "nested": (numbers([1.0], [2.0]), LlmOutcome.INVALID_ANSWER),
+    "base64": (lambda request: embedded(request, ["AAAA"]), LlmOutcome.INVALID_ANSWER),
+    "too few": (data(lambda found: found[:-1]), LlmOutcome.INVALID_ANSWER),
+    "too many": (data(lambda found: [*found, *found]), LlmOutcome.INVALID_ANSWER),
+    "twice the same": (
+        data(lambda found: [{**one, "index": 0} for one in [*found, *found][:2]]),
+        LlmOutcome.INVALID_ANSWER,
+    ),
+    "other indexes": (
+        data(lambda found: [{**one, "index": one["index"] + 1} for one in found]),
+        LlmOutcome.INVALID_ANSWER,
+    ),
+    "no indexes": (
+        data(lambda found: [{"embedding": one["embedding"]} for one in found]),
+        LlmOutcome.INVALID_ANSWER,
+    ),
+    "no list": (data(lambda found: {"0": found}), LlmOutcome.INVALID_ANSWER),
+    "no object": (lambda _: raw("[]"), LlmOutcome.INVALID_ANSWER),
+    "a page": (lambda _: raw("<html>Welcome</html>", "text/html"), LlmOutcome.INVALID_ANSWER),
+    "cut off": (lambda _: drops(), LlmOutcome.CONNECTION_LOST),
+    "moved": (lambda _: status(302, location="/elsewhere"), LlmOutcome.INVALID_ANSWER),
+    "failed": (lambda _: status(500), LlmOutcome.UNAVAILABLE),
+    "too much": (lambda _: status(429), LlmOutcome.RATE_LIMITED),
+    "no credit": (
+        lambda _: Misbehaviour(429, b'{"error": {"code": "insufficient_quota"}}'),
+        LlmOutcome.NO_CREDIT,
+    ),
+    "wrong key": (lambda _: status(401), LlmOutcome.WRONG_KEY),
+    "no such model": (lambda _: status(404), LlmOutcome.UNKNOWN_MODEL),
+    "refused": (lambda _: status(400), LlmOutcome.REJECTED),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_provider_leaves_the_words_and_its_vectors_come_later(
+    eager: None, user: MemoryUser, say: Say, search: Find, use: Use, name: str
+) -> None:
+    script, outcome = BAD[name]
+    is_bad = True
+
+    def answer(request: EmbeddingsRequest) -> Misbehaviour:
+        return script(request) if is_bad else embedded(request)
+
+    with embeddings_server(answer) as server:
+        use(server)
+        say("My puppy sleeps")
+        found = search("puppy")
+        assert texts(found) == ["My puppy sleeps"]
+        assert (found.meaning.model, found.meaning.compared) == (None, 0)
+        assert MODEL in (found.meaning.problem or "")
+        assert outcomes() == [outcome]  # whoever searches is in a hurry
+
+        with pytest.raises(EmbeddingFailed):
+            index_all(user)
+        assert set(outcomes()) == {outcome}
+        assert (len(segments_of(user)), models_of(user)) == (1, [""])
+        assert texts(search("puppy")) == ["My puppy sleeps"]
+        [problem] = alarms._of_embeddings()
+        assert str(outcome.label) in problem.detail
+        assert "1 users' logs wait for vectors" in problem.detail
+        assert (problem.patience == 0) == (outcome in llm_calls.UNUSABLE)
+
+        is_bad = False
+        again(user)
+        found = search("hound")
+
+    assert (texts(found), found.meaning) == (["My puppy sleeps"], Meaning(MODEL, 1, None))
+    assert list(alarms._of_embeddings()) == []
+    assert not announcing.waiting().exists()
+
+
+def test_a_provider_that_is_not_there(
+    eager: None, user: MemoryUser, say: Say, search: Find, use: Use
+) -> None:
+    with embeddings_server() as server:
+        use(server)
+    say("My puppy sleeps")
+
+    assert texts(search("puppy")) == ["My puppy sleeps"]
+    with pytest.raises(EmbeddingFailed, match="cannot be reached"):
+        index_all(user)
+
+    assert outcomes()[0] == LlmOutcome.CONNECTION_LOST
+    # Of what was never sent nothing is presumed to be spent.
+    assert sum(LlmSpending.objects.values_list("presumed_tokens", flat=True)) == 0
+
+
+@pytest.mark.parametrize(
+    "reply", [hangs(600), Misbehaviour(body=b"{" * 10_000, drip=0.05)], ids=["never", "drips"]
+)
+def test_who_searches_does_not_wait_for_a_provider_that_is_late(
+    say: Say, search: Find, use: Use, settings: Settings, reply: Misbehaviour
+) -> None:
+    settings.UAC_EMBEDDINGS_QUERY_SECONDS = 0.3
+    with embeddings_server(lambda _: reply) as server:
+        use(server)
+        say("My puppy sleeps")
+        with time_machine.travel(NOON, tick=True):
+            before = timezone.now()
+            found = search("puppy")
+            took = (timezone.now() - before).total_seconds()
+
+    assert texts(found) == ["My puppy sleeps"]
+    assert "did not answer in time" in (found.meaning.problem or "")
+    assert took < scaled(5)
+    assert outcomes() == [LlmOutcome.TIMEOUT]
+    # It may have worked for us.
+    assert LlmSpending.objects.get().presumed_tokens > 0
+
+
+def test_after_a_failure_searches_ask_no_more_for_a_moment(
+    say: Say, search: Find, use: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "REST_SECONDS", 3600.0)
+    with embeddings_server(embedded, status(500)) as server:
+        use(server)
+        say("My puppy sleeps")
+        first, second = search("puppy"), search("puppy")
+        assert len(server.requests) == 1
+        assert first.meaning == second.meaning
+        assert "has failed or is overloaded" in (second.meaning.problem or "")
+        remote.forget_recent()  # the moment is over
+        assert search("puppy").meaning.problem is None
+
+
+def test_a_question_that_is_embedded_is_not_lost_with_the_end_of_the_log(
+    say: Say, search: Find, use: Use
+) -> None:
+    def script(request: EmbeddingsRequest) -> Misbehaviour:
+        return embedded(request) if request.texts == ["puppy"] else status(500)
+
+    with embeddings_server(script) as server:
+        use(server)
+        say("a puppy")
+        found = search("puppy")
+
+    assert texts(found) == ["a puppy"]
+    assert found.meaning == Meaning(
+        MODEL, 0, "1 passages have no vectors of this model yet: found by words alone."
+    )
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_texts_are_sent_to_whoever_has_the_certificate_of_the_name(
+    say: Say,
+    search: Find,
+    use: Use,
+    settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_trusted: bool,
+) -> None:
+    path = certificate(tmp_path, "models.example" if is_trusted else "others.example", days=3650)
+    monkeypatch.setenv("SSL_CERT_FILE", str(path))
+    here = [ipaddress.ip_address("127.0.0.1")]
+    monkeypatch.setattr(destinations, "look_up", lambda *arguments: here)
+    wires._tls.cache_clear()
+    with embeddings_server() as server:
+        server.encrypt(tls(path))
+        use(server)
+        port = server.url.rpartition(":")[2]
+        settings.UAC_EMBEDDINGS_BASE_URL = f"https://models.example:{port}/v1/"
+        say("a puppy")
+        found = search("puppy")
+    wires._tls.cache_clear()
+
+    assert texts(found) == ["a puppy"]
+    assert found.meaning.compared == (1 if is_trusted else 0)
+    assert {one.headers["host"] for one in server.requests} == (
+        {f"models.example:{port}"} if is_trusted else set()
+    )
+    if not is_trusted:
+        assert "SSLCertVerificationError" in (found.meaning.problem or "")
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that were waited between attempts; none of them passes."""
+    waited: list[float] = []
+    monkeypatch.setattr("memory.search.embeddings.remote.time.sleep", waited.append)
+    return waited
+
+
+def test_an_index_is_tried_again_as_the_provider_says(
+    eager: None,
+    user: MemoryUser,
+    say: Say,
+    search: Find,
+    use: Use,
+    settings: Settings,
+    waits: list[float],
+) -> None:
+    settings.UAC_LLM_BACKOFF_SECONDS, settings.UAC_LLM_BACKOFF_SECONDS_MOST = 1.0, 30.0
+    settings.UAC_LLM_ATTEMPTS = 4
+    first = (status(429, retry_after="7"), status(503), drops())
+    with embeddings_server(embedded, *first) as server:
+        use(server)
+        say("My puppy sleeps")
+        index_all(user)
+
+    assert 7 <= waits[0] <= 7.2
+    assert 1 <= waits[1] <= 2
+    assert 2 <= waits[2] <= 4
+    assert outcomes() == ["rate_limited", "unavailable", "connection_lost", "ok"]
+    assert models_of(user) == [MODEL]
+    assert list(LlmCall.objects.order_by("attempt").values_list("attempt", flat=True)) == [
+        *range(1, 5)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reply", "attempts"),
+    [
+        (status(500), 3),
+        (status(429, retry_after="31"), 1),
+        (status(429, retry_after="Mon, 02 Mar 2026 12:05:00 GMT"), 1),
+        (status(401), 1),
+        (status(400), 1),
+    ],
+)
+def test_attempts_end(
+    user: MemoryUser,
+    use: Use,
+    settings: Settings,
+    waits: list[float],
+    reply: Misbehaviour,
+    attempts: int,
+) -> None:
+    settings.UAC_LLM_BACKOFF_SECONDS_MOST = 30.0
+    with embeddings_server(lambda _: reply) as server:
+        use(server)
+        model = embeddings.embedder(user)
+        assert model is not None
+        with pytest.raises(EmbeddingFailed):
+            model.embed(["puppy"])
+
+    assert (len(server.requests), len(waits)) == (attempts, attempts - 1)
+
+
+def test_other_dimensions_than_were_set_are_no_answer(
+    user: MemoryUser, use: Use, settings: Settings
+) -> None:
+    settings.UAC_EMBEDDINGS_DIMENSIONS = 4
+    with embeddings_server(numbers(1.0, 0.0)) as server:
+        use(server)
+        model = embeddings.embedder(user)
+        assert model is not None
+        with pytest.raises(EmbeddingFailed, match="vectors of 2 numbers, not of 4"):
+            model.embed(["puppy"])
+
+
+def test_other_dimensions_than_the_index_has_leave_the_words(
+    eager: None, user: MemoryUser, say: Say, search: Find, use: Use
+) -> None:
+    with embeddings_server() as server:
+        use(server)
+        say("My puppy sleeps")
+        index_all(user)
+    remote.forget_recent()
+    with embeddings_server(numbers(1.0, 0.0)) as server:
+        use(server)
+        found = search("puppy")
+        index_all(user)
+
+    assert texts(found) == ["My puppy sleeps"]
+    assert found.meaning.compared == 0
+    assert f"vectors of {DIMENSIONS} numbers, and {MODEL} answers with 2" in (
+        found.meaning.problem or ""
+    )
+
+
+def test_no_more_indexes_are_embedded_at_a_time_than_leave_threads_for_other_work(
+    eager: None, user: MemoryUser, say: Say, use: Use
+) -> None:
+    with embeddings_server() as server:
+        use(server)
+        say("My puppy sleeps")
+        for _ in range(remote.MAX_INDEXING):
+            remote._indexing.acquire()
+        try:
+            index_all(user)
+        finally:
+            for _ in range(remote.MAX_INDEXING):
+                remote._indexing.release()
+        # It has its words, is no failure, and comes again.
+        assert (models_of(user), server.requests) == ([""], [])
+        waiting = announcing.waiting().get()
+        assert (waiting.attempts, waiting.last_error) == (0, "")
+        again(user)
+    assert models_of(user) == [MODEL]
+
+
+# -- Large segments --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def steps_of_ten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "STEP_PASSAGES", 10)
+
+
+def test_a_large_segment_keeps_what_was_embedded_before_a_failure(
+    user: MemoryUser, say_all: SayAll, search: Find, use: Use, steps_of_ten: None
+) -> None:
+    is_down = False
+
+    def script(request: EmbeddingsRequest) -> Misbehaviour:
+        return status(503) if is_down or len(server.texts) > 40 else embedded(request)
+
+    said = [f"a puppy called {number}" for number in range(announcing.TAIL + 1)]
+    with embeddings_server(script) as server:
+        use(server)
+        say_all(said)
+        with pytest.raises(EmbeddingFailed):
+            index_all(user)
+        (row,) = segments_of(user)
+        kept = SearchBlock.objects.filter(segment=row, number__gt=row.blocks + 1)
+        assert kept.count() == 4
+        assert search("puppy").meaning.compared == 0  # but by words
+        assert problems_of(user) == []
+    assert server.texts[:40] == said[:40]
+    with embeddings_server() as server:
+        use(server)
+        again(user)
+        found = search("hound", top_k=1000)
+
+    assert server.texts == [*said[40:], "hound"]
+    assert found.meaning == Meaning(MODEL, len(said), None)
+    assert len(found.hits) == len(said)
+    (row,) = segments_of(user)
+    assert not SearchBlock.objects.filter(segment=row, number__gt=row.blocks + 1).exists()
+
+
+def test_what_another_model_has_begun_is_thrown_away(
+    user: MemoryUser, say_all: SayAll, search: Find, use: Use, steps_of_ten: None
+) -> None:
+    with embeddings_server(
+        lambda one: embedded(one) if len(server.texts) < 25 else status(503)
+    ) as server:
+        use(server)
+        say_all(["a puppy"] * 3 + [f"a kitten {number}" for number in range(announcing.TAIL)])
+        with pytest.raises(EmbeddingFailed):
+            index_all(user)
+    with embeddings_server() as server:
+        use(server, "openai:n")
+        again(user)
+
+    assert models_of(user) == ["openai:n"]
+    assert len(server.texts) >= announcing.TAIL
+
+
+def test_a_redaction_takes_along_what_was_embedded_so_far(
+    user: MemoryUser, say: Say, say_all: SayAll, use: Use, steps_of_ten: None
+) -> None:
+    with embeddings_server(
+        lambda one: embedded(one) if len(server.texts) < 25 else status(503)
+    ) as server:
+        use(server)
+        secret = say("my secret puppy")
+        say_all([f"a kitten {number}" for number in range(announcing.TAIL)])
+        with pytest.raises(EmbeddingFailed):
+            index_all(user)
+        assert SearchBlock.objects.filter(segment__user=user, number__gt=2).exists()
+        redact(secret)
+
+    assert not SearchBlock.objects.filter(segment__user=user).exists()
+
+
+def test_a_worker_whose_lease_is_gone_writes_no_vectors(
+    user: MemoryUser, say_all: SayAll, use: Use, steps_of_ten: None
+) -> None:
+    def steal(request: EmbeddingsRequest) -> Misbehaviour:
+        return embedded(request)
+
+    with embeddings_server(steal) as server:
+        use(server)
+        say_all([f"a kitten {number}" for number in range(announcing.TAIL)])
+        announcing.want(user.pk)
+        work = leases.claim(announcing.waiting().filter(user=user))
+        assert work is not None
+        assert index._step(work)  # by words
+        SearchIndex.objects.filter(pk=work.pk).update(token=work.token + 1)
+        with pytest.raises(leases.LeaseLost):
+            index._step(work)
+
+    assert models_of(user) == [""]
+    (row,) = segments_of(user)
+    assert SearchBlock.objects.filter(segment=row).count() == row.blocks + 2
+
+
+# -- Another model ---------------------------------------------------------------------------------
+
+
+def fill(user: MemoryUser, say_all: SayAll, about: str) -> None:
+    say_all([f"a {about} called {number}" for number in range(announcing.TAIL)])
+
+
+def test_the_model_before_answers_until_the_log_is_embedded_anew(
+    user: MemoryUser, say: Say, say_all: SayAll, search: Find, use: Use
+) -> None:
+    with embeddings_server() as server:
+        use(server, "openai:old")
+        fill(user, say_all, "car")
+        say("my puppy")
+        index_all(user)
+        remote.forget_recent()
+        use(server, "openai:new-er", previous="openai:old")
+        between = search("hound", top_k=1)
+
+        assert texts(between) == ["my puppy"]
+        assert between.meaning == Meaning("openai:old", announcing.TAIL + 1, None)
+        assert SearchIndex.objects.filter(user=user, due_at__isnull=False).exists()
+
+        index_all(user)
+        remote.forget_recent()
+        after = search("hound", top_k=1)
+    assert after.meaning == Meaning("openai:new-er", announcing.TAIL + 1, None)
+    assert texts(after) == ["my puppy"]
+    assert server.requests[-1].model == "new-er"  # and nobody asks the old one any more
+
+
+def test_without_the_name_of_the_model_before_words_answer_and_say_so(
+    user: MemoryUser, say_all: SayAll, search: Find, use: Use
+) -> None:
+    with embeddings_server() as server:
+        use(server, "openai:old")
+        fill(user, say_all, "car")
+        index_all(user)
+        use(server, "openai:new-er")
+        found = search("car", top_k=1)
+
+    assert found.meaning == Meaning(
+        "openai:new-er",
+        0,
+        f"{announcing.TAIL} passages have no vectors of this model yet: found by words alone.",
+    )
+    assert len(found.hits) == 1
+    assert "old" not in {one.model for one in server.requests[1:] if one.texts == ["car"]}
+
+
+def test_a_question_goes_to_no_provider_that_is_not_named(
+    user: MemoryUser, say_all: SayAll, search: Find, use: Use, settings: Settings
+) -> None:
+    with embeddings_server() as server:
+        use(server)
+        fill(user, say_all, "car")
+        index_all(user)
+        sent = len(server.requests)
+        settings.UAC_EMBEDDINGS = "wordllama"
+        found = search("car", top_k=1)
+
+        assert len(server.requests) == sent
+        assert found.meaning.compared == 0
+        settings.UAC_EMBEDDINGS_PREVIOUS = MODEL
+        assert search("car", top_k=1).meaning == Meaning(MODEL, announcing.TAIL, None)
+        assert server.texts[-1] == "car"
+
+
+def test_what_comes_with_the_installation_answers_while_a_provider_embeds(
+    user: MemoryUser, say_all: SayAll, search: Find, use: Use, settings: Settings
+) -> None:
+    settings.UAC_EMBEDDINGS = "wordllama"
+    fill(user, say_all, "car")
+    index_all(user)
+    with embeddings_server() as server:
+        use(server)
+        found = search("vehicle", top_k=1)
+
+    assert found.meaning == Meaning("wordllama/l2_supercat_256", announcing.TAIL, None)
+    assert len(found.hits) == 1
+
+
+def test_the_model_before_answers_though_the_new_one_fails(
+    user: MemoryUser, say_all: SayAll, search: Find, use: Use
+) -> None:
+    def script(request: EmbeddingsRequest) -> Misbehaviour:
+        return embedded(request) if request.model == "old" else status(503)
+
+    with embeddings_server(script) as server:
+        use(server, "openai:old")
+        fill(user, say_all, "car")
+        index_all(user)
+        use(server, "openai:new-er", previous="openai:old")
+        with pytest.raises(EmbeddingFailed):
+            index_all(user)
+        found = search("wheel", top_k=1)
+
+    assert (found.meaning.model, found.meaning.compared) == ("openai:old", announcing.TAIL)
+    assert "openai:new-er has failed" in (found.meaning.problem or "")
+    assert models_of(user) == ["openai:old"]
+
+
+def test_segments_of_two_models_are_scored_each_by_its_own_on_one_scale(
+    user: MemoryUser, say_all: SayAll, search: Find, use: Use
+) -> None:
+    def script(request: EmbeddingsRequest) -> Misbehaviour:
+        if request.model == "old":  # by this model all texts are close to each other
+            made = [vector(text, "old") for text in request.texts]
+            return embedded(request, [[*one, 8.0] for one in made])
+        return embedded(request)
+
+    def fill_with_few(about: str) -> None:
+        say_all([f"a tree called {number}" for number in range(announcing.TAIL - 3)])
+        say_all([f"a {about} called {number}" for number in range(3)])
+
+    with embeddings_server(script) as server:
+        use(server, "openai:old")
+        fill_with_few("dog")
+        index_all(user)
+        use(server, "openai:new-er", previous="openai:old")
+        fill_with_few("puppy")
+        announcing.want(user.pk)
+        SearchIndex.objects.filter(user=user).update(lease_expires_at=None)
+        work = leases.claim(announcing.waiting().filter(user=user))
+        assert work is not None
+        assert index._step(work)  # the first segment is still that of the old model
+        assert models_of(user) == ["openai:old", "openai:new-er"]
+        found = search("hound", top_k=6)
+
+    assert found.meaning.compared == 2 * announcing.TAIL
+    assert found.meaning.problem is None
+    assert found.meaning.model in (
+        "openai:old and openai:new-er",
+        "openai:new-er and openai:old",
+    )
+    assert sorted(texts(found)) == [
+        f"a {about} called {number}" for about in ("dog", "puppy") for number in range(3)
+    ]
+
+
+def test_segments_of_two_models_are_not_merged_before_they_are_of_one(
+    user: MemoryUser, say_all: SayAll, search: Find, use: Use
+) -> None:
+    is_down = False
+
+    def script(request: EmbeddingsRequest) -> Misbehaviour:
+        return status(503) if is_down else embedded(request)
+
+    with embeddings_server(script) as server:
+        use(server, "openai:old")
+        fill(user, say_all, "car")
+        index_all(user)
+        use(server, "openai:new-er", previous="openai:old")
+        is_down = True
+        fill(user, say_all, "car")
+        with pytest.raises(EmbeddingFailed):
+            index_all(user)
+        assert models_of(user) == ["openai:old", ""]
+        is_down = False
+        again(user)
+
+    assert models_of(user) == ["openai:new-er"]
+    assert problems_of(user) == []
+
+
+# -- What the answers say --------------------------------------------------------------------------
+
+
+def test_search_and_context_say_what_meaning_did(api: APIClient, say: Say, use: Use) -> None:
+    def ask(path: str) -> Any:
+        response = api.post(f"/v1/users/ada/{path}/", {"query": "hound"})
+        assert response.status_code == 200
+        return response.json()["meaning"]
+
+    is_down = False
+    with embeddings_server(lambda one: status(503) if is_down else embedded(one)) as server:
+        use(server)
+        say("My puppy sleeps")
+        for path in ("search", "context"):
+            assert ask(path) == {"model": MODEL, "compared": 1, "problem": None}
+        is_down = True
+        remote.forget_recent()
+        for path in ("search", "context"):
+            assert ask(path) == {
+                "model": None,
+                "compared": 0,
+                "problem": f"{MODEL} has failed or is overloaded (status 503).",
+            }
+    assert api.post("/v1/users/ada/context/", {}).json()["meaning"] is None
+
+
+def test_an_agent_reads_behind_a_context_what_kept_meaning_from_it() -> None:
+    context = {"text": "What is known.", "meaning": {"problem": "m has failed."}}
+
+    assert agents._text_of(context) == "What is known.\n\n(Search: m has failed.)"
+    for meaning in (None, {"problem": None}):
+        assert agents._text_of({**context, "meaning": meaning}) == "What is known."
+
+
+def test_a_provider_is_not_sent_what_a_context_compares(api: APIClient, say: Say, use: Use) -> None:
+    with embeddings_server() as server:
+        use(server)
+        say("My puppy sleeps")
+        api.post("/v1/users/ada/context/", {"query": "hound"})
+
+    assert server.texts == ["hound", "My puppy sleeps"]
+
+
+# -- Settings --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"UAC_EMBEDDINGS": "openai:"}, "UAC_EMBEDDINGS"),
+        ({"UAC_EMBEDDINGS": "openai:a@b"}, "UAC_EMBEDDINGS"),
+        ({"UAC_EMBEDDINGS": "cohere:embed"}, "UAC_EMBEDDINGS"),
+        ({"UAC_EMBEDDINGS_PREVIOUS": "openai"}, "UAC_EMBEDDINGS_PREVIOUS"),
+        ({"UAC_EMBEDDINGS_API_KEY": ""}, "UAC_EMBEDDINGS_API_KEY"),
+        ({"UAC_EMBEDDINGS_API_KEY": "sk-\n"}, "UAC_EMBEDDINGS_API_KEY"),
+        ({"UAC_EMBEDDINGS_BASE_URL": "https://key@models/v1"}, "UAC_EMBEDDINGS_BASE_URL"),
+        ({"UAC_EMBEDDINGS_DIMENSIONS": 0}, "UAC_EMBEDDINGS_DIMENSIONS"),
+        ({"UAC_EMBEDDINGS_BATCH": 2049}, "UAC_EMBEDDINGS_BATCH"),
+        ({"UAC_EMBEDDINGS_TIMEOUT_SECONDS": 0.0}, "UAC_EMBEDDINGS_TIMEOUT_SECONDS"),
+        ({"UAC_EMBEDDINGS_QUERY_SECONDS": 61.0}, "UAC_EMBEDDINGS_QUERY_SECONDS"),
+        ({"UAC_EMBEDDINGS_TOKENS_PER_DAY": 10}, "UAC_EMBEDDINGS_TOKENS_PER_DAY"),
+    ],
+)
+def test_a_setting_that_cannot_be_meant_is_named(
+    settings: Settings, fields: dict[str, Any], name: str
+) -> None:
+    settings.UAC_EMBEDDINGS = MODEL
+    settings.UAC_EMBEDDINGS_BASE_URL = ""
+    assert embeddings.wrong_settings() == {}
+    for field, value in fields.items():
+        setattr(settings, field, value)
+
+    assert list(embeddings.wrong_settings()) == [name]
+    assert KEY not in str(embeddings.wrong_settings())
