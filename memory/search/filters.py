@@ -37,7 +37,7 @@ _PARSED = (
 # Parsed once for each entry, however many conditions ask (OFFSET keeps the planner from writing the
 # expression into each of them).
 _HELD = '"parsed"."metadata"'
-_ONCE = f'(SELECT %s FROM (SELECT {_PARSED} AS "metadata" OFFSET 0) AS "parsed")'  # noqa: S608
+_ONCE = f'(SELECT %s FROM (SELECT {_PARSED} AS "metadata" OFFSET 0) AS "parsed")'  # noqa: S608  # nosec B608
 _TEXT_OPERATORS = ("eq", "ne", "in", "contains")
 _ORDERED_OPERATORS = ("eq", "ne", *COMPARISONS, "in")
 
