@@ -96,9 +96,12 @@ types: $(STAMP)
 security: $(STAMP)
 	$(BIN)/bandit -q -c pyproject.toml -r manage.py memory sandbox_image typecheck_image uac_site workers
 	$(BIN)/python -m releasing.secret_scan
-	UAC_ENVIRONMENT=production SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_hex(32))') \
-		DATABASE_URL=postgres://uac@127.0.0.1:1/uac REDIS_URL=redis://127.0.0.1:1/0 \
-		ALLOWED_HOSTS=uac.example $(BIN)/python manage.py check --deploy --fail-level WARNING
+	@export UAC_ENVIRONMENT=production ALLOWED_HOSTS=uac.example STATIC_ROOT=$$(mktemp -d) \
+		SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_hex(32))') \
+		DATABASE_URL=postgres://uac@127.0.0.1:1/uac REDIS_URL=redis://127.0.0.1:1/0; \
+	trap 'rm -rf "$$STATIC_ROOT"' EXIT; \
+	$(BIN)/python manage.py collectstatic --noinput --verbosity 0 \
+		&& $(BIN)/python manage.py check --deploy --fail-level WARNING
 	@$(BIN)/python -m releasing.audit $(wildcard *.lock); status=$$?; \
 		if [ $$status -eq 3 ] && [ -z '$(REQUIRE_AUDIT)' ]; then exit 0; fi; exit $$status
 
