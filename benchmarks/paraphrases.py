@@ -44,7 +44,13 @@ class Person:
 def main() -> None:
     """Run the benchmark."""
     asked = parser(__doc__, people=(None, 1)).parse_args()
-    people = read_people(TEXT.read_text())[: asked.people]
+    rows, figures = measure(read_people(TEXT.read_text())[: asked.people])
+    report("paraphrases", settings={"first": FIRST}, rows=rows, figures=figures, path=asked.json)
+
+
+def measure(people: Sequence[Person]) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """Return a row for each person, and in per cent how many answers are found, by words alone and
+    by the search."""
     model = load_wordllama()
     rows: list[dict[str, Any]] = []
     for person in people:
@@ -65,12 +71,11 @@ def main() -> None:
             row["search"] += seq in best(segment, question, model, made)
         rows.append(row)
     number = sum(row["questions"] for row in rows)
-    figures = {
+    return rows, {
         "questions": number,
         "words_at_5": round(100 * sum(row["words"] for row in rows) / number, 1),
         "search_at_5": round(100 * sum(row["search"] for row in rows) / number, 1),
     }
-    report("paraphrases", settings={"first": FIRST}, rows=rows, figures=figures, path=asked.json)
 
 
 def best(

@@ -73,8 +73,13 @@ def test_a_word_tells_more_than_what_is_merely_related(say: Say, search: Find) -
     assert texts(search("Where is the puppy?"))[0] == "The puppy sleeps all day"
 
 
-def test_what_has_nothing_to_do_with_it_is_not_found(life: None, search: Find) -> None:
-    assert search("quantum chromodynamics lagrangian").hits == []
+def test_a_threshold_leaves_out_what_has_nothing_to_do_with_it(life: None, search: Find) -> None:
+    """What is little like a question is found, too, or paraphrases would be missed."""
+    for unrelated in ("quantum chromodynamics lagrangian", "Where is the puppy?"):
+        assert search(unrelated).hits
+        assert search(unrelated, threshold=0.35).hits == []
+    for related in ("medicine", "allergic", "sport", "where does she live", "trip to Asia"):
+        assert search(related, threshold=0.35).hits
 
 
 @pytest.mark.parametrize("question", ["", " ", "\u200b" * 3, "\ud800", "🎸" * 1000, "\x00"])
