@@ -72,7 +72,8 @@ def parse(url: str) -> Destination:
     except ValueError as error:
         raise Refused(f"This is no URL: {error}.") from None
     if parts.scheme not in PORTS:
-        raise Refused("Give a URL that begins with https://.")
+        or_http = " or http://" if settings.UAC_WEBHOOK_ALLOW_HTTP else ""
+        raise Refused(f"Give a URL that begins with https://{or_http}.")
     if parts.scheme == "http" and not settings.UAC_WEBHOOK_ALLOW_HTTP:
         raise Refused("Use https: over http everybody on the way could read what is sent.")
     if "@" in parts.netloc:

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import enum
+import re
 import traceback
 from collections.abc import Container
 from types import FrameType, SimpleNamespace
@@ -16,6 +17,20 @@ QUERY = "<query>"
 MAX_MESSAGE = 2_000
 MAX_NAMES = 40  # that are told where one is unknown
 MAX_TRACEBACK = 4_000
+
+_NO_ORDER = re.compile(
+    r"'\S{1,2}' not supported between instances of '([\w.]{1,100})' and '([\w.]{1,100})'"
+)
+# What a text is written as that is compared with a value, by the type that this message names.
+_WRITTEN_AS = {
+    "datetime.date": "a date, such as date(2027, 1, 1)",
+    "datetime.datetime": "a moment, such as datetime.datetime(2027, 1, 1, 12, 0)",
+    "datetime.timedelta": "a length of time, such as timedelta(days=30)",
+    "int": "a number, such as 5 or int('5')",
+    "float": "a number, such as 9.5 or float('9.5')",
+    "decimal.Decimal": "a number, such as 5 or Decimal('9.50')",
+    "PartialDate": "a date, such as PartialDate('2027') or date(2027, 1, 1)",
+}
 
 
 def describe(error: BaseException, user_files: Container[str]) -> dict[str, Any]:
@@ -37,7 +52,7 @@ def describe(error: BaseException, user_files: Container[str]) -> dict[str, Any]
     message = _message(error)
     if not message and isinstance(error, AssertionError) and frames:
         message = protocol.storable(frames[-1].line or "")  # what was asserted
-    message += _known_names(error)
+    message += _known_names(error) + _comparison_fix(error, message)
     listed = "".join(traceback.StackSummary.from_list(frames).format())
     kind = type(error).__name__
     return {
@@ -84,6 +99,26 @@ def _known_names(error: BaseException) -> str:
         return protocol.storable(told[:MAX_MESSAGE]) if shown else ""
     except BaseException:  # the classes are the user's
         return ""
+
+
+def _comparison_fix(error: BaseException, message: str) -> str:
+    """What to write where values of two types have no order: a text stands for no date or number.
+
+    Python names the types and no more, and a state's values look like their texts in JSON.
+    """
+    if type(error) is not TypeError:
+        return ""
+    if message == "can't compare datetime.datetime to datetime.date":
+        return ": compare the moment's .date(), or with a moment"
+    if not (found := _NO_ORDER.fullmatch(message)):
+        return ""
+    left, right = found.groups()
+    if "NoneType" in (left, right):
+        return ": a value is None here: test for it first, as in x is not None and x > …"
+    if "str" not in (left, right):
+        return ""
+    known = _WRITTEN_AS.get(right if left == "str" else left)
+    return f": write the text as {known}" if known else ""
 
 
 def _attributes(owner: object) -> tuple[str, set[str]]:

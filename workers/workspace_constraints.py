@@ -125,7 +125,7 @@ def _execute(
             verdict.checks.append(Check("tests", list(found)))
         if verdict.accepted:
             source = {constraint.name: sources[constraint.path]}
-            survivors = surviving_mutants(other, source, allowance.limits, folder=FOLDER)
+            survivors = surviving_mutants(other, source, sources, allowance.limits, folder=FOLDER)
             verdict.checks.append(Check("mutants", list(survivors)))
 
 

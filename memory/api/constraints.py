@@ -37,6 +37,16 @@ from memory.project.names import check_lower_name
 from memory.retrieval import outline
 
 MAX_SOURCE = 64 * 1024
+# What is said where a constraint comes without its source or its tests, of a workspace's too.
+NO_SOURCE: dict[str, Any] = dict.fromkeys(
+    ("required", "blank"),
+    "Give the source in Python: a function check that yields alerts (see docs/constraints.md).",
+)
+NO_TESTS: dict[str, Any] = dict.fromkeys(
+    ("required", "blank"),
+    "Give the tests in Python: a function test_… that calls run_check with a state on which the"
+    " constraint alerts, and one with a state on which it does not (see docs/constraints.md).",
+)
 
 
 class ConstraintSerializer(serializers.Serializer[Any]):
@@ -75,9 +85,9 @@ class NewConstraintSerializer(StrictSerializer):
     """A constraint and the tests that show it speak and be silent."""
 
     source = serializers.CharField(  # type: ignore[assignment]
-        max_length=MAX_SOURCE
+        max_length=MAX_SOURCE, error_messages=NO_SOURCE
     )
-    tests = serializers.CharField(max_length=MAX_SOURCE)
+    tests = serializers.CharField(max_length=MAX_SOURCE, error_messages=NO_TESTS)
     sources = serializers.ListField(
         child=serializers.IntegerField(min_value=1),
         default=list,

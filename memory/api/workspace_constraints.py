@@ -21,6 +21,7 @@ from memory import backtests, constraint_library
 from memory import workspace_constraints as service
 from memory.api import etags, idempotency, waiting
 from memory.api.authentication import principal_of
+from memory.api.constraints import NO_SOURCE, NO_TESTS
 from memory.api.errors import Conflict, ProblemSerializer
 from memory.api.filters import PAGING, refuse_unknown
 from memory.api.pages import PAGE, PageSerializer, page_of
@@ -126,8 +127,10 @@ def _text(**options: Any) -> serializers.CharField:
 class NewVersionSerializer(StrictSerializer):
     """The source of a constraint, and the tests that show it speak and be silent."""
 
-    source = _text(help_text="See docs/workspace-constraints.md.")  # type: ignore[assignment]
-    tests = _text()
+    source = _text(  # type: ignore[assignment]
+        help_text="See docs/workspace-constraints.md.", error_messages=NO_SOURCE
+    )
+    tests = _text(error_messages=NO_TESTS)
 
 
 class NewWorkspaceConstraintSerializer(StrictSerializer):
@@ -142,8 +145,8 @@ class NewWorkspaceConstraintSerializer(StrictSerializer):
     library = serializers.CharField(
         required=False, max_length=100, help_text="Begin with this one of the library."
     )
-    source = _text(required=False)  # type: ignore[assignment]
-    tests = _text(required=False)
+    source = _text(required=False, error_messages=NO_SOURCE)  # type: ignore[assignment]
+    tests = _text(required=False, error_messages=NO_TESTS)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Take the text from the library, if one of it is named."""

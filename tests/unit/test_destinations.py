@@ -71,6 +71,19 @@ def test_what_is_no_public_https_url_is_refused_with_the_reason(url: str, reason
         destinations.parse(url)
 
 
+@pytest.mark.parametrize(
+    ("allow_http", "says"),
+    [(False, r"begins with https://\."), (True, r"begins with https:// or http://\.")],
+)
+def test_a_url_without_a_scheme_is_told_those_that_this_server_takes(
+    settings: Settings, allow_http: bool, says: str
+) -> None:
+    settings.UAC_WEBHOOK_ALLOW_HTTP = allow_http
+    for url in ("a.example/hook", "localhost:9000/hook", "ftp://a.example/"):
+        with pytest.raises(Refused, match=says):
+            destinations.parse(url)
+
+
 @pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "2606:4700::1111", "64:ff9b::808:808"])
 def test_public_addresses_are_allowed(address: str) -> None:
     assert destinations.allowed(ipaddress.ip_address(address))

@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from workers.checkpointing.repairs import repair
+from workers.checkpointing.repairs import put_right, repair
 
 DATA = "from dataclasses import dataclass, field\nfrom datetime import date\n\n"
 
@@ -121,6 +121,35 @@ def test_a_program_that_could_not_run_does_after_its_repair(source: str, name: s
     found = repair(source)
     assert (found.repairs, found.error) == ((name,), "")
     assert "x" in run(found.source)
+
+
+SIGNATURE = "def check(today: datetime.date) -> Iterator[Alert]:"
+WRITTEN = f"""\
+{SIGNATURE}
+    yield Alert(Severity.INFO, 'x', key='x')
+    yield warning('y', key=str(add_months(today, 1)))
+"""
+
+
+def test_a_constraint_is_given_the_imports_of_what_messages_tell_to_write() -> None:
+    found = put_right("constraints/x.py", WRITTEN)
+    assert found.source == (
+        "from uac import Alert\nfrom collections.abc import Iterator\nfrom uac import Severity\n"
+        "from uac import add_months\nimport datetime\nfrom uac import warning\n" + WRITTEN
+    )
+    assert found.repairs == ("missing_imports",)
+
+
+def test_only_tests_are_given_what_only_tests_may_import() -> None:
+    tests = "def test_x() -> None:\n    assert run_check(x, today=date(2026, 1, 1)) == []\n"
+    imports = "from datetime import date\nfrom uac.testing import run_check\n"
+    assert put_right("tests/test_x.py", tests).source == imports + tests
+    assert "uac" not in put_right("constraints/x.py", tests).source
+
+
+def test_a_project_of_somebody_else_is_given_nothing_of_our_library() -> None:
+    assert repair("x = Alert(1)\n").repairs == ()
+    assert put_right("domains/travel/schema.py", "x = Alert(1)\n").repairs == ()
 
 
 def run(source: str) -> dict[str, object]:

@@ -31,7 +31,7 @@ from workers.checkpointing.execution import (
 )
 from workers.checkpointing.findings import Check, Finding, Verdict
 from workers.checkpointing.holds import Candidate, held
-from workers.checkpointing.mutants import BOUNDARY_UNNOTICED, surviving_mutants
+from workers.checkpointing.mutants import BLOCKING_ONCE, surviving_mutants
 from workers.checkpointing.no_loss import domain_of, lost_records
 from workers.checkpointing.policy import check_policy
 from workers.checkpointing.type_check import type_errors, wants_type_check
@@ -79,9 +79,10 @@ def judge(
     The constraint's run after the checkpoint fails visibly instead. `of_model` are the edits where
     a language model made them: what they would silence is held (`holds`).
 
-    Constraints run as of `at`, by default now. Boundaries that no test notices are reported; those
-    of a model's constraint refuse it once, and are reported from then on, since some mutants cannot
-    be told from it. A model is also told on what days alerts change, of what is not committed.
+    Constraints run as of `at`, by default now. Alerts that no test reaches and boundaries that none
+    notices are reported; those of a model's constraint refuse it once, and are reported from then
+    on, since some mutants cannot be told from it. A model is also told on what days alerts change,
+    of what is not committed.
 
     The checks run from the cheap to the dear and stop at the first that fails, because those after
     it would speak of its consequences.
@@ -137,17 +138,17 @@ def judge(
 
 
 def _blocking_once(user: MemoryUser, found: Iterable[Finding]) -> Iterator[Finding]:
-    """Let unnoticed boundaries block, but those of constraints that they have refused before."""
+    """Let what no test notices block, but of constraints that it has refused before."""
     refused: set[str] | None = None
     for finding in found:
-        if finding.code == BOUNDARY_UNNOTICED:
-            refused = _refused_for_boundaries(user) if refused is None else refused
+        if finding.code in BLOCKING_ONCE:
+            refused = _refused_for_tests(user) if refused is None else refused
             finding = replace(finding, blocking=finding.path not in refused)
         yield finding
 
 
-def _refused_for_boundaries(user: MemoryUser) -> set[str]:
-    """Return the constraints of which a model was told that no test notices their boundaries."""
+def _refused_for_tests(user: MemoryUser) -> set[str]:
+    """Return the constraints of which a model was told what no test of them notices."""
     rejected = Run.objects.filter(
         user=user,
         kind=RunKind.PROPOSAL,
@@ -161,7 +162,7 @@ def _refused_for_boundaries(user: MemoryUser) -> set[str]:
         for output in told.values_list("output", flat=True)[:MAX_REJECTIONS_READ]
         for check in (output or {})["verdict"]["checks"]
         for finding in check["findings"]
-        if finding["code"] == BOUNDARY_UNNOTICED and finding["blocking"]
+        if finding["code"] in BLOCKING_ONCE and finding["blocking"]
     }
 
 
@@ -229,7 +230,7 @@ def _execute(
             verdict.checks.append(Check("holds", list(held(candidate))))
         if judge_code and verdict.accepted:
             constraints = _changed_constraints(sources)
-            survivors = surviving_mutants(sandboxes[-1], constraints, allowance.limits)
+            survivors = surviving_mutants(sandboxes[-1], constraints, sources, allowance.limits)
             if of_model:
                 survivors = _blocking_once(user, survivors)
             verdict.checks.append(Check("mutants", list(survivors)))

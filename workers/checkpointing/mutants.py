@@ -1,20 +1,27 @@
 """Mutants: constraints that do something else than what was written must fail their tests.
 
 One that never alerts and one that always does show that the tests see the constraint fire and not
-fire: a test that asserts nothing is found out. Those of `boundaries` show that the tests go up to
-the days on which it begins and ends.
+fire: a test that asserts nothing is found out. Those of `unreached` show that the tests reach each
+of its alerts, those of `boundaries` that they go up to the days on which it begins and ends.
 """
 
+import ast
 import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from workers.checkpointing.boundaries import boundary_mutants
+from memory.texts import parse_python
+from workers.checkpointing.boundaries import BoundaryMutant, boundary_mutants
 from workers.checkpointing.findings import Finding
+from workers.checkpointing.unreached import UnreachedAlert, alert_mutants
 from workers.sandbox.interface import Limits, Sandbox
 
 BOUNDARY_UNNOTICED = "boundary_unnoticed"
-# In one version: all constraints that are written share them, each as many as any other.
+ALERT_UNREACHED = "alert_unreached"
+# What the tests of a model's constraint must show, or it is refused: once.
+BLOCKING_ONCE = frozenset({BOUNDARY_UNNOTICED, ALERT_UNREACHED})
+# In one version, with those of alerts: all constraints that are written share them, each as many as
+# any other.
 MAX_BOUNDARY_MUTANTS = 120
 # A shifted number may make a loop endless. What takes as long counts as noticed.
 BOUNDARY_WALL_SECONDS = 2.0
@@ -112,6 +119,7 @@ class _Bench:
 def surviving_mutants(
     sandbox: Sandbox,
     constraints: Mapping[str, str],
+    sources: Mapping[str, str],
     limits: Limits,
     *,
     folder: str = "",
@@ -119,33 +127,64 @@ def surviving_mutants(
     """Yield a finding for each constraint whose tests pass, too, when it does something else.
 
     `constraints` are sources by name, resident in the sandbox with their tests, which pass: in this
-    folder, as `constraints/x.py` and `tests/test_x.py`. Boundaries are looked at where nothing else
-    is found, and block nothing: that is for the caller. What is resident afterwards is of no use.
-    Raises SandboxError.
+    folder, as `constraints/x.py` and `tests/test_x.py`; `sources` has both by path. Single alerts
+    and boundaries are looked at where nothing else is found, and block nothing: that is for the
+    caller. What is resident afterwards is of no use. Raises SandboxError.
     """
     bench = _Bench(sandbox, folder)
     always = [(mutant, name, source) for mutant in MUTANTS for name, source in constraints.items()]
     survive = bench.unnoticed([(name, mutant.of(text)) for mutant, name, text in always], limits)
-    for mutant, name, _ in itertools.compress(always, survive):
-        yield Finding(
-            code=mutant.code,
-            path=bench.tests_path(name),
-            message=f"its tests also pass if {bench.path(name)} {mutant.does}",
-            fix=mutant.fix,
-        )
+    survivors = list(itertools.compress(always, survive))
+    strangers = {
+        name
+        for _, name, _ in survivors
+        if bench.tests_path(name) in sources  # those that stay as they are have been accepted
+        and not _imports(sources[bench.tests_path(name)], _module(bench.path(name)))
+    }
+    for mutant, name, _ in survivors:
+        message, fix = f"its tests also pass if {bench.path(name)} {mutant.does}", mutant.fix
+        if name in strangers:
+            package = _module(bench.path(name)).rpartition(".")[0]
+            message += ", since they do not import it"
+            fix = (
+                f"write from {package} import {name} in them, and call run_check({name}, …) with"
+                " a state on which it alerts, and with one on which it is silent"
+            )
+        yield Finding(code=mutant.code, path=bench.tests_path(name), message=message, fix=fix)
     if not any(survive):
-        yield from _unnoticed_boundaries(bench, constraints, limits)
+        yield from _unnoticed_parts(bench, constraints, limits)
 
 
-def _unnoticed_boundaries(
+def _imports(tests: str, module: str) -> bool:
+    """Whether tests import this module, or something of it."""
+    try:
+        tree = parse_python(tests)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True  # of what cannot be read here, nothing is said
+    package, _, name = module.rpartition(".")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            if module in (alias.name for alias in node.names):
+                return True
+        elif isinstance(node, ast.ImportFrom) and (
+            node.module == module
+            or (node.module == package and name in (alias.name for alias in node.names))
+        ):
+            return True
+    return False
+
+
+def _unnoticed_parts(
     bench: _Bench, constraints: Mapping[str, str], limits: Limits
 ) -> Iterator[Finding]:
+    """Yield a finding for each alert that no test reaches, and each boundary that none notices."""
     share = MAX_BOUNDARY_MUTANTS // max(len(constraints), 1)
-    mutants = [
-        (name, mutant)
-        for name, source in constraints.items()
-        for mutant in boundary_mutants(source)[:share]
-    ]
+    mutants: list[tuple[str, UnreachedAlert | BoundaryMutant]] = []
+    for name, source in constraints.items():
+        of_source: list[UnreachedAlert | BoundaryMutant] = []
+        of_source += alert_mutants(source)
+        of_source += boundary_mutants(source)
+        mutants += [(name, mutant) for mutant in of_source[:share]]
     bounded = replace(
         limits,
         wall_seconds=min(limits.wall_seconds, BOUNDARY_WALL_SECONDS),
@@ -155,8 +194,9 @@ def _unnoticed_boundaries(
     survivors = itertools.compress(mutants, survive)
     for name, group in itertools.groupby(survivors, key=lambda one: one[0]):
         for _, mutant in itertools.islice(group, MAX_BOUNDARIES_TOLD):
+            is_alert = isinstance(mutant, UnreachedAlert)
             yield Finding(
-                code=BOUNDARY_UNNOTICED,
+                code=ALERT_UNREACHED if is_alert else BOUNDARY_UNNOTICED,
                 path=bench.path(name),
                 line=mutant.line,
                 message=mutant.message,

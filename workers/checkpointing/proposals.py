@@ -130,7 +130,7 @@ def _read(run: Run) -> tuple[list[Edit], list[Finding]]:
         return edits, repairs
     for path, source in files.items():
         if source is not None:
-            repaired = put_right(source)
+            repaired = put_right(path, source)
             files[path] = repaired.source
             repairs += [_repair(path, name) for name in repaired.repairs]
     user = MemoryUser.objects.get(pk=run.user_id)

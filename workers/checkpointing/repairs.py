@@ -14,12 +14,18 @@ import tokenize
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
+from typing import TypeAlias
 
 from memory.project import WriteConstraint
 from memory.texts import parse_python
+from workers.checkpointing.policy_tables import LIBRARY
 
 # Repairs may make each other possible: a fence hides an indentation.
 MAX_ROUNDS = 8
+
+_Rules: TypeAlias = Mapping[str, Callable[[str], str]]
 
 
 @dataclass(frozen=True)
@@ -32,13 +38,17 @@ class Repaired:
     line: int | None = None
 
 
-def repair(source: str) -> Repaired:
+def repair(source: str, library: Mapping[str, str] = MappingProxyType({})) -> Repaired:
     """Return the source with every mechanical repair that it needs; never raises.
 
     A text that is in order comes back as it is. `error` tells what no repair could put right.
+    `library` has the names that are imported beside those of the standard library, with their
+    modules: a project of somebody else means other things by `Alert` than ours does.
     """
     names: list[str] = []
-    for rules in (_OF_TEXT, _OF_PROGRAM):
+    missing_imports = partial(_missing_imports, known={**_KNOWN, **library})
+    of_program: _Rules = {**_OF_PROGRAM, "missing_imports": missing_imports}
+    for rules in (_OF_TEXT, of_program):
         for _ in range(MAX_ROUNDS):
             before = source
             for name, rule in rules.items():
@@ -54,9 +64,9 @@ def repair(source: str) -> Repaired:
     return Repaired(source, tuple(names), *(error or ("", None)))
 
 
-def put_right(source: str) -> Repaired:
-    """Return the source repaired; one that no repair makes Python comes back as it is."""
-    repaired = repair(source)
+def put_right(path: str, source: str) -> Repaired:
+    """Return a project's file repaired; one that no repair makes Python comes back as it is."""
+    repaired = repair(source, _library_of(path))
     return Repaired(source) if repaired.error else repaired
 
 
@@ -65,10 +75,11 @@ def repair_constraint(edit: WriteConstraint) -> tuple[WriteConstraint, list[tupl
 
     What no repair makes Python comes back as it is.
     """
-    source = put_right(edit.source)
-    tests = put_right(edit.tests_source)
-    repairs = [(f"constraints/{edit.name}.py", name) for name in source.repairs]
-    repairs += [(f"tests/test_{edit.name}.py", name) for name in tests.repairs]
+    path, tests_path = f"constraints/{edit.name}.py", f"tests/test_{edit.name}.py"
+    source = put_right(path, edit.source)
+    tests = put_right(tests_path, edit.tests_source)
+    repairs = [(path, name) for name in source.repairs]
+    repairs += [(tests_path, name) for name in tests.repairs]
     return replace(edit, source=source.source, tests_source=tests.source), repairs
 
 
@@ -338,7 +349,7 @@ def _is_prose(line: str) -> bool:
     )
 
 
-_OF_TEXT: Mapping[str, Callable[[str], str]] = {
+_OF_TEXT: _Rules = {
     "language_tag": _language_tag,
     "code_fence": _code_fence,
     "unseen_characters": _unseen_characters,
@@ -365,10 +376,26 @@ _KNOWN = {
         "typing",
     ),
     "Decimal": "decimal",
+    **dict.fromkeys(("Callable", "Iterable", "Iterator", "Mapping", "Sequence"), "collections.abc"),
 }
+# What our own messages tell people to write, `Iterator[Alert]` above all.
+_OF_CONSTRAINTS = dict.fromkeys(LIBRARY["uac"], "uac")
+_OF_TESTS = {**_OF_CONSTRAINTS, **dict.fromkeys(LIBRARY["uac.testing"], "uac.testing")}
 
 
-def _missing_imports(source: str) -> str:
+def _library_of(path: str) -> Mapping[str, str]:
+    """Return the names of our library that a file of a project may import, with their modules."""
+    if path.startswith("constraints/"):
+        return _OF_CONSTRAINTS
+    return _OF_TESTS if path.startswith("tests/") else {}
+
+
+def module_of(name: str) -> str | None:
+    """Return the module from which a constraint or a test imports a name; None if none is known."""
+    return {**_KNOWN, **_OF_TESTS}.get(name)
+
+
+def _missing_imports(source: str, known: Mapping[str, str]) -> str:
     """Import what has one meaning and is used without: `Optional`, `field`, `date` …"""
     tree = _parse(source)
     if tree is None:
@@ -385,8 +412,8 @@ def _missing_imports(source: str) -> str:
     for name in sorted(used.keys() - bound):
         if name == "datetime" and _is_module(tree, name):
             lines.append("import datetime\n")
-        elif name in _KNOWN:
-            lines.append(f"from {_KNOWN[name]} import {name}\n")
+        elif name in known:
+            lines.append(f"from {known[name]} import {name}\n")
         elif name in {"dataclasses", "decimal", "enum", "typing"}:
             lines.append(f"import {name}\n")
     return _after_docstring(source, tree, "".join(lines))
@@ -580,9 +607,8 @@ def _place(node: ast.expr) -> tuple[int, int]:
     return node.lineno, node.col_offset
 
 
-_OF_PROGRAM: Mapping[str, Callable[[str], str]] = {
+_OF_PROGRAM: _Rules = {
     "mutable_defaults": _mutable_defaults,
     "keyword_only": _keyword_only,
     "late_annotations": _late_annotations,
-    "missing_imports": _missing_imports,
 }

@@ -11,6 +11,7 @@ from memory.project.outline import REQUIRED, Class
 from memory.project.render import render_state_stub
 from memory.project.types import format_type, is_wider, members_of, parse_type, union
 from workers.checkpointing.findings import Finding
+from workers.checkpointing.type_fixes import fix_code
 from workers.sandbox.interface import SandboxError
 from workers.typecheck.checker import TypeFault, check_types
 
@@ -39,7 +40,7 @@ def type_errors(parent: Checkpoint | None, change: Change) -> Iterator[Finding]:
     SandboxError where the type checker could not be had.
     """
     code = {path: text for path, text in change.files.items() if text is not None}
-    yield from _findings(lambda: _new_faults(parent, change, code), change.outline)
+    yield from _findings(lambda: _new_faults(parent, change, code), code, change.outline)
 
 
 def type_errors_of_files(files: Mapping[str, str]) -> Iterator[Finding]:
@@ -49,7 +50,7 @@ def type_errors_of_files(files: Mapping[str, str]) -> Iterator[Finding]:
     """
     folders = {parent for path in files for parent in PurePosixPath(path).parents}
     packages = {f"{folder}/__init__.py": "" for folder in folders if folder.name}
-    yield from _findings(lambda: check_types({**packages, **files}), Outline())
+    yield from _findings(lambda: check_types({**packages, **files}), files, Outline())
 
 
 def _new_faults(
@@ -62,7 +63,9 @@ def _new_faults(
     return found
 
 
-def _findings(check: Callable[[], list[TypeFault]], outline: Outline) -> Iterator[Finding]:
+def _findings(
+    check: Callable[[], list[TypeFault]], sources: Mapping[str, str], outline: Outline
+) -> Iterator[Finding]:
     try:
         found = check()
     except SandboxError as error:
@@ -76,7 +79,9 @@ def _findings(check: Callable[[], list[TypeFault]], outline: Outline) -> Iterato
             path=fault.path,
             line=fault.line,
             message=fault.message,
-            fix=suggest_fix(fault, outline) or widening(fault.message, outline),
+            fix=suggest_fix(fault, outline)
+            or widening(fault.message, outline)
+            or fix_code(fault, sources.get(fault.path, ""), outline),
         )
 
 

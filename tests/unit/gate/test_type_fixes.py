@@ -4,6 +4,7 @@ import pytest
 
 from memory.project import Outline, Project, apply, edit_from_json
 from workers.checkpointing.type_check import suggest_fix
+from workers.checkpointing.type_fixes import fix_code
 from workers.typecheck.checker import TypeFault
 
 
@@ -57,3 +58,78 @@ def test_an_empty_project_says_that_it_has_nothing_yet() -> None:
     fault = TypeFault(path="constraints/a.py", line=6, code="any", message=message)
 
     assert suggest_fix(fault, Outline()).endswith("It has none yet.")
+
+
+# What mypy says of a line; what stands in that line.
+MISSING = "Function is missing a"
+OPTIONAL = "{} may be None: test for it first, as in if {} is not None and …"
+
+
+@pytest.mark.parametrize(
+    ("message", "line", "fix"),
+    [
+        (f"{MISSING} return type annotation", "def test_x(): assert True", "write -> None"),
+        (f"{MISSING} return type annotation", "def f(): return 1",
+         "write the type of what it returns, such as -> bool"),
+        (f"{MISSING} return type annotation", "def f(): yield 1",
+         "write -> Iterator[…] with the type of what it yields"),
+        (f"{MISSING} return type annotation", "", "write -> None if it returns nothing"),
+        (f"{MISSING} type annotation", "def f(a, b): pass",
+         "write the types of what it takes (a: …, b: …) and -> None"),
+        (f"{MISSING} type annotation for one or more parameters", "def f(a: int, b) -> int: ...",
+         "write the type of each parameter (b: …)"),
+        ('Call to untyped function "late" in typed context', "",
+         "annotate what late takes and returns"),
+        ('Unsupported operand types for > ("date" and "None")', "if one.noted_on < today: ...",
+         OPTIONAL.format("one.noted_on", "one.noted_on")),
+        ('No overload variant of "__sub__" of "date" matches argument type "None"',
+         "x = today - one.noted_on", OPTIONAL.format("one.noted_on", "one.noted_on")),
+        ('Unsupported operand types for > ("date" and "None")', "if last < today: ...",
+         OPTIONAL.format("a value in this line", "value")),
+        ('Item "None" of "date | None" has no attribute "year"', "x = last[0].year",
+         OPTIONAL.format("last[0]", "last[0]")),
+        ('Argument 1 to "f" has incompatible type "date | None"; expected "date"',
+         "f(one.noted_on)", OPTIONAL.format("one.noted_on", "one.noted_on")),
+        ('Argument 1 to "f" has incompatible type "date | None"; expected "str | None"', "", ""),
+        ('Unsupported operand types for > ("date" and "str")', "",
+         "write the text as a date, as in datetime.date(2027, 1, 1)"),
+        ('Unsupported operand types for + ("Allergy" and "str")', "", ""),
+        ('Name "allergies" is not defined', "",
+         "write from domains.health.state import allergies at the top of the file"),
+        ('Name "Allergy" is not defined', "",
+         "write from domains.health.schema import Allergy at the top of the file"),
+        ('Name "a" is not defined', "", "write from constraints import a at the top of the file"),
+        ('Name "math" is not defined', "", "write import math at the top of the file"),
+        ('Name "Alert" is not defined', "", "write from uac import Alert at the top of the file"),
+        ('Name "nobody" is not defined', "",
+         "give it a value first, or import it at the top of the file"),
+        ('Incompatible return value type (got "list[Alert]", expected "Iterator[Alert]")', "",
+         "yield each instead of returning a list, or write -> list[Alert]"),
+        ('Incompatible return value type (got "date | None", expected "date")', "",
+         "it may return None: return something else then, or write -> date | None"),
+        ('Incompatible return value type (got "int", expected "str")', "",
+         "return what it declares, or write -> int"),
+        ("Missing return statement", "",
+         "return a value on every way to its end; a check yields its alerts"),
+        ('Missing type arguments for generic type "dict"', "",
+         "write what it holds, as in dict[str, int]"),
+        ('"Allergy" has no attribute "x"', "", ""),
+    ],
+)  # fmt: skip
+def test_what_beginners_meet_has_a_fix(outline: Outline, message: str, line: str, fix: str) -> None:
+    fault = TypeFault(path="tests/test_a.py", line=2, code="any", message=message)
+
+    assert fix_code(fault, f"import datetime\n{line}\n" if line else "", outline) == fix
+
+
+def test_a_workspace_constraint_declares_what_may_be_none() -> None:
+    source = "class Pet(Record):\n    until: Optional[date]\n\nif pet.until < today: ...\n"
+    message = 'Unsupported left operand type for < ("date | None")'
+    path = "workspace/constraints/pets.py"
+    fault = TypeFault(path=path, line=4, code="operator", message=message)
+    unknown = TypeFault(
+        path="workspace/tests/test_pets.py", line=1, code="x", message='Name "pets" is not defined'
+    )
+
+    assert fix_code(fault, source, Outline()).startswith("pet.until may be None")
+    assert "from workspace.constraints import pets" in fix_code(unknown, "", Outline())

@@ -1,0 +1,82 @@
+"""Alert mutants: a constraint that fails where it alerts, once for each of its alerts.
+
+Tests that pass all the same have not reached that alert, and show nothing of its branch. It fails
+instead of leaving the alert out, so that a test that reaches it always notices.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from memory.texts import parse_python
+
+# Of one constraint, the first.
+MAX_ALERTS = 20
+MAKERS = frozenset({"Alert", "info", "warning", "critical"})
+# An expression, on the line of the alert.
+_FAILURE = "(1 // 0)"
+
+
+@dataclass(frozen=True)
+class UnreachedAlert:
+    """A source that fails where an alert is made, and the line of that alert."""
+
+    source: str
+    line: int
+
+    fix = "add a test with a state on which it comes, and assert it"
+
+    @property
+    def message(self) -> str:
+        """Say what no test reaches."""
+        return f"no test reaches the alert in line {self.line}"
+
+
+def alert_mutants(source: str) -> list[UnreachedAlert]:
+    """Return the mutants of a constraint, by line: `source` is Python that parses."""
+    tree = parse_python(source)
+    found = sorted(_alerts(tree), key=lambda node: (node.lineno, node.col_offset))
+    return [UnreachedAlert(_failing(source, node), node.lineno) for node in found[:MAX_ALERTS]]
+
+
+def _alerts(tree: ast.Module) -> Iterator[ast.expr]:
+    """Yield the calls that make alerts, and what is yielded as one that is made elsewhere."""
+    makers = set(_makers(tree))
+
+    def is_made(node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and ast.unparse(node.func) in makers
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and is_made(node):
+            yield node
+        elif isinstance(node, ast.FunctionDef) and node.returns is not None:
+            if "Alert" not in ast.unparse(node.returns):
+                continue
+            for inner in ast.walk(node):
+                if not isinstance(inner, ast.Yield) or inner.value is None:
+                    continue
+                if not any(map(is_made, ast.walk(inner))):
+                    yield inner.value
+
+
+def _makers(tree: ast.Module) -> Iterator[str]:
+    """Yield how the source names what makes alerts."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "uac":
+            for alias in node.names:
+                if alias.name in MAKERS:
+                    yield alias.asname or alias.name
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name == "uac":
+                    yield from (f"{alias.asname or alias.name}.{name}" for name in MAKERS)
+
+
+def _failing(source: str, node: ast.expr) -> str:
+    """Return the source with a failure in the place of an expression."""
+    assert node.end_lineno is not None
+    lines = source.splitlines(keepends=True)
+    first, last = lines[node.lineno - 1].encode(), lines[node.end_lineno - 1].encode()
+    before, after = first[: node.col_offset].decode(), last[node.end_col_offset :].decode()
+    lines[node.lineno - 1 : node.end_lineno] = [f"{before}{_FAILURE}{after}"]
+    return "".join(lines)
