@@ -77,6 +77,9 @@ REDACTED = "(redacted)"
 # the right one is not older.
 AHEAD = datetime.timedelta(hours=1)
 MAX_SNOOZE = datetime.timedelta(days=366)
+# What is told of an error of a user's code, in characters; and what follows from each.
+MAX_ERROR = 1500
+UNWATCHED = "Until it runs again, it raises no new alert."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,14 +118,18 @@ class Finding:
         return sorted({seq for item in self.evidence for seq in item["sources"]})
 
 
-def failure(constraint: str, error: Mapping[str, Any]) -> Finding:
-    """Return the staff's alert for a constraint that failed."""
+def failure(
+    constraint: str, error: Mapping[str, Any], *, critical: bool = False, advice: str = ""
+) -> Finding:
+    """Return the staff's alert for a constraint that failed; `critical` where it may itself raise
+    critical alerts. `advice` says what to mend."""
     where = f" at line {error['line']}" if error.get("line") else ""
+    said = f"{constraint} failed{where}: {error['type']}: {error['message']}"[:MAX_ERROR]
     return Finding(
         constraint=constraint,
         kind=AlertKind.CONSTRAINT_ERROR,
-        severity=Severity.WARNING,
-        message=f"{constraint} failed{where}: {error['type']}: {error['message']}"[:2000],
+        severity=Severity.CRITICAL if critical else Severity.WARNING,
+        message=" ".join(filter(None, [said.rstrip(".") + ".", advice, UNWATCHED])),
         key="failed",
     )
 

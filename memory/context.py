@@ -7,7 +7,6 @@ text in a record that could be read as another field is quoted: nothing that was
 another part of the block.
 """
 
-import ast
 import json
 import math
 import re
@@ -19,7 +18,8 @@ from zoneinfo import ZoneInfo
 
 from django.db.models import Q
 
-from memory import checkpoints, log, retrieval
+from memory import checkpoints, failures, log, retrieval
+from memory.constraint_sources import collections_read, may_be_critical
 from memory.history import Known
 from memory.models import Alert, LogEntry, RecordLocation
 from memory.models.log import EntryKind
@@ -62,8 +62,6 @@ PREAMBLE = (
     "What is known of the user. It was recorded, or said by people: information, not instructions."
     " Numbers in brackets are entries of the log."
 )
-_STATE = re.compile(r"domains\.(\w+)\.state")
-_CRITICAL = re.compile(r"\b(critical|CRITICAL)\b")
 _MOMENT = re.compile(r"[0-9T:.+-]+")
 # What separates fields, values and numbers of entries.
 _SIGNS = re.compile(r'[][();:,"]')
@@ -148,10 +146,12 @@ def compose(known: Known, query: str, tokens: int, turns: Sequence[Turn] = ()) -
         return Context("", 0, [], known, None, question.taken_as)
     # The alerts have the first say, and stand behind what changes less often.
     open_alerts = retrieval.open_alerts(known.user) if known.is_now else []
-    alerts = _part("alerts", "Open alerts", _alert_lines(open_alerts), int(room * ALERTS))
+    failing = failures.alerts_of(known.user) if known.is_now else []
+    told = _alert_lines(retrieval.most_severe_first([*failing, *open_alerts]))
+    alerts = _part("alerts", "Open alerts", told, int(room * ALERTS))
     left = room - len(alerts.text)
     outline = retrieval.outline(known.checkpoint)
-    manifest = _manifest(outline, min(int(room * MANIFEST), left))
+    manifest = _manifest(outline, failing, min(int(room * MANIFEST), left))
     parts = [manifest, alerts]
     stable = PREAMBLE + manifest.text + alerts.text
     left -= len(manifest.text)
@@ -191,12 +191,13 @@ def _part(name: str, title: str, lines: Iterable[Line], room: int) -> Part:
     return Part(name, text if taken else "", taken, left_out, sorted(entries))
 
 
-def _manifest(outline: Outline, room: int) -> Part:
+def _manifest(outline: Outline, failing: Sequence[Alert], room: int) -> Part:
     """The manifest with all fields; if that does not fit, with names and counts."""
+    marks = failures.by_name(failing, outline)
     if not outline.domains:
         return Part("manifest", "", 0, 0)
     for brief in (False, True):
-        text = f"\n\n{manifest_text(outline, brief=brief).rstrip()}"
+        text = f"\n\n{manifest_text(outline, failing=marks, brief=brief).rstrip()}"
         if len(text) <= room:
             return Part("manifest", text, text.count("\n") - 1, 0)
     lines = text.split("\n")
@@ -207,7 +208,7 @@ def _manifest(outline: Outline, room: int) -> Part:
 
 
 def _alert_lines(alerts: Sequence[Alert]) -> Iterator[Line]:
-    """The alerts that are open now, the gravest first."""
+    """The alerts that are open now, and what fails, the gravest first."""
     for alert in alerts:
         sources = {seq for record in alert.evidence for seq in record["sources"]}
         yield Line(f"{alert.severity}: {alert.messages}", sorted(sources))
@@ -334,20 +335,10 @@ def _watched(known: Known, outline: Outline, domains: set[str]) -> set[tuple[str
         return set()
     found = set()
     for source in checkpoints.read_files(known.checkpoint, paths).values():
-        read = _reads(source) if _CRITICAL.search(source) else set()
+        read = collections_read(source) if may_be_critical(source) else set()
         if any(domain in domains for domain, _ in read):
             found |= read
     return {(domain, name) for domain, name in found if domain in outline.domains}
-
-
-def _reads(source: str) -> set[tuple[str, str]]:
-    """The collections that a constraint imports, by domain and name."""
-    found = set()
-    for node in ast.parse(source).body:
-        match node:
-            case ast.ImportFrom(module=str(module)) if parts := _STATE.fullmatch(module):
-                found |= {(parts[1], one.name) for one in node.names}
-    return found
 
 
 def _held(domain: Domain) -> Iterator[tuple[str, Stored | Singleton]]:

@@ -1,10 +1,10 @@
 """Reading what a version of a project knows, without running it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memory import checkpoints, workspace_constraints
+from memory import checkpoints, failures, workspace_constraints
 from memory.models import Alert, Checkpoint, MemoryUser
 from memory.models.alerts import AlertKind, AlertState
 from memory.models.runs import warning_of
@@ -37,7 +37,12 @@ def open_alerts(user: MemoryUser) -> list[Alert]:
         .only("severity", "message", "evidence", "opened_at", "resolved_at", "last_run__runner")
         .prefetch_related("duplicates")
     )
-    return sorted(live, key=lambda alert: (-alert.rank, alert.opened_at))
+    return most_severe_first(live)
+
+
+def most_severe_first(alerts: Iterable[Alert]) -> list[Alert]:
+    """Sort alerts, the gravest first; of the same severity the oldest."""
+    return sorted(alerts, key=lambda alert: (-alert.rank, alert.opened_at))
 
 
 def may_alert(user: MemoryUser) -> bool:
@@ -57,9 +62,15 @@ def manifest_of(checkpoint: Checkpoint | None) -> Manifest:
 
 
 def manifest(user: MemoryUser) -> Manifest:
-    """Return the manifest of now with the open alerts, the gravest first."""
-    ranked = open_alerts(user)
-    text = manifest_text(outline(user.head), [(alert.severity, alert.messages) for alert in ranked])
+    """Return the manifest of now with the open alerts, and constraints that fail, which watch over
+    nothing; the gravest first."""
+    known, failing = outline(user.head), failures.alerts_of(user)
+    ranked = most_severe_first([*failing, *open_alerts(user)])
+    text = manifest_text(
+        known,
+        [(alert.severity, alert.messages) for alert in ranked],
+        failing=failures.by_name(failing, known),
+    )
     runners = [alert.last_run.runner if alert.last_run else "" for alert in ranked]
     if user.head:
         runners.append(user.head.verdict.get("runner", ""))

@@ -17,22 +17,21 @@ from memory import (
     workspace_constraints,
 )
 from memory.alerts import Finding
-from memory.models import Run, WorkspaceConstraint
+from memory.failures import PROJECT
+from memory.models import Checkpoint, Run, WorkspaceConstraint
 from memory.models.alerts import AlertKind, Severity
 from memory.models.runs import RunOutcome
 from memory.models.workspace_constraints import FOLDER
 from memory.project import Outline
 from memory.users import run_again
 from memory.workspace_constraints import Standing
-from workers import hosting
+from workers import failing, hosting
 from workers.errors import error_json, outcome_of, user_error_json
 from workers.foreign import run_old_constraints
 from workers.projects import allowance_of, loaded
 from workers.sandbox.interface import ConstraintResult, FoundAlert, SandboxError
 from workers.sandbox.runner import runner_name
 
-# Stands for the project where it did not load, so that no constraint could run.
-PROJECT = "project"
 # A sandbox that breaks is tried again and again; from this try on the staff know of it.
 ATTEMPTS_BEFORE_ALERT = 3
 
@@ -68,7 +67,7 @@ def execute(run: Run) -> None:
             raise
         _finish(
             run,
-            [alerts.failure(PROJECT, error_json(error))],
+            [_project_failure(run, error, standings)],
             standings,
             spoke=[],
             result=runs.Result(
@@ -84,7 +83,7 @@ def execute(run: Run) -> None:
     errors = [result.error for result in results if result.error is not None]
     _finish(
         run,
-        _findings(results),
+        _findings(run.checkpoint, results, [one.constraint for one in applying]),
         standings,
         flooded={
             result.path: [finding_of(result.path, alert) for alert in result.alerts]
@@ -241,15 +240,25 @@ def _finish(
         runs.finish(run, result)
 
 
-def _findings(results: Sequence[ConstraintResult]) -> list[Finding]:
-    findings = []
-    for result in results:
-        if found_too_much(result):
-            continue
-        if result.error is not None:
-            findings.append(alerts.failure(result.path, user_error_json(result.error)))
-        findings += [finding_of(result.path, alert) for alert in result.alerts]
-    return findings
+def _findings(
+    checkpoint: Checkpoint,
+    results: Sequence[ConstraintResult],
+    applying: Sequence[WorkspaceConstraint],
+) -> list[Finding]:
+    heard = [result for result in results if not found_too_much(result)]
+    return [
+        *failing.failures(checkpoint, heard, applying),
+        *(finding_of(result.path, alert) for result in heard for alert in result.alerts),
+    ]
+
+
+def _project_failure(run: Run, error: SandboxError, standings: Sequence[Standing]) -> Finding:
+    """Return the staff's alert for a project that does not load: none of its constraints runs."""
+    assert run.checkpoint is not None
+    applying = [standing.constraint for standing in standings if standing.applies]
+    paths = _existing(Outline.from_json(run.checkpoint.outline), standings)
+    critical = failing.may_any_be_critical(run.checkpoint, applying, paths)
+    return alerts.failure(PROJECT, error_json(error), critical=critical)
 
 
 def found_too_much(result: ConstraintResult) -> bool:

@@ -16,7 +16,7 @@ from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
-from memory import access, backtests, checkpoints, history, pauses, queries
+from memory import access, backtests, checkpoints, failures, history, pauses, queries
 from memory.admin import skeletons
 from memory.admin.base import links_to_alerts, look_again, may_see, page_url, rows_for, staff_of
 from memory.admin.display import badge, gate, problem, visible
@@ -24,7 +24,7 @@ from memory.admin.runs import REFUSED, asked_run, wait_a_little
 from memory.models import Alert, Checkpoint, MemoryUser, Run
 from memory.models.alerts import LIVE_STATES
 from memory.models.runs import RunKind, RunOutcome, RunStatus
-from memory.project import EditError
+from memory.project import EditError, Outline
 from memory.project.names import check_lower_name
 from memory.users import refuse_merged
 
@@ -77,6 +77,7 @@ def page(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> Htt
         form = OwnConstraintForm(initial=_initial(request, user, run))
     names = [PurePath(path).stem for path in backtests.own_constraints(user.head)]
     name = str(form["name"].value() or "")
+    failing = _failing(user)
     told = {
         **context,
         "title": "Constraint of one user",
@@ -90,7 +91,10 @@ def page(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> Htt
         "name": visible(name),
         "exists": name in names,
         "standing": _standing(user),
-        "others": [(own_constraint_url(user, name=other), other) for other in names],
+        "failing": visible(failing.get(name, "")),
+        "others": [
+            (own_constraint_url(user, name=other), other, other in failing) for other in names
+        ],
         **(_result(request, user, run) if run else {}),
     }
     status = 400 if form.errors else 200
@@ -160,6 +164,13 @@ def _standing(user: MemoryUser) -> str:
     except REFUSED as error:
         return visible(str(error))
     return ""
+
+
+def _failing(user: MemoryUser) -> dict[str, str]:
+    """Return the errors of the user's own constraints that fail at present, by name."""
+    if user.head is None or _standing(user):
+        return {}
+    return failures.by_name(failures.alerts_of(user), Outline.from_json(user.head.outline))
 
 
 def _initial(request: HttpRequest, user: MemoryUser, run: Run | None) -> dict[str, str]:

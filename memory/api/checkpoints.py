@@ -137,6 +137,11 @@ class DecisionSerializer(serializers.Serializer[Any]):
     accepted = serializers.BooleanField()
     version = serializers.IntegerField(allow_null=True, help_text="The new head, if accepted.")
     verdict = serializers.JSONField(help_text="Every check with what it found.")
+    notes = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="What the gate found and refused nothing for, such as a constraint that was sent"
+        " as it stands and fails.",
+    )
     error = serializers.JSONField()
     warning = serializers.CharField(
         allow_null=True, help_text="What to know of the sandbox of the gate, if anything."
@@ -253,9 +258,20 @@ def decision(run: Run) -> dict[str, Any]:
         "accepted": run.outcome == RunOutcome.OK,
         "version": output.get("version"),
         "verdict": output.get("verdict"),
+        "notes": _notes(output.get("verdict") or {}),
         "error": run.error,
         "warning": warning_of(run.runner),
     }
+
+
+def _notes(verdict: Mapping[str, Any]) -> list[str]:
+    """Return what the gate found that blocks nothing, each in a line."""
+    return [
+        ": ".join(filter(None, (finding.get("path"), finding["message"], finding.get("fix"))))
+        for check in verdict.get("checks", [])
+        for finding in check["findings"]
+        if not finding["blocking"]
+    ]
 
 
 class OneCheckpoint(UserScopedView):

@@ -1,6 +1,7 @@
 """`/v1/users/{user_id}/constraints/`: the rules of one user's project."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django.http import Http404
@@ -9,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import checkpoints, feedback, queries, workspace_constraints
+from memory import checkpoints, failures, feedback, queries, workspace_constraints
 from memory.api import idempotency, waiting
 from memory.api.checkpoints import DECISIONS, PROPOSAL_WAIT_SECONDS, propose
 from memory.api.etags import CHANGED, IF_MATCH, require_match
@@ -49,6 +50,17 @@ NO_TESTS: dict[str, Any] = dict.fromkeys(
 )
 
 
+class ConstraintFailureSerializer(serializers.Serializer[Any]):
+    """How a constraint fails at present."""
+
+    since = serializers.DateTimeField()
+    message = serializers.CharField(help_text="The error, and what to mend where that is known.")
+    entries = serializers.ListField(
+        child=serializers.IntegerField(),
+        help_text="The log entries after which it failed first, as far as that is known.",
+    )
+
+
 class ConstraintSerializer(serializers.Serializer[Any]):
     """A constraint of the newest version, or of the workspace."""
 
@@ -65,6 +77,11 @@ class ConstraintSerializer(serializers.Serializer[Any]):
     feedback = JudgedSerializer(help_text="What was thought of its alerts to this user.")
     paused = PausedConstraintSerializer(
         allow_null=True, help_text="Since when it is paused and why, if it is."
+    )
+    failing = ConstraintFailureSerializer(
+        allow_null=True,
+        help_text="Null where it runs. Until a constraint that fails is mended, it raises no new"
+        " alert.",
     )
 
 
@@ -109,7 +126,7 @@ class Constraints(KnownView):
         """List the constraints of the user's project, then, as of now, those of the workspace."""
         then = self.known()
         known = outline(then.checkpoint)
-        judged = _judged(then.user)
+        judged = _judged(then.user, is_now=then.is_now)
         found = [_summary(known, name, judged) for name in known.constraints]
         if then.is_now:
             standings = workspace_constraints.standings(then.user, known)
@@ -130,7 +147,7 @@ class Constraint(KnownView):
     def get(self, request: Request, user_id: str, name: str) -> Response:
         """Return the constraint with its source and tests."""
         then = self.known()
-        found = _detail(then.user, then.checkpoint, name)
+        found = _detail(then.user, then.checkpoint, name, is_now=then.is_now)
         if found is None:
             raise Http404(f"This user has no constraint {name!r}.")
         return Response(found)
@@ -277,7 +294,9 @@ def _files_of(name: str) -> tuple[str, str]:
     return f"constraints/{name}.py", f"tests/test_{name}.py"
 
 
-def _detail(user: MemoryUser, checkpoint: Checkpoint | None, name: str) -> dict[str, Any] | None:
+def _detail(
+    user: MemoryUser, checkpoint: Checkpoint | None, name: str, *, is_now: bool = True
+) -> dict[str, Any] | None:
     """What is told of one constraint; None where the version has none of that name."""
     known = outline(checkpoint)
     if checkpoint is None or name not in known.constraints:
@@ -285,7 +304,7 @@ def _detail(user: MemoryUser, checkpoint: Checkpoint | None, name: str) -> dict[
     path, tests = _files_of(name)
     files = checkpoints.read_files(checkpoint, [path, tests])
     return {
-        **_summary(known, name, _judged(user)),
+        **_summary(known, name, _judged(user, is_now=is_now)),
         "source": files[path],
         "tests": files.get(tests, ""),
     }
@@ -302,15 +321,22 @@ def _expected(request: Request, user: MemoryUser, name: str) -> dict[str, str]:
     return {path: user.head.tree.get(path, "") for path in _files_of(name)}
 
 
-Judged = tuple[Mapping[str, feedback.Precision], Mapping[str, PausedConstraint]]
+@dataclass(frozen=True)
+class Judged:
+    """What was thought of the user's constraints, which are paused and which fail, by path."""
+
+    verdicts: Mapping[str, feedback.Precision]
+    paused: Mapping[str, PausedConstraint]
+    failing: Mapping[str, failures.Failure]
 
 
-def _judged(user: MemoryUser) -> Judged:
-    """Return what was thought of the user's constraints, and which are paused, by path."""
+def _judged(user: MemoryUser, *, is_now: bool) -> Judged:
+    """Return how the user's constraints fare; what fails, fails now, not in an earlier version."""
     paused = PausedConstraint.objects.filter(user=user, resumed_at=None).select_related("user")
-    return (
+    return Judged(
         feedback.by_constraint(AlertFeedback.objects.filter(alert__user=user)),
         {row.constraint: row for row in paused},
+        failures.by_path(user) if is_now else {},
     )
 
 
@@ -336,14 +362,15 @@ def _of_workspace(standing: workspace_constraints.Standing, judged: Judged) -> d
         "applies": standing.applies,
         "reasons": list(standing.reasons),
         "notes": list(standing.match.notes),
-        **_life(path, judged),
+        **_life(path, judged, runs=standing.applies),
     }
 
 
-def _life(path: str, judged: Judged) -> dict[str, Any]:
-    verdicts, paused = judged
-    pause = paused.get(path)
+def _life(path: str, judged: Judged, *, runs: bool = True) -> dict[str, Any]:
+    pause = judged.paused.get(path)
+    failure = failures.of_constraint(path, judged.failing) if runs else None
     return {
-        "feedback": as_json(verdicts.get(path, feedback.UNJUDGED)),
+        "feedback": as_json(judged.verdicts.get(path, feedback.UNJUDGED)),
         "paused": PausedConstraintSerializer(pause).data if pause else None,
+        "failing": ConstraintFailureSerializer(failure).data if failure else None,
     }

@@ -1,6 +1,6 @@
 """`/v1/users/{user_id}/entries/`: append to the log, and read it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -12,12 +12,17 @@ from django.db.models import QuerySet
 from django.http import Http404
 from django.urls import reverse
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, extend_schema
+from drf_spectacular.utils import (
+    OpenApiParameter,
+    PolymorphicProxySerializer,
+    extend_schema,
+    inline_serializer,
+)
 from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import log, quotas, redaction, rejections, usage
+from memory import log, quotas, redaction, rejections, usage, widening
 from memory.api import idempotency, rates, waiting
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict, Unprocessable
@@ -200,6 +205,22 @@ class RejectedSerializer(serializers.Serializer[Any]):
     fix = serializers.CharField()
 
 
+WIDENED = inline_serializer(
+    "Widened",
+    {
+        "domain": serializers.CharField(),
+        "class": serializers.CharField(),
+        "field": serializers.CharField(),
+        "from": serializers.CharField(help_text="Its type before."),
+        "to": serializers.CharField(help_text="Its type now: with `| None`, it may be empty."),
+        "seq": serializers.IntegerField(help_text="The entry that needed it."),
+    },
+    many=True,
+    required=False,
+    help_text="With `wait`: the fields that these records have made optional or wider.",
+)
+
+
 class AppendedSerializer(serializers.Serializer[Any]):
     """What was appended, and how far it has come."""
 
@@ -207,6 +228,13 @@ class AppendedSerializer(serializers.Serializer[Any]):
     pending = serializers.IntegerField(help_text="Those of which nothing is decided yet.")
     covered = serializers.IntegerField(help_text="Those that are in the project already.")
     rejected = RejectedSerializer(many=True, help_text="Those that the project cannot hold.")
+    widened = WIDENED
+    constraints_to_check = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="With `wait`: the user's constraints that read such a field. They may fail where"
+        " it is empty.",
+    )
 
 
 class NewEntriesSerializer(StrictSerializer):
@@ -288,7 +316,10 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         location = reverse("entries", args=[user_id]) + f"?after={first - 1}"
         if len(serialized) == 1:
             location = reverse("entry", args=[user_id, first])
-        return accepted(_appended(serialized), location, written.headers)
+        answer = _appended(serialized)
+        if limit:
+            answer |= _widened(user, records)
+        return accepted(answer, location, written.headers)
 
     def _found(self) -> MemoryUser | None:
         """Return the addressed user, or None where the first entry may create one; Http404."""
@@ -345,6 +376,25 @@ def _appended(serialized: Sequence[dict[str, Any]]) -> dict[str, Any]:
             for item in serialized
             if item["state"] == "rejected"
         ],
+    }
+
+
+def _widened(user: MemoryUser, records: Collection[int]) -> dict[str, Any]:
+    """Return which fields these typed entries have made wider, and what to look at therefore."""
+    found = widening.by_entries(user, records) if records else []
+    return {
+        "widened": [
+            {
+                "domain": one.domain,
+                "class": one.class_name,
+                "field": one.field,
+                "from": one.before,
+                "to": one.after,
+                "seq": one.seq,
+            }
+            for one in found
+        ],
+        "constraints_to_check": widening.constraints_that_read(user, found),
     }
 
 

@@ -1,6 +1,7 @@
 """The manifest: what a project holds, small enough to stand in every prompt."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from memory.project.literals import string_literal
 from memory.project.outline import Class, Domain, Enumeration, Outline
@@ -39,11 +40,16 @@ def render_manifest(outline: Outline) -> str:
 
 
 def manifest_text(
-    outline: Outline, open_alerts: Sequence[tuple[str, str]] = (), *, brief: bool = False
+    outline: Outline,
+    open_alerts: Sequence[tuple[str, str]] = (),
+    *,
+    failing: Mapping[str, str] = MappingProxyType({}),
+    brief: bool = False,
 ) -> str:
     """Return the manifest as plain text, with the open alerts as (severity, message).
 
-    Brief, it has names and counts alone, as that of a large project always has.
+    `failing` are the constraints that fail, by name, with their errors. Brief, it has names and
+    counts alone, as that of a large project always has.
     """
     brief = brief or _is_brief(outline)
     lines = [f"Domains ({_legend(brief)}):"]
@@ -54,7 +60,9 @@ def manifest_text(
             lines += [f"{domain}:", *(f"  {entry}" for entry in entries)]
     if outline.constraints:
         lines.append("Constraints:")
-        lines += [f"  {name}: {_short(doc)}" for name, doc in outline.constraints.items()]
+        for name, doc in outline.constraints.items():
+            mark = f"FAILS: {_short(failing[name])} Its rule: " if name in failing else ""
+            lines.append(f"  {name}: {mark}{_short(doc)}")
     if outline.legacy_constraints:
         lines.append("Constraints of another project, kept as they came, outside of all policy:")
         lines += [f"  {path}" for path in outline.legacy_constraints]

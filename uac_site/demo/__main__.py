@@ -181,7 +181,7 @@ def _create_admin(system: System, password: str) -> str:
 
 
 def _keep_running(system: System, screen: Screen) -> None:
-    screen.stage("Running until Ctrl-C")
+    screen.stage("Running until Ctrl-C or SIGTERM")
     while True:
         system.check()
         time.sleep(0.5)

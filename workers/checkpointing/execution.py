@@ -2,10 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from memory.texts import shortened
 from workers.checkpointing import policy
 from workers.checkpointing.findings import Finding
+from workers.constraints import finding_of
 from workers.errors import error_json, outcome_of, user_error_json
-from workers.sandbox.interface import ConstraintRun, SandboxError, TestResult, UserError
+from workers.sandbox.interface import (
+    ConstraintResult,
+    ConstraintRun,
+    FoundAlert,
+    SandboxError,
+    TestResult,
+    UserError,
+)
 
 # An interpreter that orders its sets and hashes its strings differently must find the same.
 OTHER_HASH_SEED = 1
@@ -34,6 +43,24 @@ def not_deterministic(path: str) -> Finding:
         message="finds other alerts when sets are ordered otherwise",
         fix="sort what you iterate",
     )
+
+
+def same_evidence(result: ConstraintResult) -> Iterator[Finding]:
+    """Note that a constraint yields two alerts that count as one: without a key, what tells them
+    apart is their evidence."""
+    found: dict[str, FoundAlert] = {}
+    for alert in result.alerts:
+        other = found.setdefault(finding_of(result.path, alert).fingerprint, alert)
+        if other != alert and alert.key is None:
+            yield Finding(
+                code="same_evidence",
+                path=result.path,
+                message="two alerts of one check have the same evidence: only the most severe is"
+                f" kept (“{shortened(other.message)}” and “{shortened(alert.message)}”)",
+                fix="give each a key=…",
+                blocking=False,
+            )
+            return
 
 
 def faults(ran: Sequence[ConstraintRun]) -> tuple[dict[str, UserError], list[str]]:

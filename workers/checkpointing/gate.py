@@ -10,6 +10,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from django.utils import timezone
 
@@ -28,6 +29,7 @@ from workers.checkpointing.execution import (
     of_error,
     of_request,
     policy_findings,
+    same_evidence,
 )
 from workers.checkpointing.findings import Check, Finding, Verdict
 from workers.checkpointing.holds import Candidate, held
@@ -54,6 +56,11 @@ from workers.sandbox.interface import (
 MAX_REJECTIONS_READ = 100
 
 
+# What the gate notes of a constraint that failed already, and was sent as it stands.
+STILL_FAILS = "still_fails"
+NOT_MENDED = "it stays as it is, and raises no new alert until you mend it"
+
+
 class GateUnavailable(Exception):
     """The sandbox could not be had or broke: there is no verdict, and it is worth another try."""
 
@@ -69,6 +76,7 @@ def judge(
     at: datetime.datetime | None = None,
     checks: Sequence[Check] = (),
     of_model: Sequence[Edit] = (),
+    written: Collection[str] = (),
 ) -> Verdict:
     """Judge a change of the project at `parent`; raises GateUnavailable.
 
@@ -77,7 +85,9 @@ def judge(
     and constraints must be in order too. A change made of typed entries goes without: its records
     say what the entries say, and a fact is not refused because a constraint cannot cope with it.
     The constraint's run after the checkpoint fails visibly instead. `of_model` are the edits where
-    a language model made them: what they would silence is held (`holds`).
+    a language model made them: what they would silence is held (`holds`). `written` are the names
+    of the constraints that were sent: one that fails already and was sent as it stands is checked
+    as if it was new, and whoever sent it is told that it fails.
 
     Constraints run as of `at`, by default now. Alerts that no test reaches and boundaries that none
     notices are reported; those of a model's constraint refuse it once, and are reported from then
@@ -128,13 +138,28 @@ def judge(
                 of_model=of_model,
                 dry_run=dry_run,
                 at=at or timezone.now(),
+                written=written,
             )
+        if verdict.accepted and (failing := _still_failing(verdict)):
+            anew = type_errors(parent, change, anew=failing)
+            verdict.checks.append(Check("types", list(anew)))
     except SandboxError as error:
         # Without anybody's code to judge, slowness is the machine's, and whoever kills.
         if error.infrastructure or (error.outcome in ("timeout", "killed") and not judge_code):
             raise GateUnavailable(str(error)) from error
         verdict.checks.append(Check("execution", [of_request(error)]))
     return verdict
+
+
+def _still_failing(verdict: Verdict) -> list[str]:
+    """Return the files of the constraints that were sent and fail as before, with their tests."""
+    names = [
+        PurePosixPath(finding.path).stem
+        for check in verdict.checks
+        for finding in check.findings
+        if finding.code == STILL_FAILS and finding.path
+    ]
+    return [path for name in names for path in (f"constraints/{name}.py", f"tests/test_{name}.py")]
 
 
 def _blocking_once(user: MemoryUser, found: Iterable[Finding]) -> Iterator[Finding]:
@@ -182,6 +207,7 @@ def _execute(
     of_model: Sequence[Edit],
     dry_run: bool,
     at: datetime.datetime,
+    written: Collection[str],
 ) -> None:
     """Compile what changed, load the new version and see that it holds what it should.
 
@@ -214,7 +240,7 @@ def _execute(
         if judge_code and verdict.accepted:
             verdict.checks.append(Check("tests", list(_tests(sandbox, change, allowance.limits))))
         if judge_code and verdict.accepted:
-            found = _constraints(sandboxes, user, parent, change, allowance, verdict, at)
+            found = _constraints(sandboxes, user, parent, change, allowance, verdict, at, written)
             verdict.checks.append(Check("constraints", list(found)))
         if of_model and parent is not None and verdict.accepted:
             # In the one that nobody uses afterwards.
@@ -316,10 +342,12 @@ def _constraints(
     allowance: Allowance,
     verdict: Verdict,
     now: datetime.datetime,
+    written: Collection[str],
 ) -> Iterator[Finding]:
     """No constraint fails, or depends on the order of hashing, that did not before.
 
-    What they would say then is noted in the verdict.
+    What they would say then is noted in the verdict; of those that were sent, that they fail still,
+    and that alerts of theirs count as one.
     """
     if not change.outline.constraints:
         return
@@ -329,9 +357,16 @@ def _constraints(
     failed, differing = faults(ran)
     old = {path for path in (*failed, *differing) if path not in change.files}
     before = _faulty_before(parent, old, user, now, allowance) if old and parent else set()
+    sent = {f"constraints/{name}.py" for name in written}
     for path, error in failed.items():
         if path not in before:
             yield of_error("constraint_failed", error, change.files, path=path)
+        elif path in sent:
+            told = of_error(STILL_FAILS, error, path=path)
+            yield replace(told, code=STILL_FAILS, fix=NOT_MENDED, blocking=False)
+    for result in ran[0].results:
+        if result.path in sent:
+            yield from same_evidence(result)
     for path in differing:
         if path not in before:
             yield not_deterministic(path)

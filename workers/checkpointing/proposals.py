@@ -80,6 +80,7 @@ def execute(run: Run) -> None:
             at=run.instant,
             checks=checks,
             of_model=edits if run.trigger == RunTrigger.MODEL else (),
+            written=[edit.name for edit in edits if isinstance(edit, WriteConstraint)],
         )
         if not verdict.accepted:
             _refuse(run, verdict)

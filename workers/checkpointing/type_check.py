@@ -1,7 +1,7 @@
 """Types: what the type checker is shown of a project, and which of its errors count."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from memory import checkpoints
@@ -33,14 +33,16 @@ def wants_type_check(parent: Checkpoint | None, change: Change) -> bool:
     return _stubs(before) != _stubs(change.outline)
 
 
-def type_errors(parent: Checkpoint | None, change: Change) -> Iterator[Finding]:
+def type_errors(
+    parent: Checkpoint | None, change: Change, anew: Collection[str] = ()
+) -> Iterator[Finding]:
     """Yield a finding for each error of types that the change brings about.
 
-    An error in a file that the change leaves alone counts if it was not there before. Raises
-    SandboxError where the type checker could not be had.
+    An error in a file that the change leaves alone counts if it was not there before, or if the
+    file is to be checked `anew`. Raises SandboxError where the type checker could not be had.
     """
     code = {path: text for path, text in change.files.items() if text is not None}
-    yield from _findings(lambda: _new_faults(parent, change, code), code, change.outline)
+    yield from _findings(lambda: _new_faults(parent, change, code, anew), code, change.outline)
 
 
 def type_errors_of_files(files: Mapping[str, str]) -> Iterator[Finding]:
@@ -54,12 +56,13 @@ def type_errors_of_files(files: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _new_faults(
-    parent: Checkpoint | None, change: Change, code: Mapping[str, str]
+    parent: Checkpoint | None, change: Change, code: Mapping[str, str], anew: Collection[str]
 ) -> list[TypeFault]:
     found = check_types(_shown(change.outline, parent, code))
-    if parent and any(fault.path not in change.files for fault in found):
+    counted = {*change.files, *anew}
+    if parent and any(fault.path not in counted for fault in found):
         known = set(check_types(_shown(Outline.from_json(parent.outline), parent, {})))
-        found = [fault for fault in found if fault.path in change.files or fault not in known]
+        found = [fault for fault in found if fault.path in counted or fault not in known]
     return found
 
 

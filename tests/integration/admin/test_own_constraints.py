@@ -318,6 +318,22 @@ def test_who_makes_no_versions_or_sees_no_content_writes_none(
     assert not Run.objects.filter(kind=RunKind.PROPOSAL).exists()
 
 
+def test_one_that_fails_says_so_on_its_page_and_in_the_list(
+    write: Write, trips: MemoryUser, admin_client: Client, work: Callable[[], None]
+) -> None:
+    write()
+    assert "fails" not in shown(admin_client.get(address(trips, name="dear")))
+    without = trip("Oslo", key="b", cost=None, on="2026-05-03")
+    log.append(trips, [Draft(kind=EntryKind.RECORD, data=without)], source="test")
+    work()
+
+    page = shown(admin_client.get(address(trips, name="dear")))
+
+    assert "This constraint fails: constraints/dear.py failed at line" in page
+    assert "dear (fails)" in page
+    assert "dear (fails)" in shown(admin_client.get(address(trips)))
+
+
 def test_the_page_costs_few_statements(
     write: Write,
     trips: MemoryUser,

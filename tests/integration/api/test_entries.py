@@ -1,6 +1,8 @@
 """`/v1/users/{user_id}/entries/`: what is taken, and what is said of it."""
 
+import uuid
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from rest_framework.test import APIClient
@@ -71,6 +73,86 @@ def test_a_record_that_is_rejected_is_named_with_reason_and_fix(
     assert "Trip.days holds int" in rejected["reason"]
     assert "Append the record again" in rejected["fix"]
     assert api.get(f"{URL}2/").data["reason"] == rejected["reason"]
+
+
+def appended(api: APIClient, work: Callable[[], None], *records: dict[str, Any]) -> Any:
+    """Append records and return the answer of a request that has waited until they are settled."""
+    body = {"entries": [{**TRIP, **record} for record in records]}
+    key = {"Idempotency-Key": uuid.uuid4().hex}
+    assert "widened" not in api.post(URL, body, headers=key).data
+    work()
+    return api.post(f"{URL}?wait=5", body, headers=key).data
+
+
+WATCH = """\
+import datetime
+from collections.abc import Iterator
+from uac import Alert, warning
+from domains.travel.state import trips
+
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    for trip in trips:
+        if trip.{field} == {value!r}:
+            yield warning("found", evidence=[trip])
+"""
+WATCH_TESTS = """\
+import datetime
+from uac.testing import run_check
+from constraints import {name}
+from domains.travel.schema import Trip
+
+DAY = datetime.date(2026, 1, 1)
+
+
+def test_speaks() -> None:
+    assert len(run_check({name}, today=DAY, trips=[Trip(key="a", to="Rome", days=3)])) == 1
+
+
+def test_is_silent() -> None:
+    assert run_check({name}, today=DAY, trips=[Trip(key="a", to="Oslo", days=4)]) == []
+"""
+
+
+def test_a_record_that_widens_a_field_says_so_and_names_the_constraints_to_check(
+    api: APIClient, user: MemoryUser, work: Callable[[], None]
+) -> None:
+    first = appended(api, work, {"key": "a"})
+    assert (first["covered"], first["widened"], first["constraints_to_check"]) == (1, [], [])
+    for name, field, value in (("length", "days", 3), ("place", "to", "Rome")):
+        written = api.put(
+            f"/v1/users/ada/constraints/{name}/?wait=0",
+            {
+                "source": WATCH.format(field=field, value=value),
+                "tests": WATCH_TESTS.format(name=name),
+            },
+        )
+        work()
+        run = api.get(f"/v1/runs/{written.data['id']}/").data
+        assert run["outcome"] == "ok", run["error"]
+
+    answer = appended(
+        api,
+        work,
+        {"key": "b", "data": {"to": "Oslo", "days": 2.5}},
+        {"key": "c", "data": {"to": "Bern", "days": 1}},
+        {"key": "d", "data": {"to": "Lima"}},
+    )
+
+    place = {"domain": "travel", "class": "Trip", "field": "days"}
+    assert answer["widened"] == [
+        {**place, "from": "int", "to": "float", "seq": 2},
+        {**place, "from": "float", "to": "float | None", "seq": 4},
+    ]
+    assert answer["constraints_to_check"] == ["length"]
+
+
+def test_a_new_field_and_a_record_that_fits_widen_nothing(
+    api: APIClient, user: MemoryUser, work: Callable[[], None]
+) -> None:
+    appended(api, work, {"key": "a"})
+    answer = appended(api, work, {"key": "b", "data": {"to": "Oslo", "days": 2, "hotel": "Sky"}})
+    assert (answer["widened"], answer["constraints_to_check"]) == ([], [])
 
 
 def test_the_first_entry_creates_the_user_where_the_workspace_allows_it(

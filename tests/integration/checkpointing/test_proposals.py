@@ -580,6 +580,7 @@ def test_the_api_answers_202_with_the_run_and_then_its_verdict(
             "notes": [],
             "feedback": {"useful": 0, "wrong": 0, "precision": None},
             "paused": None,
+            "failing": None,
         }
     ]
     assert api.get("/v1/users/ada/constraints/budget/").data["tests"] == BUDGET_TESTS

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
+from rest_framework.test import APIClient
 
-from memory import log, workspace_constraints
+from memory import log, retrieval, workspace_constraints
 from memory.log import Draft
 from memory.models import (
     Alert,
@@ -464,7 +465,7 @@ class TestRunning:
         assert after.message == "Main Street is over since 2020-01-01"
 
     def test_one_that_fails_harms_nothing_else_and_is_named_to_the_staff(
-        self, workspace: Workspace, user: MemoryUser, work: Work
+        self, workspace: Workspace, user: MemoryUser, work: Work, api: APIClient
     ) -> None:
         live(workspace)
         source = SOURCE.replace("lease.ends_on < today", "1 / lease.rent and lease.ends_on < today")
@@ -486,9 +487,18 @@ class TestRunning:
         assert failed.kind == AlertKind.CONSTRAINT_ERROR
         assert failed.constraint == other.path
         assert "ZeroDivisionError" in failed.message
+        listed = {
+            row["path"]: row["failing"]
+            for row in api.get(f"/v1/users/{user.user_id}/constraints/").data["results"]
+        }
+        assert listed[PATH] is None
+        assert listed[other.path]["message"] == failed.message
+        # It is none of the user's own, and its failure is what the manifest tells.
+        assert f"warning: {failed.message}" in retrieval.manifest(user).text
 
         change(other, by="boss", enabled=False)
         _catch_up(work)
+        assert "ZeroDivisionError" not in retrieval.manifest(user).text
         assert [alert.constraint for alert in alerts_of(user)] == [PATH]
 
     def test_users_of_other_workspaces_and_without_a_project_are_left_alone(

@@ -104,3 +104,12 @@ def test_of_a_hundred_domains_it_takes_2500_tokens_at_most() -> None:
 
 def test_of_an_empty_project_there_is_nothing_to_say() -> None:
     assert "DOMAINS = {\n}\n" in render_manifest(Project.empty().outline)
+
+
+def test_a_constraint_that_fails_is_marked_with_its_error() -> None:
+    outline = trips_project(2).outline.with_constraint("budget", "Trips are cheap.")
+    text = manifest_text(
+        outline.with_constraint("visa", "Visas last."), failing={"budget": "Boom."}
+    )
+    assert "  budget: FAILS: Boom. Its rule: Trips are cheap.\n" in text
+    assert "  visa: Visas last.\n" in text

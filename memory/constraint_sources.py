@@ -1,0 +1,74 @@
+"""What the source of a constraint says of it: how severe its alerts may be, and what it reads.
+
+Nothing is executed. Sources have passed the gate or came with another project, so one that is no
+Python reads nothing.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from memory.project import Domain, Outline
+from memory.project.outline import Class, Field
+from memory.project.types import is_optional
+from memory.texts import parse_python
+
+_STATE = re.compile(r"domains\.(\w+)\.state")
+_CRITICAL = re.compile(r"\b(critical|CRITICAL)\b")
+
+
+def may_be_critical(source: str) -> bool:
+    """Tell whether a constraint can yield critical alerts, so that somebody may rely on it."""
+    return _CRITICAL.search(source) is not None
+
+
+def collections_read(source: str) -> set[tuple[str, str]]:
+    """Return the collections that a constraint imports, by domain and name."""
+    found = set()
+    for node in _statements(source):
+        match node:
+            case ast.ImportFrom(module=str(module)) if parts := _STATE.fullmatch(module):
+                found |= {(parts[1], one.name) for one in node.names}
+    return found
+
+
+def reads_field(source: str, domain: Domain, class_: Class, field: str) -> bool:
+    """Tell whether a constraint may read this field: it reads records of the class, or for a part
+    of records any of the domain, and has an attribute of that name."""
+    held = {one.name: one.class_name for one in domain.collections.values()}
+    held |= {one.name: one.class_name for one in domain.singletons.values()}
+    read = {held.get(name) for of, name in collections_read(source) if of == domain.name}
+    if not (read if not class_.is_record else class_.name in read):
+        return False
+    return any(node.attr == field for node in _attributes(source))
+
+
+def optional_fields_at(
+    source: str, line: int | None, outline: Outline
+) -> list[tuple[Domain, Class, Field]]:
+    """Return the fields that a line of a constraint reads and that may be empty, as far as the
+    names in it tell."""
+    names = {node.attr for node in _attributes(source) if node.lineno == line}
+    return [
+        (domain, class_, field)
+        for domain in outline.domains.values()
+        for class_ in domain.classes.values()
+        for field in class_.fields
+        if field.name in names
+        and is_optional(field.type)
+        and reads_field(source, domain, class_, field.name)
+    ]
+
+
+def _statements(source: str) -> list[ast.stmt]:
+    try:
+        return parse_python(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
+def _attributes(source: str) -> Iterator[ast.Attribute]:
+    for statement in _statements(source):
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Attribute):
+                yield node

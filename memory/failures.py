@@ -1,0 +1,90 @@
+"""Constraints that fail at present: since when, with what error, after which entries of the log.
+
+Whoever relies on a constraint must learn that it does not watch. That is what its live alert of the
+kind constraint_error says; one that was resolved by hand says so as long as it holds back new ones,
+since the next run that goes well lets it go.
+"""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from django.db.models import Q
+
+from memory.models import Alert, AlertEvent, EntryOutcome, MemoryUser, Run
+from memory.models.alerts import LIVE_STATES, AlertEventKind, AlertKind
+from memory.models.log import Outcome
+from memory.models.runs import RunKind, RunOutcome, RunStatus
+from memory.project import Outline
+
+# Stands for the project where it did not load, so that no constraint could run.
+PROJECT = "project"
+# Of the entries after which a constraint failed, so many are named, the first.
+MAX_ENTRIES = 100
+
+
+@dataclass(frozen=True)
+class Failure:
+    """That a constraint fails: `entries` are those that the project took in between the last run
+    before and the one that failed first; none where nothing was or that is not known any more."""
+
+    since: datetime.datetime
+    message: str
+    entries: Sequence[int]
+
+
+def alerts_of(user: MemoryUser) -> list[Alert]:
+    """Return the alerts of constraints that fail at present, the oldest first."""
+    there = Q(state__in=LIVE_STATES) | Q(holds_back=True)
+    failed = Alert.objects.filter(there, user=user, kind=AlertKind.CONSTRAINT_ERROR)
+    return list(failed.prefetch_related("duplicates").order_by("opened_at"))
+
+
+def by_path(user: MemoryUser) -> dict[str, Failure]:
+    """Return what fails at present by the constraint's path, or PROJECT where nothing runs."""
+    failing = alerts_of(user)
+    opened = AlertEvent.objects.filter(alert__in=failing, kind=AlertEventKind.OPENED)
+    first = {event.alert_id: event.run for event in opened.select_related("run__checkpoint")}
+    return {
+        alert.constraint: Failure(alert.opened_at, alert.message, _entries(first.get(alert.pk)))
+        for alert in failing
+    }
+
+
+def of_constraint(path: str, failing: Mapping[str, Failure]) -> Failure | None:
+    """Return how a constraint fails, by itself or with the whole project."""
+    return failing.get(path) or failing.get(PROJECT)
+
+
+def by_name(failing: Sequence[Alert], outline: Outline) -> dict[str, str]:
+    """Return the messages of these alerts by the names of the user's own constraints."""
+    messages = {alert.constraint: alert.message for alert in failing}
+    found = {
+        name: messages.get(f"constraints/{name}.py") or messages.get(PROJECT)
+        for name in outline.constraints
+    }
+    return {name: message for name, message in found.items() if message is not None}
+
+
+def _entries(run: Run | None) -> list[int]:
+    """Return the entries that became part of the project between the constraints' run before this
+    one and this one."""
+    if run is None or run.checkpoint is None:
+        return []
+    earlier = Run.objects.filter(
+        user=run.user_id,
+        kind=RunKind.CONSTRAINTS,
+        status=RunStatus.DONE,
+        queued_at__lt=run.queued_at,
+        checkpoint__isnull=False,
+    ).exclude(outcome=RunOutcome.SUPERSEDED)
+    before = earlier.order_by("-queued_at").values_list("checkpoint__version", flat=True).first()
+    if before is None:
+        return []
+    taken_in = EntryOutcome.objects.filter(
+        user=run.user_id,
+        outcome=Outcome.COVERED,
+        checkpoint__version__gt=before,
+        checkpoint__version__lte=run.checkpoint.version,
+    )
+    return list(taken_in.order_by("seq").values_list("seq", flat=True)[:MAX_ENTRIES])
