@@ -46,14 +46,14 @@ MAX_LINE = 600
 MAX_CITED = 8
 WORTH_IT = 80
 # Records are looked for in so many collections, and so many of each are told.
-MOST_COLLECTIONS = 4
+MOST_COLLECTIONS = 8
 MOST_RECORDS = 20
 # Of a collection its newest file is read, and so many others in which is what was found.
 MOST_FILES = 2
 MOST_HITS = 100
 # What is closer to the query than this matters without any of its words. Of a collection so many
 # records are compared, the newest.
-NEAR = 0.2
+NEAR = 0.05
 MOST_COMPARED = 300
 # Of a collection that a critical constraint reads, so many files are told.
 MOST_WATCHED_FILES = 8

@@ -1,0 +1,53 @@
+"""A context holds what answers a question that shares no word with it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from benchmarks.paraphrases import TEXT, read_people
+from memory.models import LogEntry, Workspace
+from memory.models.log import EntryKind
+from memory.users import create_user
+from tests.conftest import new_client
+
+pytestmark = pytest.mark.django_db
+
+
+def test_of_ten_people_nearly_all_records_that_answer_are_in_the_block(
+    settings: Any, workspace: Workspace, work: Callable[[], None]
+) -> None:
+    settings.UAC_EMBEDDINGS = "wordllama"
+    api = new_client(workspace)
+    held: dict[str, list[bool]] = {EntryKind.RECORD: [], EntryKind.MESSAGE: []}
+    for number, person in enumerate(read_people(TEXT.read_text())):
+        address = f"/v1/users/person-{number}/"
+        create_user(workspace, f"person-{number}", time_zone="UTC", metadata=None)
+        entries = [statement_of(entry) for entry in person.entries]
+        assert api.post(f"{address}entries/", {"entries": entries}).status_code == 202
+        work()
+        for entry, question in zip(person.entries, person.questions, strict=True):
+            block = api.post(f"{address}context/", {"query": question}).data["text"]
+            held[entry.kind].append(answer_in(entry) in block)
+
+    assert len(held[EntryKind.RECORD]) >= 100
+    assert share(held[EntryKind.RECORD]) >= 0.95
+    assert share(held[EntryKind.MESSAGE]) >= 0.9
+
+
+def statement_of(entry: LogEntry) -> dict[str, Any]:
+    at = {"kind": entry.kind, "occurred_at": entry.occurred_at.isoformat()}
+    if entry.kind == EntryKind.RECORD:
+        return {**at, **(entry.data or {})}
+    return {**at, "content": entry.content, "role": entry.role}
+
+
+def answer_in(entry: LogEntry) -> str:
+    """Return what of an entry is looked for: the value of its first field, or its beginning."""
+    if entry.kind == EntryKind.RECORD:
+        return str(next(iter((entry.data or {})["data"].values())))
+    return (entry.content or "")[:40]
+
+
+def share(found: list[bool]) -> float:
+    return sum(found) / len(found)
