@@ -38,15 +38,23 @@ from memory.project.names import check_lower_name
 from memory.retrieval import outline
 
 MAX_SOURCE = 64 * 1024
+
+
+def _missing(what: str) -> dict[str, Any]:
+    """Say what belongs into a field that is missing or empty."""
+    return {
+        "required": f"This field is required. {what}",
+        "blank": f"This field may not be blank. {what}",
+    }
+
+
 # What is said where a constraint comes without its source or its tests, of a workspace's too.
-NO_SOURCE: dict[str, Any] = dict.fromkeys(
-    ("required", "blank"),
-    "Give the source in Python: a function check that yields alerts (see docs/constraints.md).",
+NO_SOURCE = _missing(
+    "Give the source in Python: a function check that yields alerts (see docs/constraints.md)."
 )
-NO_TESTS: dict[str, Any] = dict.fromkeys(
-    ("required", "blank"),
+NO_TESTS = _missing(
     "Give the tests in Python: a function test_… that calls run_check with a state on which the"
-    " constraint alerts, and one with a state on which it does not (see docs/constraints.md).",
+    " constraint alerts, and one with a state on which it does not (see docs/constraints.md)."
 )
 
 
