@@ -68,6 +68,10 @@ class UnknownMoment(BadMoment):
     """There is no such entry or version of the user, or nothing is known of that moment."""
 
 
+class NotByOccurred(BadMoment):
+    """By the entries' own times there is a state as of a moment alone."""
+
+
 class BeingRedacted(Exception):
     """The newest version may hold what was redacted a moment ago: nothing is told until it does
     not."""
@@ -213,11 +217,12 @@ def by_occurred(user: MemoryUser, text: str | None = None) -> Known:
     """Return what was the case at a moment, or is now, by the entries' own times: of all typed
     entries that are known by now, those that had occurred.
 
-    Raises BadMoment for what is no moment, or in the future; BeingRedacted, states.CannotBeTold.
+    Raises BadMoment for what is no moment, or in the future, and NotByOccurred for an entry or a
+    version; BeingRedacted, states.CannotBeTold.
     """
     refuse_being_redacted(user)
     if text is not None and (_SEQ.fullmatch(text) or _VERSION.fullmatch(text)):
-        raise BadMoment(
+        raise NotByOccurred(
             f"By the entries' own times there is no state as of an entry or version. {MOMENT_FORMS}"
         )
     now_ = timezone.now()

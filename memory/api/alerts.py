@@ -22,7 +22,7 @@ from memory import alert_events, alerts, feedback, history, rejections
 from memory.api import idempotency, waiting
 from memory.api.authentication import principal_of
 from memory.api.entries import RejectedSerializer
-from memory.api.errors import Conflict
+from memory.api.errors import Conflict, Incompatible
 from memory.api.filters import PAGING
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
@@ -169,9 +169,11 @@ class AlertThenPageSerializer(AlertPageSerializer):
     results = AlertThenSerializer(many=True)
 
 
+# What the list takes, and the feed does not.
+LIST_ONLY = (*PAGING, "as_of")
 OPEN_THEN = OpenApiParameter(
     "as_of",
-    str,
+    {"type": "string", "format": "day-or-moment"},
     description="Answer with the alerts that were not resolved at a moment (2026-03-01T09:00, where"
     " the user lives, or with an offset) or on a day (2026-03-01: its noon), as they are now, each"
     " with `state_then`. Of a whole workspace, a time without an offset is that of the workspace.",
@@ -223,22 +225,21 @@ class AlertList(generics.ListAPIView[Alert]):
     certain_users = True
     serializer_class = AlertSerializer
     filterset_class = AlertFilter
+    list_parameters = (*LIST_ONLY, "after", "wait")
     ordering = ["-opened_at", "id"]
-
-    @property
-    def list_parameters(self) -> tuple[str, ...]:
-        """The query parameters beside the filters."""
-        feed = "after" in self.request.query_params
-        return ("after", "wait") if feed else (*PAGING, "after", "wait", "as_of")
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Answer with a page of the list, or of the feed."""
-        if "after" not in request.query_params:
-            if "wait" in request.query_params:
-                raise ValidationError({"wait": ["Say after what, too: `after=now&wait=25`."]})
+        asked = request.query_params
+        if not {"after", "wait"} & asked.keys():
             return super().list(request, *args, **kwargs)
+        found = self.get_queryset()  # first: of a user who is not there it says nothing else
+        if "after" not in asked:
+            raise Incompatible("wait", "Say after what, too: `after=now&wait=25`.")
+        for name in LIST_ONLY:
+            if name in asked:
+                raise Incompatible(name, f"With `after` there is no {name}: leave out one of them.")
         workspace = principal_of(request).workspace
-        found = self.get_queryset()
         page, waited = waiting.for_events(
             workspace,
             _after(request, alert_events.newest(workspace)),

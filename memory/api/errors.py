@@ -44,6 +44,14 @@ class Unprocessable(exceptions.APIException):
     problem = ""
 
 
+class Incompatible(Unprocessable):
+    """A field is well written, and cannot be combined with another that was sent (422)."""
+
+    def __init__(self, field: str, detail: str) -> None:
+        super().__init__(detail)
+        self.errors = {field: [detail]}
+
+
 class Gone(exceptions.APIException):
     """What is asked for was there, and must not be told any more (410)."""
 
@@ -147,7 +155,7 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
     response.data = told
     if isinstance(error, exceptions.ValidationError):
         response.data["errors"] = error.detail
-    if isinstance(error, NamesNothing):
+    if isinstance(error, NamesNothing | Incompatible):
         response.data["errors"] = error.errors
     if isinstance(error, TooMuch):
         response.data["limit"] = error.limit

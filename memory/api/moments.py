@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from memory import history
 from memory.api.computing import computing
-from memory.api.errors import NamesNothing
+from memory.api.errors import Incompatible, NamesNothing
 from memory.api.users import UserScopedView
 from memory.history import Known
 from memory.models import MemoryUser
@@ -93,7 +93,8 @@ def known_of(user: MemoryUser, asked: Mapping[str, Any]) -> Known:
 
 
 def known_as_of(user: MemoryUser, text: str | None, parameter: str, by: str = By.RECORDED) -> Known:
-    """Return what was known, or was the case; ValidationError that names the parameter."""
+    """Return what was known, or was the case; ValidationError, NamesNothing or Incompatible that
+    names the parameter."""
     try:
         if by == By.OCCURRED:
             known = history.by_occurred(user, text)
@@ -101,6 +102,8 @@ def known_as_of(user: MemoryUser, text: str | None, parameter: str, by: str = By
             known = history.as_of(user, text or "")
     except history.UnknownMoment as error:
         raise NamesNothing(parameter, str(error)) from None
+    except history.NotByOccurred as error:
+        raise Incompatible(parameter, str(error)) from None
     except history.BadMoment as error:
         raise serializers.ValidationError({parameter: [str(error)]}) from None
     if known.is_computed:

@@ -35,13 +35,14 @@ ERRORS: Mapping[str, str] = {
     "412": "It is not what `If-Match` names.",
     "413": "The body is too large.",
     "415": "The `Content-Type` is none that is read here.",
-    "422": "It cannot be done.",
+    "422": "It is well formed and cannot be done. Of fields that do not go together, `errors` names"
+    " one.",
     "429": "A rate is used up.",
     "500": "The server failed.",
     "503": "The server can tell in a moment.",
 }
-ALWAYS = ("400", "401", "403", "404", "405", "406", "409", "410", "412", "429", "500", "503")
-WITH_BODY = ("413", "415", "422")
+ALWAYS = ("400", "401", "403", "404", "405", "406", "409", "410", "412", "422", "429", "500", "503")
+WITH_BODY = ("413", "415")
 
 _PROBLEM = {"schema": {"$ref": "#/components/schemas/Problem"}}
 _TEXT = {"type": "string"}
@@ -90,6 +91,9 @@ def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, A
     for name, schema in schemas.items():
         if name.endswith("Request") and schema.get("type") == "object":
             schema["additionalProperties"] = False
+        if "oneOf" in schema and not name.endswith("Request"):
+            # An answer may fit several: an empty page of alerts is one as of a moment, too.
+            schema["anyOf"] = schema.pop("oneOf")
     _merge(schemas, json.loads(BODIES.read_text()))
     _anything(result)
     examples = json.loads(EXAMPLES.read_text()) if EXAMPLES.exists() else {}
@@ -226,7 +230,7 @@ def _narrow(parameter: dict[str, Any]) -> None:
         case "query", "resumed":
             schema |= {"type": "string", "enum": ["false", "true"]}
             schema.pop("format")
-        case "query", "as_of" | "since" | "until" if schema.get("format") != "date-time":
+        case "query", "as_of" | "since" | "until" if "format" not in schema:
             schema["format"] = "moment"
         case "header", "Idempotency-Key":
             schema |= {"pattern": "^[!-~]([ -~]{0,253}[!-~])?$"}

@@ -251,8 +251,7 @@ def test_a_waiting_request_is_answered_with_rejected_entries(
         ("after=-1", "after"),
         ("after=x", "after"),
         ("after=0&wait=9999", "wait"),
-        ("after=0&page_size=3", "page_size"),
-        ("wait=1", "wait"),
+        ("after=0&pages=3", "pages"),
         ("after=0&state=gone", "state"),
     ],
 )
@@ -261,6 +260,26 @@ def test_what_makes_no_sense_is_refused_by_name(api: APIClient, query: str, fiel
 
     assert response.status_code == 400
     assert field in str(response.data)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("after=0&page_size=3", "page_size"),
+        ("after=0&cursor=bz0x", "cursor"),
+        ("after=0&as_of=2026-03-01", "as_of"),
+        ("wait=1", "wait"),
+    ],
+)
+def test_what_the_feed_and_the_list_do_not_share_is_refused_by_name(
+    api: APIClient, user: MemoryUser, query: str, field: str
+) -> None:
+    for path in ("/v1/alerts/", "/v1/users/ada/alerts/"):
+        response = api.get(f"{path}?{query}")
+
+        assert (response.status_code, list(response.data["errors"])) == (422, [field])
+    assert api.get(f"/v1/users/nobody/alerts/?{query}").status_code == 404
 
 
 @pytest.mark.django_db

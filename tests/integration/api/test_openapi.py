@@ -84,7 +84,7 @@ def test_every_operation_tells_its_errors_and_headers() -> None:
             status: document["components"]["responses"][status] if "$ref" in told else told
             for status, told in operation["responses"].items()
         }
-        for status in ("400", "401", "403", "404", "405", "406", "429", "500", "503"):
+        for status in ("400", "401", "403", "404", "405", "406", "422", "429", "500", "503"):
             assert "application/problem+json" in responses[status]["content"], (method, path)
         for status, response in responses.items():
             assert {"X-Request-Id", "RateLimit", "RateLimit-Policy"} <= response["headers"].keys()
@@ -126,6 +126,24 @@ def test_every_operation_has_an_example_that_holds() -> None:
         assert shown or not is_json or (path, method) in REFUSED, (method, path)
         for example, schema in shown:
             hold(example, schema, document)
+
+
+def test_an_empty_page_of_alerts_is_what_the_document_says(api: APIClient) -> None:
+    page = api.get("/v1/alerts/").data
+
+    assert page["results"] == []
+    hold(page, {"$ref": "#/components/schemas/AlertsOrFeed"}, generated())
+
+
+def test_a_reopening_says_which_outcomes_it_means() -> None:
+    import jsonschema
+
+    document, schema = generated(), {"$ref": "#/components/schemas/SelectionRequest"}
+
+    hold({"model": "openai:gpt-5"}, schema, document)
+    for everything in ({}, {"reason": "all of it", "outcomes": ["dismissed"]}):
+        with pytest.raises(jsonschema.ValidationError):
+            hold(everything, schema, document)
 
 
 def hold(example: Any, schema: dict[str, Any], document: dict[str, Any]) -> None:

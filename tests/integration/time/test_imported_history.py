@@ -144,8 +144,8 @@ def test_what_was_the_case_is_told_by_the_entries_own_times(
 @pytest.mark.parametrize(
     ("asked", "status"),
     [
-        ({"as_of": "3"}, 400),
-        ({"as_of": "v1"}, 400),
+        ({"as_of": "3"}, 422),
+        ({"as_of": "v1"}, 422),
         ({"as_of": "someday"}, 400),
         ({"as_of": "2024-01-01"}, 404),
         ({"as_of": "2999-01-01"}, 404),
@@ -154,9 +154,13 @@ def test_what_was_the_case_is_told_by_the_entries_own_times(
 def test_by_occurred_time_there_are_days_and_moments_alone(
     api: APIClient, loaded: MemoryUser, asked: dict[str, str], status: int
 ) -> None:
-    answer = api.get(f"{USER}state/", {"by": "occurred", **asked})
-
-    assert (answer.status_code, list(answer.data["errors"])) == (status, ["as_of"])
+    for answer, field in (
+        (api.get(f"{USER}state/", {"by": "occurred", **asked}), "as_of"),
+        (api.get(f"{USER}manifest/", {"by": "occurred", **asked}), "as_of"),
+        (api.get(f"{USER}diff/", {"by": "occurred", "since": asked["as_of"]}), "since"),
+        (api.post(f"{USER}query/", {"code": "1", "by": "occurred", **asked}), "as_of"),
+    ):
+        assert (answer.status_code, list(answer.data["errors"])) == (status, [field])
 
 
 def test_by_names_a_time(api: APIClient, loaded: MemoryUser) -> None:
