@@ -6,7 +6,8 @@ Python reads nothing.
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 
 from memory.project import Domain, Outline
 from memory.project.outline import Class, Field
@@ -24,23 +25,32 @@ def may_be_critical(source: str) -> bool:
 
 def collections_read(source: str) -> set[tuple[str, str]]:
     """Return the collections that a constraint imports, by domain and name."""
-    found = set()
-    for node in _statements(source):
-        match node:
-            case ast.ImportFrom(module=str(module)) if parts := _STATE.fullmatch(module):
-                found |= {(parts[1], one.name) for one in node.names}
-    return found
+    return _imported(_statements(source))
 
 
-def reads_field(source: str, domain: Domain, class_: Class, field: str) -> bool:
+@dataclass(frozen=True)
+class Reads:
+    """The collections that a constraint imports, and the names of all attributes that it has."""
+
+    collections: Collection[tuple[str, str]]
+    attributes: Collection[str]
+
+
+def reads_of(source: str) -> Reads:
+    """Return what a constraint reads."""
+    statements = _statements(source)
+    return Reads(_imported(statements), {node.attr for node in _attributes(statements)})
+
+
+def reads_field(reads: Reads, domain: Domain, class_: Class, field: str) -> bool:
     """Tell whether a constraint may read this field: it reads records of the class, or for a part
     of records any of the domain, and has an attribute of that name."""
+    if field not in reads.attributes:
+        return False
     held = {one.name: one.class_name for one in domain.collections.values()}
     held |= {one.name: one.class_name for one in domain.singletons.values()}
-    read = {held.get(name) for of, name in collections_read(source) if of == domain.name}
-    if not (read if not class_.is_record else class_.name in read):
-        return False
-    return any(node.attr == field for node in _attributes(source))
+    read = {held.get(name) for of, name in reads.collections if of == domain.name}
+    return bool(read) if not class_.is_record else class_.name in read
 
 
 def optional_fields_at(
@@ -48,15 +58,15 @@ def optional_fields_at(
 ) -> list[tuple[Domain, Class, Field]]:
     """Return the fields that a line of a constraint reads and that may be empty, as far as the
     names in it tell."""
-    names = {node.attr for node in _attributes(source) if node.lineno == line}
+    statements = _statements(source)
+    names = {node.attr for node in _attributes(statements) if node.lineno == line}
+    reads = Reads(_imported(statements), names)
     return [
         (domain, class_, field)
         for domain in outline.domains.values()
         for class_ in domain.classes.values()
         for field in class_.fields
-        if field.name in names
-        and is_optional(field.type)
-        and reads_field(source, domain, class_, field.name)
+        if is_optional(field.type) and reads_field(reads, domain, class_, field.name)
     ]
 
 
@@ -67,8 +77,17 @@ def _statements(source: str) -> list[ast.stmt]:
         return []
 
 
-def _attributes(source: str) -> Iterator[ast.Attribute]:
-    for statement in _statements(source):
+def _imported(statements: Iterable[ast.stmt]) -> set[tuple[str, str]]:
+    found = set()
+    for node in statements:
+        match node:
+            case ast.ImportFrom(module=str(module)) if parts := _STATE.fullmatch(module):
+                found |= {(parts[1], one.name) for one in node.names}
+    return found
+
+
+def _attributes(statements: Iterable[ast.stmt]) -> Iterator[ast.Attribute]:
+    for statement in statements:
         for node in ast.walk(statement):
             if isinstance(node, ast.Attribute):
                 yield node

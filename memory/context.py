@@ -12,16 +12,16 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.db.models import Q
 
-from memory import checkpoints, failures, log, retrieval
+from memory import checkpoints, failures, log, retrieval, workspace_constraints
 from memory.constraint_sources import collections_read, may_be_critical
 from memory.history import Known
-from memory.models import Alert, LogEntry, RecordLocation
+from memory.models import Alert, Checkpoint, LogEntry, RecordLocation
 from memory.models.log import EntryKind
 from memory.project import Domain, Outline, manifest_text
 from memory.project.names import DEFAULT_DOMAIN, key_of_entry, spaced
@@ -160,7 +160,7 @@ def compose(known: Known, query: str, tokens: int, turns: Sequence[Turn] = ()) -
         up_to = None if known.is_now else known.seq
         found = find(known.user, question, top_k=MOST_HITS, up_to=up_to)
         hits, meaning = found.hits, found.meaning
-        needed, others = _record_lines(known, outline, question, hits, open_alerts)
+        needed, others, unread = _record_lines(known, outline, question, hits, open_alerts)
         records = "Records that may matter"
         # What somebody's safety may depend on has its room before what was said.
         reserved = len(_part("state", records, needed, left).text)
@@ -171,6 +171,8 @@ def compose(known: Known, query: str, tokens: int, turns: Sequence[Turn] = ()) -
         ):
             free = left if name == "state" else left - reserved
             part = _part(name, title, lines, int(free * share))
+            if name == "state":
+                part = replace(part, left_out=part.left_out + unread)
             left -= len(part.text)
             parts.insert(2 if name == "state" else len(parts), part)
     text = stable + "".join(part.text for part in parts[2:])
@@ -242,8 +244,9 @@ def _record_lines(
     question: Question,
     hits: Sequence[Hit],
     alerts: Sequence[Alert],
-) -> tuple[list[Line], list[Line]]:
-    """The records that must not be missing, and those that may matter, each the best first.
+) -> tuple[list[Line], list[Line], int]:
+    """The records that must not be missing, and those that may matter, each the best first; and
+    how many of the former are in files that are not read.
 
     Of the domains that the query is about, no record must be missing that an open alert rests on,
     or that a critical constraint reads.
@@ -261,12 +264,15 @@ def _record_lines(
     places = [*chosen, *watched, *((domain, name) for domain, name, _ in evidence)]
     needed: list[tuple[float, Line]] = []
     others: list[tuple[float, Line]] = []
+    unread = 0
     for domain, name in dict.fromkeys(places):
         if name not in dict(_held(outline.domains[domain])):
             continue
         keys = {key for at, of, key in evidence if (at, of) == (domain, name)}
         is_watched = (domain, name) in watched
         held = _read(known, outline.domains[domain], name, hits, keys, whole=is_watched)
+        if is_watched and (collection := outline.domains[domain].collections.get(name)):
+            unread += collection.count - len(held)
         weights = _weights(meant, asked, held)
         best = sorted(range(len(held)), key=lambda place: (-weights[place], -place))
         for rank, place in enumerate(best):
@@ -279,7 +285,7 @@ def _record_lines(
     first, rest = (
         [line for _, line in sorted(lines, key=lambda one: -one[0])] for lines in (needed, others)
     )
-    return first, rest
+    return first, rest, unread
 
 
 def _weights(query: str, asked: Mapping[str, float], held: Sequence[Any]) -> list[float]:
@@ -330,15 +336,35 @@ def _collections(
 
 def _watched(known: Known, outline: Outline, domains: set[str]) -> set[tuple[str, str]]:
     """The collections that critical constraints read of which one is in these domains."""
-    paths = [f"constraints/{name}.py" for name in outline.constraints]
-    if known.checkpoint is None or not paths or not domains:
+    if known.checkpoint is None or not domains:
         return set()
-    found = set()
-    for source in checkpoints.read_files(known.checkpoint, paths).values():
-        read = collections_read(source) if may_be_critical(source) else set()
+    found = set[tuple[str, str]]()
+    for read in (*_read_by_own(known.checkpoint, outline), *_read_by_workspace(known, outline)):
         if any(domain in domains for domain, _ in read):
             found |= read
     return {(domain, name) for domain, name in found if domain in outline.domains}
+
+
+def _read_by_own(checkpoint: Checkpoint, outline: Outline) -> Iterator[set[tuple[str, str]]]:
+    """What each of the user's own constraints reads that may be critical."""
+    paths = [f"constraints/{name}.py" for name in outline.constraints]
+    sources = checkpoints.read_files(checkpoint, paths) if paths else {}
+    for source in sources.values():
+        if may_be_critical(source):
+            yield collections_read(source)
+
+
+def _read_by_workspace(known: Known, outline: Outline) -> Iterator[set[tuple[str, str]]]:
+    """What each of the workspace's constraints is given of the user's that may be critical."""
+    standings = workspace_constraints.standings(known.user, outline)
+    applying = {one.constraint.path: one for one in standings if one.applies}
+    if not applying:
+        return
+    live = workspace_constraints.read_live(one.constraint for one in applying.values())
+    for path, version in live.items():
+        if may_be_critical(version.source):
+            bindings = applying[path].match.bindings.values()
+            yield {(place["domain"], place["name"]) for places in bindings for place in places}
 
 
 def _held(domain: Domain) -> Iterator[tuple[str, Stored | Singleton]]:

@@ -26,6 +26,7 @@ from memory import encryption, language_models, leases, track_records
 from memory.canonical import canonical_json, sha256
 from memory.language_models import Budget, LanguageModelError, Usage
 from memory.models import Checkpoint, Lane, LlmCall, LlmSpending, MemoryUser, Run, Workspace
+from memory.models.leased import LeasedWork
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.users import LaneName
 
@@ -74,13 +75,17 @@ class TooManyCalls(LanguageModelError):
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What calls are made for; those of one piece of work share its id."""
+    """What calls are made for; those of one piece of work share its id.
+
+    No call is made for a lane, a run or other leased work that is not the caller's any more.
+    """
 
     workspace: Workspace
     purpose: LlmPurpose
     user: MemoryUser | None = None
     lane: Lane | None = None
     run: Run | None = None
+    lease: LeasedWork | None = None
     id: uuid.UUID = field(default_factory=uuid.uuid4)
 
 
@@ -123,7 +128,7 @@ def start(
     """
     now = timezone.now()
     with transaction.atomic():
-        for leased in (work.lane, work.run):
+        for leased in (work.lane, work.run, work.lease):
             if leased is not None:
                 leases.check(leased)
         workspace = Workspace.objects.select_for_update(no_key=True).get(pk=work.workspace.pk)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from memory import checkpoints
-from memory.constraint_sources import reads_field
+from memory.constraint_sources import reads_field, reads_of
 from memory.models import Checkpoint, EntryOutcome, MemoryUser
 from memory.models.checkpoints import Origin
 from memory.models.log import Outcome
@@ -48,17 +48,18 @@ def constraints_that_read(user: MemoryUser, widened: Sequence[Widened]) -> list[
         return []
     outline = Outline.from_json(head.outline)
     fields = [
-        (domain, class_, one.field)
-        for one in widened
-        if (domain := outline.domains.get(one.domain))
-        and (class_ := domain.classes.get(one.class_name))
+        (domain, class_, field)
+        for domain_name, class_name, field in {
+            (one.domain, one.class_name, one.field) for one in widened
+        }
+        if (domain := outline.domains.get(domain_name))
+        and (class_ := domain.classes.get(class_name))
     ]
     paths = {f"constraints/{name}.py": name for name in outline.constraints}
     sources = checkpoints.read_files(head, paths)
+    reads = {name: reads_of(sources[path]) for path, name in paths.items()}
     return sorted(
-        name
-        for path, name in paths.items()
-        if any(reads_field(sources[path], *field) for field in fields)
+        name for name, read in reads.items() if any(reads_field(read, *field) for field in fields)
     )
 
 
@@ -67,7 +68,12 @@ def _by_version(version: Checkpoint) -> Iterator[Widened]:
     record cites that, and what it needs of the schema stands before it."""
     types = _types(Outline.from_json(version.parent.outline)) if version.parent else {}
     waiting: list[WidenField] = []
-    for edit in map(edit_from_json, version.edits):
+    for told in version.edits:
+        if told.get("redacted"):  # of its entry nothing is told any more
+            types |= {(one.domain, one.class_name, one.name): one.type for one in waiting}
+            waiting = []
+            continue
+        edit = edit_from_json(told)
         if isinstance(edit, WidenField):
             waiting.append(edit)
         elif isinstance(edit, AddField):

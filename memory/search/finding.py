@@ -16,7 +16,7 @@ from memory.models.log import EntryKind
 from memory.search import embeddings, index
 from memory.search.documents import NUMBERS, CorpusName, text_of
 from memory.search.embeddings import Embedder, EmbeddingFailed, embedder
-from memory.search.followups import Question
+from memory.search.followups import REFERENT, Question
 from memory.search.passages import Passage
 from memory.search.ranking import (
     USUAL_CLOSENESS,
@@ -159,7 +159,8 @@ def find(
     asked = list(weights)[:MOST_TERMS]
     identities = [identity(term) for term in asked]
     counts = {identity(term): weights[term] for term in asked}
-    names = [identity(SPEAKER_PREFIX + term) for term in asked]
+    # Not whoever else was named before the question, but of whom a pronoun in it speaks.
+    names = [identity(SPEAKER_PREFIX + term) for term in asked if weights[term] >= REFERENT]
     model, vector, problem = _embedded(user, question.meant)
     is_on = model is not None or problem is not None
     all_terms = [*identities, *names]
@@ -239,7 +240,7 @@ def _embedded(user: MemoryUser, question: str) -> tuple[Embedder | None, Floats 
         model = embedder(user, hurried=True)
         if model is None:
             return None, None, None
-        (vector,) = model.embed([question])
+        (vector,) = model.embed([question], is_question=True)
     except EmbeddingFailed as error:
         logger.warning("search_by_words_alone", error=str(error))
         return None, None, str(error)
@@ -302,7 +303,8 @@ class _Comparison:
             self._questions[name] = None
             try:
                 if earlier := embeddings.find_earlier(name, self._user):
-                    (self._questions[name],) = earlier.embed([self._question])
+                    (vector,) = earlier.embed([self._question], is_question=True)
+                    self._questions[name] = vector
             except EmbeddingFailed as error:
                 logger.warning("earlier_model_not_asked", model=name, error=str(error))
         return self._questions[name]

@@ -8,6 +8,8 @@ step, behind the vectors that still answer. Segments of one model are merged so 
 has at least twice the postings of the next: few are read, and an entry is merged a few times.
 """
 
+import datetime
+import random
 import threading
 import zoneinfo
 from collections import OrderedDict
@@ -20,6 +22,7 @@ import structlog
 from django.db import connection, transaction
 from django.db.models import Max, Q, Sum
 from django.db.models.functions import Length
+from django.utils import timezone
 
 from memory import leases
 from memory.models import LogEntry, MemoryUser, SearchBlock, SearchIndex, SearchSegment
@@ -43,6 +46,8 @@ STEP_PASSAGES = 512
 STEP_CHARACTERS = 50_000
 # Of what is not indexed, so many characters are embedded during a search, the newest.
 LIVE_CHARACTERS = 60_000
+# So long an index waits, from and to, that finds all places taken at which indexes are embedded.
+BUSY_SECONDS = (10.0, 30.0)
 # Vectors that a process keeps, of the users that were searched last.
 CACHED_BYTES = 64 * 1024 * 1024
 
@@ -240,7 +245,9 @@ def keep_up(user_pk: int) -> None:
         except leases.LeaseLost:
             logger.warning("lease_lost")
         except EmbedderBusy as error:
-            leases.fail(index, "", counts=False)
+            wait = random.uniform(*BUSY_SECONDS)  # noqa: S311  # nosec B311 # no secret
+            until = timezone.now() + datetime.timedelta(seconds=wait)
+            leases.fail(index, "", until=until, counts=False)
             logger.info("search_index_waits", user=user_pk, reason=str(error))
         except Exception as error:
             leases.fail(index, f"{type(error).__name__}: {error}")
@@ -368,6 +375,7 @@ def _built(index: SearchIndex, missing: Range) -> tuple[Range, Segment]:
     """Return a segment of the first entries of the range, and what it covers of it.
 
     If it is large, or the model fails, it has no vectors: they are made in steps of their own.
+    Raises LeaseLost.
     """
     user = _user(index)
     zone = zoneinfo.ZoneInfo(user.time_zone)
@@ -386,7 +394,7 @@ def _built(index: SearchIndex, missing: Range) -> tuple[Range, Segment]:
     if len(texts) > STEP_PASSAGES or sum(map(len, texts)) > STEP_CHARACTERS:
         return (missing[0], last), built
     try:
-        if made_by := embedder(user):
+        if made_by := embedder(user, lease=index):
             made = vectors.quantised(made_by.name, made_by.embed(texts))
             built = replace(built, vectors=made)
     except EmbeddingFailed as error:
@@ -399,7 +407,7 @@ def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
 
     Raises EmbeddingFailed; ValueError if the log has other passages; LeaseLost.
     """
-    made_by = embedder(_user(index))
+    made_by = embedder(_user(index), lease=index)
     if made_by is None:
         raise EmbeddingFailed("There is no model any more.")
     blocks = SearchBlock.objects.filter(segment=row)

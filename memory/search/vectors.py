@@ -61,15 +61,19 @@ def quantised(model: str, vectors: Floats) -> Vectors:
 def joined(parts: Sequence[Vectors | None]) -> Vectors | None:
     """Return the vectors of several segments as one; None if they are not of one model."""
     found = [part for part in parts if part is not None]
-    kinds = {(part.model, part.dimensions) for part in found if len(part.values)}
+    # Of blank texts alone the vectors have no numbers.
+    filled = [part for part in found if len(part.values) and part.dimensions] or found[:1]
+    kinds = {(part.model, part.dimensions) for part in filled}
     if not found or len(found) < len(parts) or len(kinds) > 1:
         return None
-    filled = [part for part in found if len(part.values)] or found[:1]
-    return Vectors(
-        filled[0].model,
-        np.concatenate([part.values for part in filled]),
-        np.concatenate([part.factors for part in filled]),
-    )
+    ((model, dimensions),) = kinds
+    values = [
+        part.values
+        if part.dimensions == dimensions
+        else np.zeros((len(part.values), dimensions), np.int8)
+        for part in found
+    ]
+    return Vectors(model, np.concatenate(values), np.concatenate([part.factors for part in found]))
 
 
 def encode(vectors: Vectors | None) -> bytes:

@@ -7,6 +7,7 @@ from memory.constraint_sources import (
     may_be_critical,
     optional_fields_at,
     reads_field,
+    reads_of,
 )
 from memory.project import Domain, Outline
 from memory.project.outline import Class, Collection, Field, Shard
@@ -77,7 +78,7 @@ def test_what_is_no_python_reads_nothing(source: str) -> None:
 def test_it_reads_a_field_of_records_that_it_imports(
     class_: Class, field: str, expected: bool
 ) -> None:
-    assert reads_field(SOURCE, TRAVEL, class_, field) is expected
+    assert reads_field(reads_of(SOURCE), TRAVEL, class_, field) is expected
 
 
 def test_the_fields_of_a_line_that_may_be_empty_are_named() -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from memory.models import MemoryUser
+    from memory.models.leased import LeasedWork
 
 logger = structlog.get_logger(__name__)
 
@@ -40,37 +41,45 @@ class Embedder(Protocol):
     def name(self) -> str:
         """What tells its vectors from those of another model."""
 
-    def embed(self, texts: Sequence[str]) -> Floats:
+    def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
         """Return a vector of length 1 for each text, of length 0 for a text without tokens.
 
-        Raises EmbeddingFailed.
+        Raises EmbeddingFailed; LeaseLost if the texts were read for work that was taken away.
         """
 
 
-def embedder(user: "MemoryUser", *, hurried: bool = False) -> Embedder | None:
+def embedder(
+    user: "MemoryUser", *, hurried: bool = False, lease: "LeasedWork | None" = None
+) -> Embedder | None:
     """Return the model that the settings name, None for none; raises EmbeddingFailed.
 
     A model of the server's own is loaded with the first use, and once in a process. A provider is
-    asked for the user, whose workspace it is counted to; `hurried` is for somebody who waits.
+    asked for the user, whose workspace it is counted to; `hurried` is for somebody who waits, and
+    `lease` the work for which texts are read: it is sent none after that was taken away, since they
+    may have been redacted.
     """
     from memory.search.embeddings import remote
 
     if is_remote(settings.UAC_EMBEDDINGS):
-        return remote.make(settings.UAC_EMBEDDINGS, user, hurried=hurried)
+        return remote.make(settings.UAC_EMBEDDINGS, user, hurried=hurried, lease=lease)
     return _load(settings.UAC_EMBEDDINGS)
 
 
 def find_earlier(name: str, user: "MemoryUser") -> Embedder | None:
     """Return the model that made vectors of this name, if it can be asked though another is set:
-    UAC_EMBEDDINGS_PREVIOUS names it, or it is part of the installation. Raises EmbeddingFailed.
+    UAC_EMBEDDINGS_PREVIOUS names it, it is the one that is set with other dimensions, or it is part
+    of the installation. Raises EmbeddingFailed.
 
     No other is asked: a question must not go to a provider whom nobody has named.
     """
     from memory.search.embeddings import remote
 
-    previous = settings.UAC_EMBEDDINGS_PREVIOUS
-    if is_remote(previous) and (found := remote.make_earlier(name, previous, user)):
-        return found
+    current, previous = settings.UAC_EMBEDDINGS, settings.UAC_EMBEDDINGS_PREVIOUS
+    if is_remote(current) and remote.make(current, user).name == name:
+        return None  # it has just failed
+    for named in (previous, current):
+        if is_remote(named) and (found := remote.make_earlier(name, named, user)):
+            return found
     for named in (previous, WORDLLAMA):
         if not named or is_remote(named) or (named == WORDLLAMA and named not in name):
             continue

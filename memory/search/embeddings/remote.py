@@ -4,9 +4,10 @@ Every attempt is a row among the calls of language models (`memory.llm_calls`), 
 own. Of the texts the row says how many they were and how long, nothing else: what is embedded are
 people's words, one by one, and the hash of a short one can be guessed.
 
-An index is embedded with patience: in batches, each tried again. Whoever searches is in a hurry:
-one attempt within UAC_EMBEDDINGS_QUERY_SECONDS, and after a failure none for a moment, so that a
-provider that hangs does not hold every thread that answers searches.
+An index is embedded with patience: in batches, each tried again, and a text that the provider
+refuses does not keep the others from their vectors. Whoever searches is in a hurry: one attempt
+within UAC_EMBEDDINGS_QUERY_SECONDS, and after a failure none for a moment, so that a provider that
+hangs does not hold every thread that answers searches.
 """
 
 import email.utils
@@ -30,6 +31,7 @@ from memory import destinations, language_models, llm_calls, tracing, wires
 from memory.language_models import Budget, Connection, LanguageModelError, Usage
 from memory.llm_calls import Attempt, Ending, Work
 from memory.models import MemoryUser, Workspace
+from memory.models.leased import LeasedWork
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.search.embeddings import EmbedderBusy, EmbeddingFailed, Floats
 
@@ -39,6 +41,10 @@ PROVIDER = "openai"
 PREFIX = f"{PROVIDER}:"
 # Of a text; what is longer counts by its beginning.
 MAX_CHARACTERS = 8000
+# A text that is refused is tried by ever shorter beginnings, down to so many characters; and a text
+# that every model takes tells whether it is the text that is refused, or everything.
+SHORTEST_BEGINNING = 500
+PROBE = "text"
 # So many characters, at least a text, are sent at a time.
 BATCH_CHARACTERS = 100_000
 # As many texts as OpenAI takes at a time, and numbers as any model gives a text.
@@ -56,7 +62,8 @@ MIN_TOKENS_PER_DAY = 100_000
 # So many threads of a process embed indexes at a time: a provider that hangs must leave threads for
 # the other work of the queue.
 MAX_INDEXING = 4
-# After a question, or a log's end, that was not embedded, no other is sent for so many seconds.
+# After a question, or a log's end, that was not embedded, no other is sent for so many seconds: of
+# anybody where the provider has failed, else of the user or workspace whose text or budget it was.
 REST_SECONDS = 10.0
 # Vectors of questions and of the ends of logs that a process keeps.
 RECENT_BYTES = 16 * 1024 * 1024
@@ -105,9 +112,12 @@ def wrong_settings() -> dict[str, str]:
     return found
 
 
-def make(named: str, user: MemoryUser, *, hurried: bool) -> "RemoteEmbedder":
+def make(
+    named: str, user: MemoryUser, *, hurried: bool = False, lease: LeasedWork | None = None
+) -> "RemoteEmbedder":
     """Return the model of this name (`openai:…`) as the settings lead to it."""
-    return _make(named.removeprefix(PREFIX), settings.UAC_EMBEDDINGS_DIMENSIONS, user, hurried)
+    dimensions = settings.UAC_EMBEDDINGS_DIMENSIONS
+    return _make(named.removeprefix(PREFIX), dimensions, user, hurried, lease)
 
 
 def make_earlier(name: str, named: str, user: MemoryUser) -> "RemoteEmbedder | None":
@@ -121,24 +131,34 @@ def make_earlier(name: str, named: str, user: MemoryUser) -> "RemoteEmbedder | N
     return _make(named.removeprefix(PREFIX), int(dimensions), user, hurried=True)
 
 
-def _make(model: str, dimensions: int | None, user: MemoryUser, hurried: bool) -> "RemoteEmbedder":
+def _make(
+    model: str,
+    dimensions: int | None,
+    user: MemoryUser,
+    hurried: bool,
+    lease: LeasedWork | None = None,
+) -> "RemoteEmbedder":
     connection = Connection(
         provider=PROVIDER,
         model=model,
         base_url=settings.UAC_EMBEDDINGS_BASE_URL or language_models.PROVIDERS[PROVIDER],
         api_key=settings.UAC_EMBEDDINGS_API_KEY,
     )
-    return RemoteEmbedder(connection, dimensions, user, hurried)
+    return RemoteEmbedder(connection, dimensions, user, hurried, lease)
 
 
 @dataclass(frozen=True)
 class RemoteEmbedder:
-    """A provider's model, asked for one user, whose workspace it is counted to."""
+    """A provider's model, asked for one user, whose workspace it is counted to.
+
+    `lease` is the work that the texts were read for: without it they are not sent any more.
+    """
 
     connection: Connection
     dimensions: int | None
     user: MemoryUser = field(repr=False)
     hurried: bool
+    lease: LeasedWork | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -146,17 +166,21 @@ class RemoteEmbedder:
         name = self.connection.name
         return f"{name}@{self.dimensions}" if self.dimensions else name
 
-    def embed(self, texts: Sequence[str]) -> Floats:
-        """Return a vector of length 1 for each text, of length 0 for one without words.
+    def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
+        """Return a vector of length 1 for each text, of length 0 for one without words, or that
+        the provider always refuses.
 
-        Holds no transaction while it waits. Raises EmbeddingFailed.
+        Holds no transaction while it waits. Raises EmbeddingFailed; LeaseLost.
         """
         clean = [_clean(text) for text in texts]
         known = _recent.get(self._place, clean) if self.hurried else {}
         missing = [text for text in dict.fromkeys(clean) if text.strip() and text not in known]
         if missing:
-            made = self._ask_in_a_hurry(missing) if self.hurried else self._ask_in_turn(missing)
-            known |= dict(zip(missing, made, strict=True))
+            known |= (
+                self._ask_in_a_hurry(missing, is_question)
+                if self.hurried
+                else self._ask_in_turn(missing)
+            )
         sizes = {len(vector) for vector in known.values()}
         if len(sizes) > 1:
             raise EmbeddingFailed(
@@ -171,66 +195,119 @@ class RemoteEmbedder:
     def _place(self) -> str:
         return f"{self.connection.base_url} {self.name}"
 
-    def _ask_in_a_hurry(self, texts: Sequence[str]) -> Floats:
-        """Ask once, unless the same has just failed; keep the answer for the next question."""
-        # One text is a question, several are the end of a log: the one may fail and the other not.
-        place = f"{self._place} {len(texts) == 1}"
-        if reason := _resting.reason(place):
-            raise EmbeddingFailed(reason)
-        try:
-            made = self._ask(texts)
-        except EmbeddingFailed as error:
-            _resting.rest(place, str(error))
-            raise
-        _recent.keep(self._place, dict(zip(texts, made, strict=True)))
-        return made
+    def _ask_in_a_hurry(self, texts: Sequence[str], is_question: bool) -> dict[str, Floats]:
+        """Ask once, unless the same has just failed; keep the answers for the next question."""
+        # A question may be embedded where the end of a log, which is longer, is not.
+        kind = f"{self._place} {is_question}"
+        of_workspace = f"{kind} workspace {self.user.workspace_id}"
+        of_user = f"{kind} user {self.user.pk}"
+        for place in (kind, of_workspace, of_user):
+            if reason := _resting.reason(place):
+                raise EmbeddingFailed(reason)
+        work = self._work()
+        deadline = time.monotonic() + settings.UAC_EMBEDDINGS_QUERY_SECONDS
+        found: dict[str, Floats] = {}
+        for turn, batch in enumerate(_batches(texts), 1):
+            try:
+                seconds = deadline - time.monotonic()
+                if seconds <= 0:
+                    raise _CallFailed(LlmOutcome.TIMEOUT, self.name)
+                made = dict(zip(batch, self._attempt(work, turn, 1, batch, seconds), strict=True))
+            except _CallFailed as failure:
+                # Of many texts the last batches have less than the whole time.
+                is_late = failure.outcome == LlmOutcome.TIMEOUT and turn > 1
+                is_own = failure.may_be_of_texts or is_late
+                _resting.rest(of_user if is_own else kind, str(failure))
+                raise EmbeddingFailed(str(failure)) from failure
+            except EmbeddingFailed as error:
+                _resting.rest(of_workspace, str(error))
+                raise
+            _recent.keep(self._place, made)
+            found |= made
+        return found
 
-    def _ask_in_turn(self, texts: Sequence[str]) -> Floats:
+    def _ask_in_turn(self, texts: Sequence[str]) -> dict[str, Floats]:
         if not _indexing.acquire(blocking=False):
             raise EmbedderBusy(f"{MAX_INDEXING} threads of this process embed other indexes.")
         try:
-            return self._ask(texts)
+            work = self._work()
+            return {
+                text: vector
+                for turn, batch in enumerate(_batches(texts), 1)
+                for text, vector in zip(
+                    batch, self._embed_patiently(work, turn, batch), strict=True
+                )
+            }
         finally:
             _indexing.release()
 
-    def _ask(self, texts: Sequence[str]) -> Floats:
-        work = Work(
+    def _work(self) -> Work:
+        return Work(
             workspace=Workspace(pk=self.user.workspace_id),
             purpose=LlmPurpose.EMBED,
             user=self.user,
+            lease=self.lease,
         )
-        deadline = (
-            time.monotonic() + settings.UAC_EMBEDDINGS_QUERY_SECONDS if self.hurried else None
-        )
-        made = [
-            self._embed_batch(work, turn, batch, deadline)
-            for turn, batch in enumerate(_batches(texts), 1)
-        ]
-        if len({part.shape[1] for part in made}) > 1:
-            raise EmbeddingFailed(
-                f"{self.name} gives vectors of different lengths: set UAC_EMBEDDINGS_DIMENSIONS."
-            )
-        return np.concatenate(made)
 
-    def _embed_batch(
-        self, work: Work, turn: int, texts: Sequence[str], deadline: float | None
-    ) -> Floats:
+    def _embed_patiently(self, work: Work, turn: int, texts: Sequence[str]) -> list[Floats]:
+        """Return the vectors of a batch; what is refused of it is embedded apart from the rest."""
+        try:
+            return self._try_again(work, turn, texts)
+        except _CallFailed as failure:
+            if not failure.may_be_of_texts:
+                raise EmbeddingFailed(str(failure)) from failure
+            self._probe(work, turn, failure)
+            return self._embed_apart(work, turn, texts, failure)
+
+    def _embed_apart(
+        self, work: Work, turn: int, texts: Sequence[str], refused: "_CallFailed"
+    ) -> list[Floats]:
+        """Return the vectors of texts that were refused together: those of each half, and of a
+        single one that of its beginning, or a vector of length 0."""
+        first, half = texts[0], len(texts) // 2
+        parts: list[Sequence[str]]
+        if half:
+            parts = [texts[:half], texts[half:]]
+        elif len(first) > SHORTEST_BEGINNING:
+            parts = [[first[: max(len(first) // 4, SHORTEST_BEGINNING)]]]
+        else:
+            nothing = np.zeros_like(self._probe(work, turn, refused))
+            logger.warning("text_without_vector", user=self.user.pk, reason=str(refused))
+            return [nothing]
+        found: list[Floats] = []
+        for part in parts:
+            try:
+                found += self._try_again(work, turn, part)
+            except _CallFailed as failure:
+                if not failure.may_be_of_texts:
+                    raise EmbeddingFailed(str(failure)) from failure
+                found += self._embed_apart(work, turn, part, failure)
+        return found
+
+    def _probe(self, work: Work, turn: int, refused: "_CallFailed") -> Floats:
+        """Return the vector of a text that nobody refuses; EmbeddingFailed if that is refused, too:
+        then it is not for the texts."""
+        try:
+            made = self._attempt(work, turn, 1, [PROBE], settings.UAC_EMBEDDINGS_TIMEOUT_SECONDS)
+        except _CallFailed:
+            raise EmbeddingFailed(str(refused)) from refused
+        vector: Floats = made[0]
+        return vector
+
+    def _try_again(self, work: Work, turn: int, texts: Sequence[str]) -> list[Floats]:
+        """Ask until there is an answer, or no hope of one; raises _CallFailed."""
+        seconds = settings.UAC_EMBEDDINGS_TIMEOUT_SECONDS
         attempt = 0
         while True:
             attempt += 1
-            seconds = settings.UAC_EMBEDDINGS_TIMEOUT_SECONDS
-            if deadline is not None:
-                seconds = deadline - time.monotonic()
-                if seconds <= 0:
-                    raise EmbeddingFailed(_summary(LlmOutcome.TIMEOUT, self.name))
             try:
-                return self._attempt(work, turn, attempt, texts, seconds)
+                return list(self._attempt(work, turn, attempt, texts, seconds))
             except _CallFailed as failure:
                 wait = None
-                if failure.passing and deadline is None:
+                if failure.passing:
                     wait = llm_calls.pause_before_next(attempt, failure.retry_after)
                 if wait is None:
-                    raise EmbeddingFailed(str(failure)) from failure
+                    raise
             time.sleep(wait)
 
     def _attempt(
@@ -360,6 +437,8 @@ _PASSING = (
     LlmOutcome.RATE_LIMITED,
     LlmOutcome.UNAVAILABLE,
 )
+# Other texts may be answered.
+_OF_TEXTS = (LlmOutcome.REJECTED, LlmOutcome.INVALID_ANSWER)
 
 
 def _summary(outcome: LlmOutcome, name: str, detail: str = "") -> str:
@@ -378,12 +457,20 @@ class _CallFailed(Exception):
         retry_after: float | None = None,
         unsent: bool = False,
         passing: bool | None = None,
+        status: int | None = None,
     ) -> None:
         super().__init__(_summary(outcome, name, detail))
         self.outcome = outcome
+        self.status = status
         self.retry_after = retry_after
         self.unsent = unsent
         self.passing = outcome in _PASSING if passing is None else passing
+
+    @property
+    def may_be_of_texts(self) -> bool:
+        """Whether other texts may be answered. Of some texts servers fail instead of refusing."""
+        has_failed = self.status == 500 and self.retry_after is None
+        return self.outcome in _OF_TEXTS or has_failed
 
 
 def _post(
@@ -453,7 +540,8 @@ def _refused(status: int, retry_after: str, answer: bytes, name: str) -> _CallFa
         outcome = LlmOutcome.UNAVAILABLE if status >= 500 else LlmOutcome.INVALID_ANSWER
     if outcome == LlmOutcome.RATE_LIMITED and b'"insufficient_quota"' in answer:
         outcome = LlmOutcome.NO_CREDIT
-    return _CallFailed(outcome, name, f"status {status}", retry_after=_seconds(retry_after))
+    wait = _seconds(retry_after)
+    return _CallFailed(outcome, name, f"status {status}", retry_after=wait, status=status)
 
 
 def _seconds(retry_after: str) -> float | None:
@@ -518,14 +606,17 @@ class _Resting:
         self._until: dict[str, tuple[float, str]] = {}
 
     def rest(self, place: str, reason: str) -> None:
-        self._until[place] = (time.monotonic() + REST_SECONDS, reason)
+        now = time.monotonic()
+        # Put in its place as a whole: other threads read it meanwhile.
+        kept = {of: one for of, one in self._until.items() if one[0] > now}
+        self._until = {**kept, place: (now + REST_SECONDS, reason)}
 
     def reason(self, place: str) -> str | None:
         until, reason = self._until.get(place, (0.0, ""))
         return reason if time.monotonic() < until else None
 
     def clear(self) -> None:
-        self._until.clear()
+        self._until = {}
 
 
 class _Recent:

@@ -50,7 +50,7 @@ class StaticEmbedder:
     weights: NDArray[Any] | None = None
     rows: NDArray[Any] | None = None
 
-    def embed(self, texts: Sequence[str]) -> Floats:
+    def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
         """Return the mean of each text's token vectors, of length 1."""
         found = np.zeros((len(texts), self.vectors.shape[1]), np.float32)
         cut = [text[:MAX_CHARACTERS] for text in texts]

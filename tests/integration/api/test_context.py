@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory import log
+from memory import constraint_library, log, workspace_constraints
 from memory.context import CHARACTERS_PER_TOKEN, PREAMBLE
 from memory.log import Draft
 from memory.models import Alert, MemoryUser, Workspace
@@ -153,6 +153,70 @@ def test_what_critical_constraints_read_and_alerts_rest_on_comes_before_what_was
     assert line in said["text"]
     assert parts(said)["archive"]["left_out"] > 0
     assert "health.medications '" not in context("Which trips to Rome were there?")["text"]
+
+
+def test_what_critical_constraints_of_the_workspace_read_comes_before_what_was_said(
+    api: APIClient,
+    workspace: Workspace,
+    user: MemoryUser,
+    work: Callable[[], None],
+    context: Context,
+) -> None:
+    written = constraint_library.read("drug_allergy")
+    constraint = workspace_constraints.create(
+        workspace, "drug_allergy", source=written.source, tests=written.tests, by="tests"
+    )
+    drug = {"domain": "health", "type": "Medication", "key": "m"}
+    allergy = {"domain": "intake", "type": "Intolerance", "key": "i"}
+    data = {"substance": "penicillin", "category": "beta-lactam"}
+    entries = [
+        {"kind": "record", **drug, "data": {"name": "Ibuprofen", "drug_class": "nsaid"}},
+        {"kind": "record", **allergy, "data": data},
+    ]
+    api.post("/v1/users/ada/entries/", {"entries": entries})
+    work()
+    say(user, *(f"Medicine number {n} was on the news" for n in range(100)))
+
+    def told() -> bool:
+        found = context("Which medicine may I take for my throat?", tokens=500)
+        assert parts(found)["archive"]["left_out"] > 0
+        line = "- intake.intolerances 'i': substance: penicillin; category: beta-lactam [2]"
+        return line in found["text"]
+
+    assert not told()
+    workspace_constraints.approve(constraint.versions.get(), by="staff")
+    assert not told()
+    workspace_constraints.change(constraint, by="staff", percentage=100)
+    assert told()
+
+
+def test_what_is_in_files_that_are_not_read_is_counted_as_left_out(
+    api: APIClient,
+    known: None,
+    work: Callable[[], None],
+    context: Context,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(model, "STATE_BYTES", 1000)
+    monkeypatch.setattr(model, "SHARD_BYTES", 1000)
+    drug = {"kind": "record", "domain": "health", "type": "Medication"}
+    many = [
+        {**drug, "key": f"m{n}", "data": {"name": f"Drug {n}", "dose": "1 mg"}} for n in range(60)
+    ]
+    for start in range(0, 60, 10):
+        api.post("/v1/users/ada/entries/", {"entries": many[start : start + 10]})
+        work()
+
+    def counted() -> tuple[int, int]:
+        found = context("Which medicine may I take?", tokens=50_000)
+        told = found["text"].count("\n- health.medications '")
+        return told, parts(found)["state"]["left_out"]
+
+    assert counted() == (61, 0)
+    monkeypatch.setattr("memory.context.MOST_WATCHED_FILES", 2)
+    told, left_out = counted()
+    assert 0 < told < 61
+    assert told + left_out == 61
 
 
 def test_the_beginning_does_not_depend_on_the_query(known: None, context: Context) -> None:

@@ -1,17 +1,25 @@
 """`/v1/users/{user_id}/entries/`: what is taken, and what is said of it."""
 
+import ast
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from rest_framework.test import APIClient
 
-from memory import log
+from memory import constraint_sources, log, redaction, widening
 from memory.api import pagination
 from memory.log import Draft
 from memory.models import LogEntry, MemoryUser, Workspace
 from memory.models.log import EntryKind
+from memory.project import Domain, Outline
+from memory.project.outline import Class, Collection, Field, Shard
+from memory.project.types import parse_type
+from memory.texts import parse_python
+from memory.widening import Widened
+from tests.factories import make_checkpoint
 
 pytestmark = pytest.mark.django_db
 
@@ -145,6 +153,57 @@ def test_a_record_that_widens_a_field_says_so_and_names_the_constraints_to_check
         {**place, "from": "float", "to": "float | None", "seq": 4},
     ]
     assert answer["constraints_to_check"] == ["length"]
+
+
+def test_of_many_widened_fields_each_constraint_is_parsed_once(
+    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {f"of_{field}": field for field in ("days", "to", "cost")}
+    files = {
+        f"constraints/{name}.py": WATCH.format(field=field, value=3)
+        for name, field in names.items()
+    }
+    trip = Class("Trip", tuple(Field(f"f{n}", parse_type("int | None")) for n in range(50)))
+    held = Collection("trips", "Trip", (Shard("domains/travel/state.py"),))
+    travel = Domain("travel", classes={"Trip": trip}, collections={"trips": held})
+    outline = replace(Outline().with_domain(travel), constraints=dict.fromkeys(names, ""))
+    user.head = make_checkpoint(user, outline=outline.to_json())
+    user.save()
+    monkeypatch.setattr("memory.widening.checkpoints.read_files", lambda *_: files)
+    parsed = []
+
+    def parse(source: str) -> ast.Module:
+        parsed.append(source)
+        return parse_python(source)
+
+    monkeypatch.setattr(constraint_sources, "parse_python", parse)
+    fields = ["days", *(f"f{number}" for number in range(50))] * 2
+    widened = [Widened("travel", "Trip", field, "int", "int | None", 1) for field in fields]
+
+    assert widening.constraints_that_read(user, widened) == ["of_days"]
+    assert sorted(parsed) == sorted(files.values())
+
+
+def test_what_is_redacted_of_a_batch_is_passed_over_in_what_others_have_widened(
+    api: APIClient, user: MemoryUser, work: Callable[[], None]
+) -> None:
+    api.post(URL, {"entries": [{**TRIP, "key": "a"}]})
+    work()
+    mine = {"entries": [{**TRIP, "key": "c", "data": {"to": "Lima"}}]}
+    key = {"Idempotency-Key": uuid.uuid4().hex}
+    api.post(URL, {"entries": [{**TRIP, "key": "b", "data": {"to": "Oslo", "days": 2.5}}]})
+    api.post(URL, mine, headers=key)
+    api.post(URL, {"entries": [{**TRIP, "key": "d"}]})
+    work()
+    redaction.redact(user, [2, 4], by="tests", reason="a test")
+    work()
+
+    answer = api.post(f"{URL}?wait=5", mine, headers=key)
+
+    assert answer.status_code == 202
+    assert [(one["from"], one["to"], one["seq"]) for one in answer.data["widened"]] == [
+        ("float", "float | None", 3)
+    ]
 
 
 def test_a_new_field_and_a_record_that_fits_widen_nothing(

@@ -433,6 +433,34 @@ def test_what_the_question_says_counts_for_more_than_what_it_takes(
     assert {term.term for term in asked.terms} == {"glove"}
 
 
+def test_who_was_named_before_counts_as_the_speaker_if_a_pronoun_means_him(
+    user: MemoryUser, settings: Settings
+) -> None:
+    settings.UAC_EMBEDDINGS = "off"
+    drafts = [
+        log.Draft(kind=EntryKind.MESSAGE, content=content, speaker=speaker, session_id=content)
+        for speaker, content in (
+            ("Ada", "Dinner in May cost 40"),
+            ("Bob", "Dinner in May cost 55"),
+            ("Ada", "It rained"),
+        )
+    ]
+    log.append(user, drafts, source="test")
+    turns = turns_of("u: How much did the dinner with Bob cost in April?")
+
+    def named(text: str) -> set[str | None]:
+        question = understand(text, turns)
+        assert "Bob" in (question.taken_as or "")
+        return {
+            hit.entry.speaker
+            for hit in find(user, question, explain=True).hits
+            if hit.explanation is not None and hit.explanation.speaker_named
+        }
+
+    assert named("And in May?") == set()
+    assert named("What did he pay for dinner in May?") == {"Bob"}
+
+
 class TestApi:
     """`messages` of a search and of a context."""
 

@@ -15,14 +15,16 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import alarms, destinations, leases, llm_calls, verification, wires
+from memory import alarms, destinations, leases, llm_calls, log, verification, wires
 from memory.language_models import Usage
 from memory.mcp import server as agents
-from memory.models import LlmCall, LlmSpending, MemoryUser, SearchBlock, SearchIndex
+from memory.models import LlmCall, LlmSpending, MemoryUser, SearchBlock, SearchIndex, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
+from memory.models.log import EntryKind
 from memory.search import announcing, embeddings, index, vectors
 from memory.search.embeddings import EmbeddingFailed, remote
-from memory.search.finding import Meaning
+from memory.search.finding import Meaning, find
+from memory.users import create_user
 from tests.embeddings_server import (
     DIMENSIONS,
     EmbeddingsRequest,
@@ -440,6 +442,164 @@ def test_after_a_failure_searches_ask_no_more_for_a_moment(
         assert search("puppy").meaning.problem is None
 
 
+def user_of(workspace: Workspace) -> MemoryUser:
+    """Another user, who has said two things."""
+    made = create_user(workspace, "eve", time_zone="UTC", metadata=None)
+    drafts = [
+        log.Draft(kind=EntryKind.MESSAGE, content=said, occurred_at=NOON)
+        for said in ("The engine is loud", "The wheel is flat")
+    ]
+    log.append(made, drafts, source="test")
+    return made
+
+
+@pytest.fixture
+def other(user: MemoryUser) -> MemoryUser:
+    """A user of another workspace."""
+    return user_of(Workspace.objects.create(name="other"))
+
+
+@pytest.fixture
+def at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has failed is not asked again."""
+    monkeypatch.setattr(remote, "REST_SECONDS", 3600.0)
+
+
+def refuses(request: EmbeddingsRequest) -> Misbehaviour:
+    """Refuse what has a poison in it."""
+    return status(400) if any("poison" in one for one in request.texts) else embedded(request)
+
+
+def test_a_spent_budget_stops_the_searches_of_its_workspace_alone(
+    user: MemoryUser,
+    other: MemoryUser,
+    say: Say,
+    use: Use,
+    settings: Settings,
+    at_rest: None,
+) -> None:
+    settings.UAC_EMBEDDINGS_TOKENS_PER_DAY = 40
+    neighbour = user_of(user.workspace)
+    with embeddings_server() as server:
+        use(server)
+        say("My puppy sleeps")
+        first = find(user, "hound " * 30)
+        of_neighbour = find(neighbour, "wheel")
+        sent = len(server.requests)
+        of_other = find(other, "wheel")
+
+    assert "budget (tokens a day) is 40" in (first.meaning.problem or "")
+    assert of_neighbour.meaning.problem == first.meaning.problem
+    assert sent == 0
+    assert of_other.meaning == Meaning(MODEL, 2, None)
+
+
+@pytest.mark.parametrize("reply", [status(400), status(500), raw("[]")])
+@pytest.mark.parametrize("is_question", [True, False])
+def test_a_text_that_is_refused_stops_the_searches_of_its_user_alone(
+    user: MemoryUser,
+    other: MemoryUser,
+    say: Say,
+    use: Use,
+    at_rest: None,
+    reply: Misbehaviour,
+    is_question: bool,
+) -> None:
+    def script(request: EmbeddingsRequest) -> Misbehaviour:
+        return reply if "poison" in request.texts else embedded(request)
+
+    with embeddings_server(script) as server:
+        use(server)
+        say("My puppy sleeps" if is_question else "poison")
+        asked = find(user, "poison" if is_question else "hound")
+        assert asked.meaning.problem is not None
+        sent = len(server.requests)
+        find(user, "cat" if is_question else "hound")
+        assert len(server.requests) == sent
+        found = find(other, "wheel")
+
+    assert found.meaning == Meaning(MODEL, 2, None)
+
+
+def test_a_provider_that_has_failed_is_left_alone_by_all(
+    user: MemoryUser, other: MemoryUser, use: Use, at_rest: None
+) -> None:
+    with embeddings_server(lambda _: status(503)) as server:
+        use(server)
+        find(user, "hound")
+        found = find(other, "wheel")
+
+    assert len(server.requests) == 1
+    assert "has failed or is overloaded" in (found.meaning.problem or "")
+
+
+def test_one_text_at_the_end_of_a_log_that_fails_stops_no_questions(
+    say: Say, search: Find, use: Use, at_rest: None
+) -> None:
+    def script(request: EmbeddingsRequest) -> Misbehaviour:
+        return status(503) if request.texts == ["My puppy sleeps"] else embedded(request)
+
+    with embeddings_server(script) as server:
+        use(server)
+        say("My puppy sleeps")
+        for question in ("hound", "cat"):
+            assert search(question).meaning.model == MODEL
+
+    assert server.texts == ["hound", "My puppy sleeps", "cat"]
+
+
+def test_a_long_end_of_a_log_that_is_late_stops_the_searches_of_its_user_alone(
+    user: MemoryUser,
+    other: MemoryUser,
+    say_all: SayAll,
+    use: Use,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    at_rest: None,
+) -> None:
+    settings.UAC_EMBEDDINGS_BATCH = 1
+    post = remote._post
+
+    def late(connection: Any, body: bytes, *arguments: Any) -> Any:
+        if b"kitten" in body:
+            raise remote._CallFailed(LlmOutcome.TIMEOUT, MODEL)
+        return post(connection, body, *arguments)
+
+    monkeypatch.setattr(remote, "_post", late)
+    with embeddings_server() as server:
+        use(server)
+        say_all(["My puppy sleeps", "My kitten sleeps"])
+        assert find(user, "hound").meaning.compared == 0
+        found = find(other, "wheel")
+
+    assert found.meaning == Meaning(MODEL, 2, None)
+
+
+def test_what_was_embedded_of_the_end_of_a_log_before_a_failure_is_sent_once(
+    say_all: SayAll, search: Find, use: Use, settings: Settings
+) -> None:
+    settings.UAC_EMBEDDINGS_BATCH = 1
+    said = [f"puppy {number}" for number in range(4)]
+
+    def script(request: EmbeddingsRequest) -> Misbehaviour:
+        # Of each search the second text of the log fails.
+        is_second = len(server.requests) in (3, 5, 7)
+        return status(503) if is_second else embedded(request)
+
+    with embeddings_server(script) as server:
+        use(server)
+        say_all(said)
+        compared = [search("hound").meaning.compared for _ in said]
+
+    assert compared == [0, 0, 0, len(said)]
+    assert server.texts == [
+        *("hound", said[0], said[1]),
+        *(said[1], said[2]),
+        *(said[2], said[3]),
+        said[3],
+    ]
+
+
 def test_a_question_that_is_embedded_is_not_lost_with_the_end_of_the_log(
     say: Say, search: Find, use: Use
 ) -> None:
@@ -528,11 +688,10 @@ def test_an_index_is_tried_again_as_the_provider_says(
 @pytest.mark.parametrize(
     ("reply", "attempts"),
     [
-        (status(500), 3),
+        (status(503), 3),
         (status(429, retry_after="31"), 1),
         (status(429, retry_after="Mon, 02 Mar 2026 12:05:00 GMT"), 1),
         (status(401), 1),
-        (status(400), 1),
     ],
 )
 def test_attempts_end(
@@ -552,6 +711,84 @@ def test_attempts_end(
             model.embed(["puppy"])
 
     assert (len(server.requests), len(waits)) == (attempts, attempts - 1)
+
+
+@pytest.mark.parametrize(("reply", "attempts"), [(status(500), 3), (status(400), 1)])
+def test_a_provider_that_refuses_everything_is_asked_for_no_text_apart(
+    user: MemoryUser, use: Use, waits: list[float], reply: Misbehaviour, attempts: int
+) -> None:
+    with embeddings_server(lambda _: reply) as server:
+        use(server)
+        model = embeddings.embedder(user)
+        assert model is not None
+        with pytest.raises(EmbeddingFailed):
+            model.embed(["puppy", "kitten"])
+
+    assert server.texts == [*["puppy", "kitten"] * attempts, remote.PROBE]
+
+
+@pytest.mark.parametrize("reply", [status(400), status(500), raw("[]")], ids=["400", "500", "[]"])
+def test_a_text_that_is_always_refused_keeps_no_other_from_its_vector(
+    eager: None,
+    user: MemoryUser,
+    say_all: SayAll,
+    search: Find,
+    use: Use,
+    waits: list[float],
+    reply: Misbehaviour,
+) -> None:
+    said = [f"my puppy {number}" for number in range(20)]
+    said[13] = "a poison for my puppy"
+
+    def script(request: EmbeddingsRequest) -> Misbehaviour:
+        return reply if said[13] in request.texts else embedded(request)
+
+    with embeddings_server(script) as server:
+        use(server)
+        say_all(said)
+        index_all(user)
+        sent = len(server.requests)
+        again(user)
+        assert len(server.requests) == sent  # it is not paid for again
+        found = search("hound", top_k=100)
+
+    assert models_of(user) == [MODEL]
+    assert not announcing.waiting().exists()
+    assert set(texts(found)) == set(said) - {said[13]}
+    assert texts(search("poison"))[0] == said[13]  # it is found by its words
+
+
+def test_of_a_text_that_is_too_long_the_beginning_counts(user: MemoryUser, use: Use) -> None:
+    def script(request: EmbeddingsRequest) -> Misbehaviour:
+        is_long = any(len(text) > 1000 for text in request.texts)
+        return status(413) if is_long else embedded(request)
+
+    with embeddings_server(script) as server:
+        use(server)
+        model = embeddings.embedder(user)
+        assert model is not None
+        long, short = model.embed([("puppy " * 1000).strip(), "kitten"])
+
+    assert long @ np.array(vector("dog")) > 0.99
+    assert short @ np.array(vector("cat")) == pytest.approx(1)
+    *_, beginning, last = server.texts
+    assert (len(beginning), last) == (remote.SHORTEST_BEGINNING, "kitten")
+
+
+def test_a_provider_that_fails_while_a_text_is_tried_leaves_no_text_without_a_vector(
+    eager: None, user: MemoryUser, say: Say, use: Use, waits: list[float]
+) -> None:
+    def script(request: EmbeddingsRequest) -> Misbehaviour:
+        is_first_probe = server.texts.count(remote.PROBE) == 1 and request.texts == [remote.PROBE]
+        return embedded(request) if is_first_probe else status(500)
+
+    with embeddings_server(script) as server:
+        use(server)
+        say("My puppy sleeps")
+        with pytest.raises(EmbeddingFailed, match="has failed"):
+            index_all(user)
+
+    assert models_of(user) == [""]
 
 
 def test_other_dimensions_than_were_set_are_no_answer(
@@ -599,10 +836,13 @@ def test_no_more_indexes_are_embedded_at_a_time_than_leave_threads_for_other_wor
         finally:
             for _ in range(remote.MAX_INDEXING):
                 remote._indexing.release()
-        # It has its words, is no failure, and comes again.
+        # It has its words, is no failure, and comes again when there may be a place.
         assert (models_of(user), server.requests) == ([""], [])
         waiting = announcing.waiting().get()
         assert (waiting.attempts, waiting.last_error) == (0, "")
+        assert not announcing.waiting().filter(leases.free(timezone.now())).exists()
+        least, most = (datetime.timedelta(seconds=seconds) for seconds in index.BUSY_SECONDS)
+        assert NOON + least <= waiting.run_after <= timezone.now() + most
         again(user)
     assert models_of(user) == [MODEL]
 
@@ -647,6 +887,21 @@ def test_a_large_segment_keeps_what_was_embedded_before_a_failure(
     assert not SearchBlock.objects.filter(segment=row, number__gt=row.blocks + 1).exists()
 
 
+def test_a_step_of_blank_texts_alone_keeps_no_others_from_their_vectors(
+    user: MemoryUser, say_all: SayAll, search: Find, use: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "STEP_PASSAGES", 1)
+    said = ["a puppy", "   ", *[f"a kitten {number}" for number in range(announcing.TAIL)]]
+    with embeddings_server() as server:
+        use(server)
+        say_all(said)
+        index_all(user)
+        found = search("hound", top_k=1)
+
+    assert (models_of(user), texts(found)) == ([MODEL], ["a puppy"])
+    assert found.meaning.problem is None
+
+
 def test_what_another_model_has_begun_is_thrown_away(
     user: MemoryUser, say_all: SayAll, search: Find, use: Use, steps_of_ten: None
 ) -> None:
@@ -680,6 +935,41 @@ def test_a_redaction_takes_along_what_was_embedded_so_far(
         redact(secret)
 
     assert not SearchBlock.objects.filter(segment__user=user).exists()
+
+
+@pytest.mark.parametrize("is_large", [True, False])
+def test_what_is_redacted_between_two_calls_is_not_sent(
+    eager: None,
+    user: MemoryUser,
+    say: Say,
+    use: Use,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    is_large: bool,
+) -> None:
+    settings.UAC_EMBEDDINGS_BATCH = 1
+    if is_large:
+        monkeypatch.setattr(index, "STEP_PASSAGES", 2)
+    with embeddings_server() as server:
+        use(server)
+        say("My puppy sleeps", session_id="a")
+        secret = say("my secret", session_id="b")
+        say("The engine is loud", session_id="c")
+        post = remote._post
+
+        def redact_then(*arguments: Any) -> Any:
+            answer = post(*arguments)
+            if len(server.requests) == 1:
+                redact(secret)
+            return answer
+
+        monkeypatch.setattr(remote, "_post", redact_then)
+        index_all(user)
+        assert len(server.requests) == 1
+        again(user)
+
+    assert "my secret" not in server.texts
+    assert models_of(user) == [MODEL]
 
 
 def test_a_worker_whose_lease_is_gone_writes_no_vectors(
@@ -733,6 +1023,42 @@ def test_the_model_before_answers_until_the_log_is_embedded_anew(
     assert after.meaning == Meaning("openai:new-er", announcing.TAIL + 1, None)
     assert texts(after) == ["my puppy"]
     assert server.requests[-1].model == "new-er"  # and nobody asks the old one any more
+
+
+def test_with_other_dimensions_the_vectors_before_answer_until_all_are_made_anew(
+    user: MemoryUser, say_all: SayAll, search: Find, use: Use, settings: Settings
+) -> None:
+    with embeddings_server() as server:
+        settings.UAC_EMBEDDINGS_DIMENSIONS = 6
+        use(server)
+        fill(user, say_all, "car")
+        index_all(user)
+        settings.UAC_EMBEDDINGS_DIMENSIONS = 5
+        between = search("wheel", top_k=1)
+        index_all(user)
+        after = search("wheel", top_k=1)
+
+    assert between.meaning == Meaning(f"{MODEL}@6", announcing.TAIL, None)
+    assert after.meaning == Meaning(f"{MODEL}@5", announcing.TAIL, None)
+
+
+def test_a_model_that_has_just_failed_is_not_asked_as_an_earlier_one(
+    user: MemoryUser, say_all: SayAll, search: Find, use: Use
+) -> None:
+    is_down = False
+
+    def script(request: EmbeddingsRequest) -> Misbehaviour:
+        return status(503) if is_down else embedded(request)
+
+    with embeddings_server(script) as server:
+        use(server, previous=MODEL)
+        fill(user, say_all, "car")
+        index_all(user)
+        is_down = True
+        sent = len(server.requests)
+        assert search("wheel").meaning.model is None
+
+    assert len(server.requests) == sent + 1
 
 
 def test_without_the_name_of_the_model_before_words_answer_and_say_so(

@@ -80,5 +80,20 @@ def test_vectors_of_one_model_are_joined_and_of_two_are_not() -> None:
 
     assert whole is not None
     assert whole.values.tolist() == [*first.values.tolist(), *second.values.tolist()]
+    assert vectors.joined([none]) is not None
     for parts in ([first, other], [first, None], [first, short], []):
         assert vectors.joined(parts) is None
+
+
+def test_vectors_of_blank_texts_which_have_no_numbers_are_joined_with_others() -> None:
+    blank = vectors.quantised("m", np.zeros((2, 0), np.float32))
+    made = vectors.quantised("m", unit(1, 8))
+
+    whole = vectors.joined([blank, made, blank])
+
+    assert whole is not None
+    assert whole.values.tolist() == [[0] * 8] * 2 + made.values.tolist() + [[0] * 8] * 2
+    assert len(whole.factors) == 5
+    alone = vectors.joined([blank, blank])
+    assert alone is not None
+    assert (len(alone.values), alone.dimensions) == (4, 0)
