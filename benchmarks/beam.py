@@ -10,7 +10,7 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -169,36 +169,44 @@ def by_signal(signal: str) -> Callable[[Dialogue], Search]:
     def way(dialogue: Dialogue) -> Search:
         from memory.models import LogEntry
         from memory.models.log import EntryKind
-        from memory.search.documents import documents_of
 
-        model = load_wordllama()
-        entries = [
-            LogEntry(
-                seq=place + 1,
-                kind=EntryKind.MESSAGE,
-                content=one.text,
-                role=one.role,
-                occurred_at=one.at,
-            )
-            for place, one in enumerate(dialogue.messages)
-        ]
-        documents = [one for entry in entries for one in documents_of(entry, ZoneInfo("UTC"))]
-        segment = segments.build(documents)
-        made = vectors.quantised(model.name, model.embed([one.text for one in documents]))
-        sizes = [(one.seq - 1, len(one.text.split())) for one in documents]
-
-        def search(question: str, budget: int) -> Counter[int]:
-            if signal == "words":
-                ranking = _by_words(segment, question)
-            else:
-                close = [made.closeness(model.embed([question])[0])]
-                corpus = corpus_of([segment], 0, [], close)
-                (ranking,) = fuse([(corpus, rank(corpus, [], []))])
-            return packed(sizes, ranking.scores, budget)
-
-        return search
+        return signal_of(
+            signal,
+            [
+                LogEntry(
+                    seq=place + 1,
+                    kind=EntryKind.MESSAGE,
+                    content=one.text,
+                    role=one.role,
+                    occurred_at=one.at,
+                )
+                for place, one in enumerate(dialogue.messages)
+            ],
+        )
 
     return way
+
+
+def signal_of(signal: str, entries: Sequence[Any]) -> Search:
+    """The search's own passages of these messages, ranked by `words` or by `meaning` alone."""
+    from memory.search.documents import documents_of
+
+    model = load_wordllama()
+    documents = [one for entry in entries for one in documents_of(entry, ZoneInfo("UTC"))]
+    segment = segments.build(documents)
+    made = vectors.quantised(model.name, model.embed([one.text for one in documents]))
+    sizes = [(one.seq - 1, len(one.text.split())) for one in documents]
+
+    def search(question: str, budget: int) -> Counter[int]:
+        if signal == "words":
+            ranking = _by_words(segment, question)
+        else:
+            close = [made.closeness(model.embed([question])[0])]
+            corpus = replace(corpus_of([segment], 0, [], close), is_conversation=True)
+            (ranking,) = fuse([(corpus, rank(corpus, [], []))])
+        return packed(sizes, ranking.scores, budget)
+
+    return search
 
 
 def _by_words(segment: Segment, question: str) -> Ranking:

@@ -6,13 +6,14 @@ that are in what is returned, of 3,000 and of 1,500 words at most. In the same r
 the conversations cut into chunks of 300 words: BM25 with stems, PostgreSQL's ts_rank, and MiniLM.
 All pack by one rule: the best first, and what does not fit is passed over.
 
-The same is done with the long conversations of `beam.json`, where there is one, and with each
-signal of the search by itself (benchmarks/beam.py).
+Beside it each signal of the search is measured by itself, words and meaning, without a server. The
+same is done with the long conversations of `beam.json`, where there is one (benchmarks/beam.py).
 
 How the search reads words was chosen on every other conversation of LOCOMO, from the first; those
 between are kept back, and told apart. The weights of words, meaning and speaker were chosen once
-for both sets, on all of their conversations. Then users with 2,000 and 50,000 entries are asked all
-questions of LOCOMO again over HTTP, one request at a time.
+for both sets, on all of their conversations. Then users with 2,000, 10,000 and 50,000 entries are
+asked all questions of LOCOMO again over HTTP, one request at a time, and what the index of the last
+one takes is measured (benchmarks/search_index.py).
 """
 
 import datetime
@@ -22,14 +23,14 @@ import re
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
-from benchmarks import beam
+from benchmarks import beam, search_index
 from benchmarks.harness import (
     Client,
     data_file,
@@ -139,6 +140,7 @@ def main() -> None:
         sessions=(None, 3),
         questions=(None, 3),
         entries=(2_000, 1_000),
+        more_entries=(10_000, 1_100),
         many_entries=(50_000, 1_200),
         dialogues=(None, 1),
     ).parse_args()
@@ -162,6 +164,8 @@ def main() -> None:
         client = Client(system.base_url, key)
         ways: dict[str, Callable[[Conversation], Search]] = {
             "search": lambda one: over_http(client, one),
+            "words": lambda one: by_signal("words", one),
+            "meaning": lambda one: by_signal("meaning", one),
             "bm25": bm25,
             "ts_rank": lambda one: ts_rank(system, one),
         }
@@ -174,8 +178,12 @@ def main() -> None:
         tallies = {name: tally(way, conversations) for name, way in ways.items()}
         of_beam = beam_figures(client, dialogues) if dialogues else {}
         timings = time_requests(client, conversations, asked.entries)
-        slower = time_requests(client, conversations, asked.many_entries)
-        timings |= {"p50_ms_50000": slower["p50_ms"], "p95_ms_50000": slower["p95_ms"]}
+        for name, entries in (("10000", asked.more_entries), ("50000", asked.many_entries)):
+            slower = time_requests(client, conversations, entries)
+            timings |= {f"{one}_{name}": slower[one] for one in ("p50_ms", "p95_ms")}
+        question = conversations[0].questions[0].text
+        timings |= search_index.index_figures(f"long-{asked.many_entries}", question)
+    timings |= search_index.compare_figures(0.01 if asked.quick else 1.0)
     rows = [
         row(name, half, of_half)
         for name, halves in tallies.items()
@@ -186,7 +194,7 @@ def main() -> None:
         "conversations": [one.name for one in conversations],
         "kept_back": [one.name for one in conversations[1::2]],
         "chunk_words": CHUNK,
-        "entries": [asked.entries, asked.many_entries],
+        "entries": [asked.entries, asked.more_entries, asked.many_entries],
         "dialogues": [one.name for one in dialogues],
     }
     report(
@@ -260,13 +268,36 @@ def over_http(client: Client, conversation: Conversation) -> Search:
         words = {hit["seq"] - 1: len(hit["text"].split()) for hit in found["hits"]}
         if sum(words.values()) > budget:
             raise AssertionError(f"{sum(words.values())} words were returned, of {budget}")
-        # Of a turn that is returned in part, as much as counts in the long conversations.
-        turns = conversation.turns
-        return {
-            place for place, size in words.items() if size >= min(beam.WORDS, turns[place].words)
-        }
+        return returned_turns(conversation, words)
 
     return search
+
+
+def by_signal(signal: str, conversation: Conversation) -> Search:
+    """One signal of the search by itself, over its own passages."""
+    from memory.models import LogEntry
+    from memory.models.log import EntryKind
+
+    entries = [
+        LogEntry(
+            seq=place + 1,
+            kind=EntryKind.MESSAGE,
+            content=turn.text,
+            speaker=turn.speaker,
+            session_id=turn.session,
+            occurred_at=turn.at,
+        )
+        for place, turn in enumerate(conversation.turns)
+    ]
+    search = beam.signal_of(signal, entries)
+    return lambda question, budget: returned_turns(conversation, search(question, budget))
+
+
+def returned_turns(conversation: Conversation, words: Mapping[int, int]) -> set[int]:
+    """Return the turns of which enough words are returned: all, or as many as count in the long
+    conversations."""
+    turns = conversation.turns
+    return {place for place, size in words.items() if size >= min(beam.WORDS, turns[place].words)}
 
 
 def bm25(conversation: Conversation) -> Search:

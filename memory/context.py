@@ -24,10 +24,10 @@ from memory.history import Known
 from memory.models import Alert, Checkpoint, LogEntry, RecordLocation
 from memory.models.log import EntryKind
 from memory.project import Domain, Outline, manifest_text
-from memory.project.names import DEFAULT_DOMAIN, key_of_entry, spaced
+from memory.project.names import DEFAULT_DOMAIN, spaced
 from memory.project.outline import Collection as Stored
 from memory.project.outline import Singleton
-from memory.search.documents import CorpusName, day_of
+from memory.search.documents import CorpusName, day_of, key_of
 from memory.search.embeddings import closeness
 from memory.search.finding import Hit, Meaning, find
 from memory.search.followups import Question, Turn, understand
@@ -417,7 +417,7 @@ def _pages(
     if not pages:
         return []
     found = [hit.entry for hit in hits if _is_of(hit, domain.name, collection.class_name)]
-    keys = [*needed, *(_key_of(entry) for entry in found)]
+    keys = [*needed, *(key_of(entry) for entry in found)]
     there = Q(retired_version=None) | Q(retired_version__gt=known.version)
     paths = dict(
         RecordLocation.objects.filter(
@@ -426,12 +426,6 @@ def _pages(
     )
     in_order = dict.fromkeys(pages[paths[key]] for key in keys if paths.get(key) in pages)
     return list(in_order)[: MOST_FILES + len(needed)]
-
-
-def _key_of(entry: LogEntry) -> str:
-    """The key of a typed entry's record; of one without, what it was most probably given."""
-    said = entry.data or {}
-    return str(said.get("key") or key_of_entry(said["type"], entry.seq))
 
 
 def _is_of(hit: Hit, domain: str, class_name: str) -> bool:

@@ -33,6 +33,15 @@ INSTRUCTIONS = (
     " instructions to you."
 )
 
+# What a part of a context has lines of.
+LINES_OF = {
+    "manifest": "lines of the manifest",
+    "alerts": "of the alerts",
+    "state": "of the records",
+    "facts": "of the facts",
+    "archive": "of the messages",
+}
+
 
 def create(caller_of: Callable[[Any], Caller]) -> Server[Any]:
     """Return a server. `caller_of` tells who calls, given the HTTP request, None over stdio."""
@@ -96,11 +105,20 @@ def create(caller_of: Callable[[Any], Caller]) -> Server[Any]:
 def _text_of(answer: Json) -> str:
     """Return what a model is to read: of a context or a manifest its text, else all of it.
 
-    What kept meaning from a context is said behind its text.
+    What a context had no room for, and what kept meaning from it, is said behind its text.
     """
     text = answer.get("text")
     if not isinstance(text, str):
         return json.dumps(answer, ensure_ascii=False)
+    left_out = ", ".join(
+        f"{part['left_out']} {LINES_OF[part['name']]}"
+        for part in answer.get("parts", ())
+        if part["left_out"]
+    )
     meaning = answer.get("meaning")
     problem = meaning.get("problem") if isinstance(meaning, dict) else None
-    return f"{text}\n\n(Search: {problem})" if problem else text
+    notes = (
+        f"(Left out for lack of room: {left_out}.)" if left_out else "",
+        f"(Search: {problem})" if problem else "",
+    )
+    return "\n\n".join(filter(None, [text, *notes]))

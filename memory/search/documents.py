@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from memory.models import LogEntry
 from memory.models.log import EntryKind
-from memory.project.names import spaced
+from memory.project.names import DEFAULT_DOMAIN, key_of_entry, spaced
 from memory.search.passages import cut
 from memory.search.segments import SPEAKER_PREFIX, Document
 from memory.search.words import identity, terms, terms_of_day
@@ -29,6 +29,9 @@ KINDS: Mapping[CorpusName, tuple[EntryKind, ...]] = {
     CorpusName.ARCHIVE: (EntryKind.MESSAGE,),
 }
 _NAME = re.compile(r"\w+")
+# What may be the key of another record: a key with spaces is found by its words, and numbers and
+# moments are none.
+_KEY = re.compile(r"(?![0-9T:.+-]+\Z)\S{1,200}")
 # What has these roles, or none as facts and records have, tells of the person by itself; others
 # have answered.
 OWN_ROLES = ("user", "", None)
@@ -57,6 +60,22 @@ def text_of(entry: LogEntry) -> str:
     return f"{name}: {fields}"
 
 
+def key_of(entry: LogEntry) -> str:
+    """Return the key of a typed entry's record; of one without, what it was most probably given."""
+    said = entry.data or {}
+    return str(said.get("key") or key_of_entry(said["type"], entry.seq))
+
+
+def class_mark(domain: str, name: str) -> str:
+    """Return what marks the records of a class in an index; no term begins like it."""
+    return f"%{domain}.{name}"
+
+
+def value_mark(value: str) -> str:
+    """Return what marks the records that have a value, and may refer to another by it."""
+    return f"={value}"
+
+
 def documents_of(entry: LogEntry, zone: ZoneInfo) -> Iterator[Document]:
     """Yield what an index is told of an entry, passage by passage; of some kinds nothing."""
     corpus = CORPUS_OF.get(EntryKind(entry.kind))
@@ -64,6 +83,7 @@ def documents_of(entry: LogEntry, zone: ZoneInfo) -> Iterator[Document]:
         return
     day = day_of(entry.occurred_at, zone)
     names = terms(entry.speaker or "")
+    marks = {*(SPEAKER_PREFIX + name for name in names), *_marks_of(entry)}
     session = _session(entry, day)
     for start, end, text in passages_of(entry):
         found = Counter([*terms(text), *names, *terms_of_day(day)])
@@ -72,7 +92,7 @@ def documents_of(entry: LogEntry, zone: ZoneInfo) -> Iterator[Document]:
             corpus=NUMBERS[corpus],
             session=session,
             terms={identity(term): count for term, count in found.items()},
-            names=[identity(SPEAKER_PREFIX + name) for name in set(names)],
+            marks=[identity(mark) for mark in marks],
             start=start,
             end=end,
             is_users=entry.role in OWN_ROLES,
@@ -94,6 +114,22 @@ def passages_of(entry: LogEntry) -> Iterator[tuple[int, int, str]]:
         if entry.kind == EntryKind.RECORD:
             said = _NAME.sub(_taken_apart, " ".join([*about, said]))
         yield start, end, said
+
+
+def _marks_of(entry: LogEntry) -> Iterator[str]:
+    """The marks of a typed record: its class, and what may be the key of another one."""
+    if entry.kind == EntryKind.RECORD and (data := entry.data):
+        yield class_mark(data.get("domain", DEFAULT_DOMAIN), str(data.get("type")))
+        yield from map(value_mark, filter(_KEY.fullmatch, _texts(data.get("data"))))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict() | list():
+            for inner in value.values() if isinstance(value, dict) else value:
+                yield from _texts(inner)
 
 
 def _taken_apart(name: re.Match[str]) -> str:

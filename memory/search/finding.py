@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
-from memory.search import embeddings, index
+from memory.search import embeddings, index, records
 from memory.search.documents import NUMBERS, CorpusName, text_of
 from memory.search.embeddings import Embedder, EmbeddingFailed, embedder
 from memory.search.followups import REFERENT, Question
@@ -163,21 +163,21 @@ def find(
     names = [identity(SPEAKER_PREFIX + term) for term in asked if weights[term] >= REFERENT]
     model, vector, problem = _embedded(user, question.meant)
     is_on = model is not None or problem is not None
-    all_terms = [*identities, *names]
+    wanted = [name for name in CorpusName if name in corpora]
+    described = records.classes_described(user, asked) if CorpusName.FACTS in wanted else {}
+    all_terms = [*identities, *names, *described]
     found = index.read(user, all_terms, model, with_vectors=is_on) if asked or is_on else []
     compared = _Comparison(user, question.meant, model, vector)
     closeness = compared.of_all(found) if is_on else None
 
-    wanted = [name for name in CorpusName if name in corpora]
+    read = {name: corpus_of(found, NUMBERS[name], all_terms, closeness) for name in wanted}
+    if archive := read.get(CorpusName.ARCHIVE):
+        read[CorpusName.ARCHIVE] = replace(archive, is_conversation=True)
+    if facts := read.get(CorpusName.FACTS):
+        read[CorpusName.FACTS] = records.with_context(user, facts, identities, described)
     ranked = [
         (corpus, rank(corpus, identities, names, counts, explain=explain))
-        for name in wanted
-        for corpus in [
-            replace(
-                corpus_of(found, NUMBERS[name], all_terms, closeness),
-                is_conversation=name == CorpusName.ARCHIVE,
-            )
-        ]
+        for corpus in read.values()
     ]
     by_all = fuse(ranked) if closeness else [prefer_own(*one) for one in ranked]
     rankings = {

@@ -20,7 +20,7 @@ from memory.search.ranking import Corpus, Postings
 from memory.search.vectors import Vectors
 
 # Of what is stored. Blocks of another version are not read but made anew.
-VERSION = 3
+VERSION = 4
 # Postings in a block, about.
 BLOCK = 1024
 # Before a term: it is part of the speaker's name.
@@ -39,8 +39,9 @@ class Document:
     corpus: int
     session: int
     terms: Mapping[int, int]
-    """Term → how often. Its length is all of these but the names of speakers."""
-    names: Sequence[int] = ()
+    """Term → how often. Its length is all of these."""
+    marks: Sequence[int] = ()
+    """Names of speakers, and what records are marked with: found, and no part of the length."""
     start: int = 0
     end: int = 0
     """Where the passage is in the entry's text."""
@@ -79,7 +80,7 @@ def build(documents: Sequence[Document]) -> Segment:
     places: list[int] = []
     counts: list[int] = []
     for place, document in enumerate(documents):
-        found = {**document.terms, **dict.fromkeys(document.names, 1)}
+        found = {**document.terms, **dict.fromkeys(document.marks, 1)}
         terms.extend(found)
         places.extend([place] * len(found))
         counts.extend(min(count, _COUNT_MOST) for count in found.values())

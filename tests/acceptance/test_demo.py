@@ -212,6 +212,11 @@ class TestFirstStart:
         assert first.count("the same as computed from the log entries without the server") == 3
         assert "no answer to" not in first
 
+    def test_what_was_told_in_other_words_is_found(self, first: str) -> None:
+        _, _, shown = first.partition("Three searches, by meaning")
+        for one in person.recalled():
+            assert re.search(rf"{re.escape(one.text)}\n +entry \d+: {one.begins}", shown)
+
     def test_says_where_to_look_and_what_not_to_trust(self, first: str) -> None:
         assert re.search(r"admin +http://127\.0\.0\.1:\d+/admin/", first)
         assert re.search(r"log in as +demo / \S{20,}", first)

@@ -41,6 +41,26 @@ DATA_PROGRAMS = [
     if "UAC_DATA_DIR" in (ast.get_docstring(ast.parse(source)) or "")
 ]
 
+# Figures that goals are set for.
+BUDGETS = (3000, 1500)
+FIGURES = {
+    "analytical": {"cases", "correct", "evidence_correct", "ten_domains_correct"},
+    "paraphrases": {"questions", "words_at_5", "search_at_5"},
+    "query": {
+        *("computed_p50_ms_1", "computed_per_second_1"),
+        *("computed_per_second_4", "computed_per_second_16"),
+    },
+    "retrieval": {
+        *(f"{way}_{budget}" for budget in BUDGETS for way in ("evidence", "words", "meaning")),
+        *(f"{way}_{budget}" for budget in BUDGETS for way in ("bm25", "ts_rank", "minilm")),
+        *(f"beam{way}_{budget}" for budget in BUDGETS for way in ("", "_words", "_meaning")),
+        *(f"beam_plain_{budget}" for budget in BUDGETS),
+        *("p50_ms", "p50_ms_10000", "p50_ms_50000", "compare_ms_100000"),
+        *("index_kib_per_1000", "kept_kib_per_1000", "searching_kib_per_1000"),
+        "indexed_per_second",
+    },
+}
+
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -97,6 +117,7 @@ def test_benchmark_runs_in_its_smallest_form(name: str, data: str, tmp_path: Pat
     assert re.search(r"^[|\s-]*---[|\s-]*$", finished.stdout, re.MULTILINE), "no table"
     report = json.loads(path.read_text())
     assert list(numbers([report["figures"], report.get("rows")])), report
+    assert report["figures"].keys() >= FIGURES.get(name, set())
 
 
 @pytest.mark.parametrize("name", DATA_PROGRAMS)

@@ -51,6 +51,15 @@ class Question:
 
 
 @dataclass(frozen=True)
+class Recall:
+    """A question in other words than anything that was told, and how the entry that answers it
+    begins: a typed record its class and key, a message its text."""
+
+    text: str
+    begins: str
+
+
+@dataclass(frozen=True)
 class Life:
     """The person's log: what was told over the months, and a conversation; then what is new.
 
@@ -207,6 +216,15 @@ def questions(life: Life) -> list[Question]:
             " for t in trips if t.key in cents}",
             answer={key: cents // nights[key] for key, cents in trip_cents.items()},
         ),
+    ]
+
+
+def recalled() -> list[Recall]:
+    """Return what is asked in other words than it was told in."""
+    return [
+        Recall("Which medicine does she take?", "Medication amoxicillin"),
+        Recall("Is there a vacation in Asia?", "Trip bangkok"),
+        Recall("Is she an aunt?", "My sister Elin had her baby"),
     ]
 
 

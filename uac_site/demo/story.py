@@ -18,6 +18,8 @@ _PATIENCE_SECONDS = 240
 # A real model thinks before it answers, and answers more than once.
 _MODEL_PATIENCE_SECONDS = 600
 _USER = f"users/{person.USER_ID}/"
+# What is recalled is among so many hits.
+RECALLED = 5
 
 
 class ModelStopped(RuntimeError):
@@ -60,6 +62,7 @@ class Story:
         alone = "entries" not in user
         self._compare_alerts(alone=alone)
         self._ask(life, alone=alone)
+        self._recall(alone=alone)
         self._show_manifest()
         self._show_calls()
 
@@ -390,6 +393,22 @@ class Story:
                 self.screen.line("  (the same as computed from the log entries without the server)")
             self._warn(answer)
             self.screen.line("")
+
+    def _recall(self, *, alone: bool) -> None:
+        """Search in other words than anything was told in; `alone` if all of it is the demo's."""
+        self.screen.stage("Three searches, by meaning: no word of the question is in the answer")
+        for one in person.recalled():
+            answer = self.client.call(
+                "POST", f"{_USER}search/", {"query": one.text, "top_k": RECALLED}, expect=(200,)
+            )
+            self.screen.line(one.text)
+            for hit in answer["hits"]:
+                if hit["text"].startswith(one.begins):
+                    self.screen.good(textwrap.shorten(f"  entry {hit['seq']}: {hit['text']}", 80))
+                    break
+            else:
+                tell = self._problem if alone else self._besides
+                tell(f"{one.text!r} does not find {one.begins!r}")
 
     def _show_manifest(self) -> None:
         manifest = self.client.call("GET", f"{_USER}manifest/")

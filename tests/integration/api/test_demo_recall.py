@@ -37,6 +37,7 @@ def test_searches_and_prompts_know_what_is_meant(api: APIClient, maya: None) -> 
         "allergic": "Allergy",
         "sport": "Workout",
         "trip to Asia": "Trip bangkok",
+        **{one.text: one.begins for one in person.recalled()},
     }.items():
         assert any(text.startswith(answer) for text in search(query)), (query, search(query))
 

@@ -325,9 +325,9 @@ def test_vectors_at_hand_are_not_read_again(
     search("dog")
     with connection.cursor() as cursor:
         cached = list(index._cache.of(user.pk))
-        cursor.execute(index._READ, [user.pk, 3, [], True, cached])
+        cursor.execute(index._READ, [user.pk, segments.VERSION, [], True, cached])
         assert len(cursor.fetchall()) == 1
-        cursor.execute(index._READ, [user.pk, 3, [], True, []])
+        cursor.execute(index._READ, [user.pk, segments.VERSION, [], True, []])
         assert len(cursor.fetchall()) == 2
 
 

@@ -1229,6 +1229,18 @@ def test_an_agent_reads_behind_a_context_what_kept_meaning_from_it() -> None:
         assert agents._text_of({**context, "meaning": meaning}) == "What is known."
 
 
+def test_an_agent_reads_behind_a_context_what_it_had_no_room_for() -> None:
+    left_out = {"manifest": 0, "alerts": 1, "state": 3, "facts": 0, "archive": 12}
+    parts = [{"name": name, "left_out": number} for name, number in left_out.items()]
+
+    told = agents._text_of({"text": "What is known.", "parts": parts, "meaning": None})
+
+    assert told == (
+        "What is known.\n\n(Left out for lack of room: 1 of the alerts, 3 of the records, 12 of the"
+        " messages.)"
+    )
+
+
 def test_a_provider_is_not_sent_what_a_context_compares(api: APIClient, say: Say, use: Use) -> None:
     with embeddings_server() as server:
         use(server)

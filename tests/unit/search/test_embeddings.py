@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import struct
 import tracemalloc
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from memory.search import embeddings
 from memory.search.embeddings import EmbeddingFailed, static
 from memory.search.vectors import MAX_NAME
 
+LOCK = Path(__file__).parents[3] / "requirements-server.lock"
 VOCABULARY = ("[UNK]", "dog", "puppy", "car")
 VECTORS = np.array([[0, 0], [3, 4], [4, 3], [0, -2]], np.float32)
 
@@ -64,6 +66,17 @@ def test_what_comes_with_the_installation_knows_what_words_mean(
     question, right, wrong = static.load_wordllama().embed([asked, answer, other])
 
     assert question @ right > 0.15 > question @ wrong
+
+
+def test_what_comes_with_the_installation_needs_no_network_and_no_torch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("socket.socket", None)
+    installed = re.findall(r"^([a-z0-9-]+)==", LOCK.read_text(), re.MULTILINE)
+
+    assert static.load_wordllama().embed(["medicine"]).any()
+    assert {"wordllama", "numpy"} <= {*installed}
+    assert not {"torch", "tensorflow", "onnxruntime", "sentence-transformers"} & {*installed}
 
 
 def test_a_vector_has_length_one_and_that_of_nothing_none() -> None:

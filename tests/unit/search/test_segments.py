@@ -25,7 +25,7 @@ def documents(drawn: list[tuple[int, int, dict[int, int], list[int]]]) -> list[D
             corpus=one[0],
             session=one[1],
             terms=one[2],
-            names=one[3],
+            marks=one[3],
             start=place,
             end=place + 5,
             is_users=bool(place % 3),

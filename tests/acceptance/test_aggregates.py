@@ -1,0 +1,26 @@
+"""The recorded aggregate questions: all are answered exactly, and with what they rest on."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from benchmarks.analytical import FILES, Questions, answered
+from tests.system import new_client
+from uac_site.embedded.system import System
+
+FOLDER = os.environ.get("UAC_DATA_DIR", "")
+
+pytestmark = pytest.mark.skipif(
+    not FOLDER or not all((Path(FOLDER) / name).is_file() for name in FILES),
+    reason=f"UAC_DATA_DIR names no folder with the recorded data ({' and '.join(FILES)})",
+)
+
+
+def test_every_question_is_answered_exactly_and_names_its_evidence(system: System) -> None:
+    questions = Questions.read(None)
+
+    rows = list(answered(new_client(system, "aggregates"), questions))
+
+    assert len(rows) == len(questions.analytical) + len(questions.ten_domains)
+    assert [row for row in rows if not (row["correct"] and row["evidence_correct"])] == []

@@ -1,0 +1,90 @@
+"""Typed records are found by what their class is called and says, and by what they refer to."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from memory.models import LogEntry, MemoryUser
+from tests.integration.search.conftest import index_all, redact
+
+pytestmark = pytest.mark.django_db
+
+SCHEMA = [
+    {
+        "op": "define_class",
+        "domain": "travel",
+        "name": "Journey",
+        "doc": "A voyage that the agency Wanderlust has booked.",
+        "collection": "city_breaks",
+        "fields": [{"name": "destination", "type": "str"}],
+    },
+    {
+        "op": "define_class",
+        "domain": "travel",
+        "name": "Cost",
+        "fields": [
+            {"name": "amount", "type": "int"},
+            {"name": "trip", "type": "Ref[Journey] | None"},
+        ],
+    },
+]
+Search = Callable[..., list[str]]
+
+
+@pytest.fixture
+def search(api: APIClient, user: MemoryUser, work: Callable[[], None]) -> Search:
+    """Tell of two journeys and what they cost; return the keys of the records that are found."""
+    assert api.post("/v1/users/ada/checkpoints/?wait=0", {"edits": SCHEMA}).status_code == 202
+    work()
+    told = [
+        record("Journey", "t-1", destination="Bangkok"),
+        record("Journey", "t-2", destination="Oslo"),
+        *(record("Cost", f"c-{n}", amount=n, trip=f"t-{1 + n % 2}") for n in range(4)),
+    ]
+    assert api.post("/v1/users/ada/entries/", {"entries": told}).status_code == 202
+    work()
+
+    def do(query: str, **more: Any) -> list[str]:
+        body = {"query": query, **more}
+        hits = api.post("/v1/users/ada/search/", body, format="json").json()["hits"]
+        return [hit["text"].split()[1].rstrip(":") for hit in hits]
+
+    return do
+
+
+def record(type_: str, key: str, **fields: Any) -> dict[str, Any]:
+    # Of sessions of their own, so that none is found for its neighbour.
+    place = {"kind": "record", "domain": "travel", "type": type_, "key": key}
+    return {**place, "session_id": key, "data": fields}
+
+
+@pytest.mark.parametrize("query", ["a city break", "breaks", "voyages", "Who is Wanderlust?"])
+def test_a_record_is_found_by_its_collection_and_by_what_its_class_says(
+    user: MemoryUser, search: Search, query: str
+) -> None:
+    assert search(query) == ["t-2", "t-1"]
+    index_all(user)
+    assert search(query) == ["t-2", "t-1"]
+    assert search(query, **{"in": ["archive"]}) == []
+
+
+def test_a_record_is_found_by_what_it_refers_to_after_that_itself(
+    user: MemoryUser, search: Search
+) -> None:
+    assert search("Bangkok") == ["t-1", "c-2", "c-0"]
+    assert search("the costs of Oslo")[:2] == ["c-3", "c-1"]
+    index_all(user)
+    assert search("Bangkok") == ["t-1", "c-2", "c-0"]
+    # In the past that it is asked for, nobody referred to it yet.
+    assert search("Bangkok", as_of="3") == ["t-1", "c-0"]
+
+
+def test_what_is_redacted_finds_nothing_that_referred_to_it(
+    user: MemoryUser, search: Search
+) -> None:
+    index_all(user)
+    redact(LogEntry.objects.get(user=user, seq=1))
+
+    assert search("Bangkok") == []
