@@ -80,6 +80,8 @@ MAX_SNOOZE = datetime.timedelta(days=366)
 # What is told of an error of a user's code, in characters; and what follows from each.
 MAX_ERROR = 1500
 UNWATCHED = "Until it runs again, it raises no new alert."
+# Before the keys of all alerts.
+FIRST = UUID(int=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,11 +219,14 @@ def apply(
     floods_now = floods.find(user, said, new, flooded or {}, step.limits, step.at, without=paused)
     silenced = paused | {flood.constraint for flood in floods_now if not flood.may_open}
     originals = _originals(known)
+    heard = {
+        fingerprint: finding
+        for fingerprint, finding in found.items()
+        if finding.kind != AlertKind.FINDING or finding.constraint not in silenced
+    }
 
     opened, graver = [], []
-    for fingerprint, finding in found.items():
-        if finding.kind == AlertKind.FINDING and finding.constraint in silenced:
-            continue
+    for fingerprint, finding in heard.items():
         alert = known.get(fingerprint)
         if _is_new(alert, finding):
             if alert is not None:
@@ -244,8 +249,8 @@ def apply(
             gone = ended.get(alert.constraint, "constraint deleted")
             reason = "no longer found" if alert.constraint in existing else gone
             _resolve(alert, step, reason + _grounds(alert, run))
-    _list_duplicates(known, graver, step)
-    _join_duplicates(opened, known, step)
+    _list_duplicates(known, heard, graver, step)
+    _join_duplicates(opened, known, heard, step)
     _tell_of_lost_causes(known, originals, step)
     for flood in floods_now:
         live = [alert for alert in known.values() if not alert.holds_back]
@@ -451,12 +456,34 @@ def _originals(known: Mapping[str, Alert]) -> set[UUID | None]:
     return {alert.duplicate_of_id for alert in live}
 
 
-def _list_duplicates(known: Mapping[str, Alert], graver: Collection[Alert], step: Step) -> None:
+def _is_one_problem(one: Finding, other: Finding) -> bool:
+    """Return whether two constraints that find something of the same records find the same problem.
+
+    Several records tell it together. A single one may have several problems, so the two must say
+    the same or name the same key.
+    """
+    several = min(len(set(one.records)), len(set(other.records))) > 1
+    same_key = one.key is not None and one.key == other.key
+    return several or same_key or duplicates.say_the_same(one.message, other.message)
+
+
+def _are_two_problems(original: Alert, duplicate: Alert, heard: Mapping[str, Finding]) -> bool:
+    one, other = heard.get(original.fingerprint), heard.get(duplicate.fingerprint)
+    return one is not None and other is not None and not _is_one_problem(one, other)
+
+
+def _list_duplicates(
+    known: Mapping[str, Alert],
+    heard: Mapping[str, Finding],
+    graver: Collection[Alert],
+    step: Step,
+) -> None:
     """List the duplicates whose alert does not tell any more what they have to tell.
 
     They are open, whatever people did with that alert: they have not seen what the duplicate says.
-    So is one of the `graver` whose alert is put away. One that was resolved by hand with its alert
-    goes on being held back by itself, and can be reopened from then on.
+    So is one of the `graver` whose alert is put away, and one of which both constraints were
+    `heard` and found two problems. One that was resolved by hand with its alert goes on being held
+    back by itself, and can be reopened from then on.
     """
     by_key = {alert.pk: alert for alert in known.values()}
     for alert in known.values():
@@ -464,7 +491,11 @@ def _list_duplicates(known: Mapping[str, Alert], graver: Collection[Alert], step
             continue
         original = by_key.get(alert.duplicate_of_id)
         if alert.state != AlertState.RESOLVED:
-            is_told = original is not None and duplicates.covers(original, alert)
+            is_told = (
+                original is not None
+                and duplicates.covers(original, alert)
+                and not _are_two_problems(original, alert, heard)
+            )
             is_seen = alert not in graver or (original and original.state == AlertState.OPEN)
             if not (is_told and is_seen):
                 _list(alert, step)
@@ -476,23 +507,33 @@ def _list_duplicates(known: Mapping[str, Alert], graver: Collection[Alert], step
 
 def _list(duplicate: Alert, step: Step) -> None:
     """Open a duplicate as an alert of its own; it keeps the time at which it was found first."""
-    duplicate.duplicate_of = None
+    duplicate.was_duplicate_of_id, duplicate.duplicate_of = duplicate.duplicate_of_id, None
     _now_open(duplicate, step)
     duplicate.save()
     step.tell(duplicate, AlertEventKind.OPENED, severity=duplicate.severity)
 
 
-def _join_duplicates(opened: Sequence[Alert], known: Mapping[str, Alert], step: Step) -> None:
+def _join_duplicates(
+    opened: Sequence[Alert], known: Mapping[str, Alert], heard: Mapping[str, Finding], step: Step
+) -> None:
     """Make alerts that have just opened duplicates of open ones that tell the same.
 
-    An alert has one duplicate at the most: two findings of one constraint are two alerts.
+    What a merge has put away at once is so of what it has put away alike. An alert has one
+    duplicate at the most: two findings of one constraint are two alerts.
     """
     live = [alert for alert in known.values() if alert.state == AlertState.OPEN]
     listed = [alert for alert in live if alert.duplicate_of_id is None and alert not in opened]
     listed.sort(key=lambda alert: alert.opened_at)
     taken = _originals(known)
-    for alert in (one for one in opened if one.state == AlertState.OPEN):
-        free = (other for other in listed if other.pk not in taken)
+    for alert in opened:
+        finding = heard[alert.fingerprint]
+        free = (
+            other
+            for other in listed
+            if other.pk not in taken
+            and (other.state, other.snoozed_until) == (alert.state, alert.snoozed_until)
+            and _is_one_problem(heard.get(other.fingerprint) or _as_finding(other), finding)
+        )
         original = duplicates.find_original(alert, free)
         if original is None:
             listed.append(alert)
@@ -500,9 +541,11 @@ def _join_duplicates(opened: Sequence[Alert], known: Mapping[str, Alert], step: 
         taken.add(original.pk)
         step.untell(alert)
         alert.duplicate_of, alert.escalate_at = original, None
-        alert.save(update_fields=["duplicate_of", "escalate_at"])
+        if alert.state != AlertState.RESOLVED:
+            alert.state, alert.snoozed_until = AlertState.OPEN, None
+        alert.save()
         if original not in opened:
-            _tell_of_causes(original, step)
+            _tell_of_causes(original, step, more=True)
 
 
 def _tell_of_lost_causes(
@@ -512,32 +555,41 @@ def _tell_of_lost_causes(
     lost = set(before) - _originals(known)
     for alert in known.values():
         if alert.pk in lost and alert.state != AlertState.RESOLVED:
-            _tell_of_causes(alert, step)
+            _tell_of_causes(alert, step, more=False)
 
 
-def _tell_of_causes(alert: Alert, step: Step) -> None:
+def _tell_of_causes(alert: Alert, step: Step, *, more: bool) -> None:
     alert.changed_at = step.at
     alert.save(update_fields=["changed_at"])
-    step.tell(alert, AlertEventKind.CHANGED, changed=["causes"])
+    step.tell(alert, AlertEventKind.CHANGED, changed=["causes"], more=more)
 
 
-def orphans() -> QuerySet[Alert]:
-    """Return the live duplicates whose alert may not tell any more what they have to tell."""
-    same = Q(severity=F("duplicate_of__severity"), evidence=F("duplicate_of__evidence"))
-    live = Alert.objects.filter(duplicate_of__isnull=False).exclude(state=AlertState.RESOLVED)
-    return live.exclude(same & ~Q(duplicate_of__state=AlertState.RESOLVED))
-
-
-def list_orphans(limit: int) -> int:
-    """List the duplicates, `limit` at most, that are told of by no other alert; return how many.
+def find_orphans(among: QuerySet[Alert]) -> Iterator[Alert]:
+    """Yield the live duplicates among these alerts that are told of by no other one.
 
     Processes of an earlier release, which know of no duplicates, leave such behind.
     """
-    found = orphans().select_related("duplicate_of")[:limit]
-    return sum(_list_orphan(alert) for alert in found if is_orphan(alert))
+    live = among.filter(duplicate_of__isnull=False).exclude(state=AlertState.RESOLVED)
+    same = Q(severity=F("duplicate_of__severity"), evidence=F("duplicate_of__evidence"))
+    suspects = live.exclude(same & ~Q(duplicate_of__state=AlertState.RESOLVED))
+    yield from filter(_is_orphan, suspects.select_related("duplicate_of").order_by())
 
 
-def is_orphan(alert: Alert) -> bool:
+def list_orphans(limit: int, after: UUID = FIRST) -> tuple[int, UUID | None]:
+    """List the orphans among the next `limit` live duplicates, by the keys of their alerts.
+
+    Returns how many were listed, and after which key to go on: None behind the last one.
+    """
+    live = Alert.objects.filter(duplicate_of__gt=after).exclude(state=AlertState.RESOLVED)
+    keys = live.order_by("duplicate_of_id").values_list("duplicate_of_id", flat=True)
+    page = list(keys[:limit])
+    if not page:
+        return 0, None
+    listed = sum(map(_list_orphan, find_orphans(live.filter(duplicate_of__lte=page[-1]))))
+    return listed, page[-1] if len(page) == limit else None
+
+
+def _is_orphan(alert: Alert) -> bool:
     """Return whether a duplicate lives, and the alert that it duplicates does not tell of it."""
     original = alert.duplicate_of
     is_live = alert.state != AlertState.RESOLVED
@@ -546,7 +598,7 @@ def is_orphan(alert: Alert) -> bool:
 
 def _list_orphan(alert: Alert) -> bool:
     with _free_step_on(alert) as (step, row):
-        if row is None or not is_orphan(row):
+        if row is None or not _is_orphan(row):
             return False
         _list(row, step)
         return True
@@ -853,7 +905,7 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | N
         alert.save()
         if alert.state != AlertState.RESOLVED:
             _resolve(alert, step, "redacted")
-    _list_duplicates(_known(user), (), step)
+    _list_duplicates(_known(user), {}, (), step)
     step.record()
     webhooks.redact(user, deliveries)
 

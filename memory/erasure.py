@@ -325,6 +325,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "escalated_at",
             "last_run",
             "duplicate_of",
+            "was_duplicate_of",
         ),
     ),
     AlertFeedback: Erasure(

@@ -47,10 +47,11 @@ CHOICES = ("least_severity", "mode", "hour", "time_zone", "escalations")
 
 Column = Literal["seq", "escalations_seq"]
 
-# What makes an alert worth a mail, beside that it is escalated.
+# What makes an alert worth a mail, beside that it is escalated. An event of the release before may
+# not say whether the alert has a cause more or less: in doubt it is told.
+_CAUSE_MORE = Q(detail__changed__contains=["causes"]) & ~Q(detail__contains={"more": False})
 _NEWS = Q(kind__in=[AlertEventKind.OPENED, AlertEventKind.REOPENED]) | (
-    Q(kind=AlertEventKind.CHANGED)
-    & (Q(detail__graver=True) | Q(detail__changed__contains=["causes"]))
+    Q(kind=AlertEventKind.CHANGED) & (Q(detail__graver=True) | _CAUSE_MORE)
 )
 _BY_SEVERITY = Case(
     *(When(severity=one, then=Value(severity_rank(one))) for one in Severity.values),

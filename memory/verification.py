@@ -7,6 +7,7 @@ goes on writing is not accused. None holds more in memory than the names of a us
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from django.db import connection
@@ -210,9 +211,8 @@ def _alert_problems(user: MemoryUser) -> Iterator[str]:
     orphans = of_user.filter(~Exists(originals), duplicate_of__isnull=False)
     for pk in _some(orphans):
         yield f"alert {pk} is the duplicate of none of the user's"
-    for alert in alerts.orphans().filter(user=user).select_related("duplicate_of")[:NAMED]:
-        if alerts.is_orphan(alert):
-            yield f"alert {alert.pk} is told of by no other one, and is not listed"
+    for alert in islice(alerts.find_orphans(of_user), NAMED):
+        yield f"alert {alert.pk} is told of by no other one, and is not listed"
     for pk in _some(of_user.filter(resolved, resolved_at=None)):
         yield f"alert {pk} is resolved, and nobody knows since when"
     for pk in _some(of_user.filter(~resolved, resolved_at__isnull=False)):

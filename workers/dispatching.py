@@ -76,6 +76,12 @@ CONSTRAINTS_PATIENCE = 20
 
 Hinted = TypeVar("Hinted", bound=LeasedWork)
 
+# Duplicates that an earlier release has left behind are looked for so often: from when on, and
+# after which alert's.
+ORPHANS_SECONDS = 300.0
+_orphans_from = 0.0
+_orphans_after = alerts.FIRST
+
 # While a tick is at work in this process, others are dropped; but one that hangs holds back none.
 LONGEST_TICK_SECONDS = 60.0
 _lock = threading.Lock()
@@ -112,7 +118,7 @@ def _dispatch() -> dict[str, int]:
         "leapt": mend_times,
         "changed": queue_runs_of_changed_constraints,
         "woken": lambda: alerts.wake(BATCH),
-        "listed": lambda: alerts.list_orphans(BATCH),
+        "listed": list_orphans_when_due,
         "escalated": lambda: alerts.escalate(BATCH),
         "abandoned": abandon_hopeless_runs,
         "merged": merging.close_late_runs,
@@ -161,6 +167,20 @@ def _dispatch() -> dict[str, int]:
 
 def _forget() -> int:
     return idempotency.purge(BATCH) + webhooks.purge(BATCH) + backtests.purge(BATCH)
+
+
+def list_orphans_when_due() -> int:
+    """List the duplicates that no other alert tells of: only a process of an earlier release leaves
+    such behind. A tick looks at some, the next one goes on, and after the last ones none does for
+    some minutes."""
+    global _orphans_from, _orphans_after
+    if time.monotonic() < _orphans_from:
+        return 0
+    listed, after = alerts.list_orphans(BATCH, _orphans_after)
+    _orphans_after = after or alerts.FIRST
+    if after is None:
+        _orphans_from = time.monotonic() + ORPHANS_SECONDS
+    return listed
 
 
 def queue_runs_by_the_clock() -> int:

@@ -22,7 +22,7 @@ from memory.admin.base import links_to_alerts, look_again, may_see, page_url, ro
 from memory.admin.display import badge, gate, problem, visible
 from memory.admin.runs import REFUSED, asked_run, wait_a_little
 from memory.models import Alert, Checkpoint, MemoryUser, Run
-from memory.models.alerts import LIVE_STATES
+from memory.models.alerts import LIVE_STATES, found_by
 from memory.models.runs import RunKind, RunOutcome, RunStatus
 from memory.project import EditError, Outline
 from memory.project.names import check_lower_name
@@ -242,9 +242,7 @@ def _speaks(request: HttpRequest, user: MemoryUser, made: Checkpoint, run: Run) 
             return "The work on this user is paused: it is run when that is resumed."
         return "It has not been run on this version yet: load this page again."
     live = rows_for(request, Alert).filter(
-        user=user,
-        pk__in=Alert.objects.found_by(_path(edit["name"])).values("pk"),
-        state__in=LIVE_STATES,
+        found_by(_path(edit["name"])), user=user, state__in=LIVE_STATES
     )
     if not live.exists():
         return "It alerts on nothing now."

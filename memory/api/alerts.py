@@ -27,7 +27,7 @@ from memory.api.filters import PAGING
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
 from memory.models import Alert, AlertEvent, AlertFeedback
-from memory.models.alerts import LIVE_STATES, Judge, Verdict
+from memory.models.alerts import LIVE_STATES, Judge, Verdict, found_by
 from memory.models.runs import warning_of
 
 
@@ -208,7 +208,7 @@ class AlertFilter(django_filters.FilterSet):
     def by_constraint(self, found: QuerySet[Alert], _: str, path: str) -> QuerySet[Alert]:
         """Keep the alerts of which this constraint is a cause; for the feed, or was one."""
         ever = "after" in (self.data or {})
-        return found.filter(pk__in=Alert.objects.found_by(path, ever=ever).values("pk"))
+        return found.filter(found_by(path, ever=ever))
 
     class Meta:
         model = Alert

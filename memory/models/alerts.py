@@ -69,14 +69,23 @@ class AlertQuerySet(models.QuerySet["Alert"]):
         """Leave out duplicates, which are told of with the alert that they duplicate."""
         return self.filter(duplicate_of=None)
 
-    def found_by(self, constraint: str, *, ever: bool = False) -> Self:
-        """Return the listed alerts of which this constraint is a cause, or (`ever`) was one."""
-        duplicates = Alert.objects.filter(constraint=constraint, duplicate_of__isnull=False)
-        if not ever:
-            live, together = models.Q(resolved_at=None), models.F("duplicate_of__resolved_at")
-            duplicates = duplicates.filter(live | models.Q(resolved_at=together))
-        mine = models.Q(constraint=constraint) | models.Q(pk__in=duplicates.values("duplicate_of"))
-        return self.listed().filter(mine)
+
+def found_by(constraint: str, *, ever: bool = False) -> models.Q:
+    """Match the listed alerts of which this constraint is a cause, or (`ever`) was one.
+
+    It looks at the duplicates of the alerts that are filtered alone, not at those of all tenants.
+    """
+    of_constraint = Alert.objects.filter(constraint=constraint)
+    duplicates = of_constraint.filter(duplicate_of=models.OuterRef("pk"))
+    mine = models.Q(constraint=constraint)
+    if ever:
+        former = of_constraint.filter(was_duplicate_of=models.OuterRef("pk"))
+        mine |= models.Q(models.Exists(duplicates)) | models.Q(models.Exists(former))
+    else:
+        live, together = models.Q(resolved_at=None), models.OuterRef("resolved_at")
+        standing = duplicates.filter(live | models.Q(resolved_at=together))
+        mine |= models.Q(models.Exists(standing))
+    return models.Q(duplicate_of=None) & mine
 
 
 class Alert(models.Model):
@@ -120,6 +129,15 @@ class Alert(models.Model):
         db_constraint=False,  # alerts are never deleted
         db_index=False,  # it has one below, of the few that have a value
     )
+    # What it duplicated before it was listed: who follows its constraint hears of that one, too.
+    was_duplicate_of = models.ForeignKey(
+        "self",
+        null=True,
+        on_delete=models.CASCADE,
+        related_name="former_duplicates",
+        db_constraint=False,
+        db_index=False,
+    )
 
     objects = AlertQuerySet.as_manager()
 
@@ -157,6 +175,11 @@ class Alert(models.Model):
                 fields=["duplicate_of"],
                 name="alert_duplicate",
                 condition=models.Q(duplicate_of__isnull=False),
+            ),
+            models.Index(
+                fields=["was_duplicate_of"],
+                name="alert_former_duplicate",
+                condition=models.Q(was_duplicate_of__isnull=False),
             ),
             models.Index(
                 fields=["duplicate_of"],

@@ -1,20 +1,33 @@
 """What a user's own constraint and one of the workspace both find is one alert with two causes."""
 
 import datetime
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from django.core import mail
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
+from pytest_django.fixtures import DjangoAssertNumQueries
 from rest_framework.test import APIClient
 
-from memory import alerts, erasing, feedback, history, retrieval, verification, webhooks
+from memory import (
+    alerts,
+    duplicates,
+    erasing,
+    feedback,
+    history,
+    retrieval,
+    verification,
+    webhooks,
+)
 from memory.alerts import Finding
 from memory.models import (
     Alert,
@@ -32,7 +45,7 @@ from memory.users import create_user
 from tests.factories import make_checkpoint, make_run
 from tests.integration.alerts.test_life import finding, record
 from tests.integration.alerts.test_staff_mail import subscribe, tick
-from workers import outlook
+from workers import dispatching, outlook
 
 pytestmark = pytest.mark.django_db
 
@@ -41,15 +54,16 @@ OURS = "workspace/constraints/drug_allergy.py"
 BOTH = (OWN, OURS)
 PENICILLIN = record("m-1", 41)
 ASPIRIN = record("m-2", 42)
+ALLERGY = record("a-1", 3)
 
 
 def own(*evidence: dict[str, Any], **fields: Any) -> Finding:
-    return finding(*(evidence or (PENICILLIN,)), **{"constraint": OWN, **fields})
+    return finding(*(evidence or (PENICILLIN, ALLERGY)), **{"constraint": OWN, **fields})
 
 
 def ours(*evidence: dict[str, Any], **fields: Any) -> Finding:
     told = {"constraint": OURS, "message": "Allergic to m-1"}
-    return finding(*(evidence or (PENICILLIN,)), **{**told, **fields})
+    return finding(*(evidence or (PENICILLIN, ALLERGY)), **{**told, **fields})
 
 
 def run_finds(
@@ -105,7 +119,8 @@ def test_another_constraint_that_finds_it_later_is_a_cause_more(user: MemoryUser
 
     assert causes(listed(user)) == [OWN, OURS]
     assert told(user) == ["opened", "changed"]
-    assert listed(user).events.get(kind="changed").detail == {"changed": ["causes"]}
+    detail = listed(user).events.get(kind="changed").detail
+    assert detail == {"changed": ["causes"], "more": True}
 
 
 @pytest.mark.parametrize("act", ["acknowledge", "snooze"])
@@ -143,9 +158,9 @@ def test_a_further_finding_is_told_of(user: MemoryUser) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        ours(ASPIRIN),
+        ours(PENICILLIN, ASPIRIN),
         ours(severity=Severity.WARNING),
-        ours(record("m-1", 41, 50)),
+        ours(record("m-1", 41, 50), ALLERGY),
         own(constraint="constraints/other.py"),
     ],
     ids=["other records", "less severe", "other entries", "both of the user"],
@@ -165,6 +180,66 @@ def test_without_records_nothing_tells_that_it_is_the_same(user: MemoryUser) -> 
     )
 
     assert Alert.objects.listed().filter(user=user).count() == 2
+
+
+ENDS, RECALLED = "The prescription ends in 3 days", "Recalled by the manufacturer: stop taking it"
+
+
+@pytest.mark.parametrize("known", [[own(PENICILLIN, message=ENDS)], []], ids=["later", "at once"])
+def test_two_problems_of_one_record_are_two_alerts(user: MemoryUser, known: list[Finding]) -> None:
+    run_finds(user, *known)
+    run_finds(user, own(PENICILLIN, message=ENDS), ours(PENICILLIN, message=RECALLED))
+    assert told(user) == ["opened", "opened"]
+
+    ending = Alert.objects.get(user=user, constraint=OWN)
+    alerts.resolve(ending, actor="key:x", reason="prescription renewed")
+    run_finds(user, own(PENICILLIN, message=ENDS), ours(PENICILLIN, message=RECALLED))
+    [live] = Alert.objects.listed().filter(user=user, state__in=LIVE_STATES)
+    assert live.message == RECALLED
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"message": "Ends on 27 May."}, {"message": "ends on 27 May"}),
+        ({"message": ENDS, "key": "k"}, {"message": RECALLED, "key": "k"}),
+    ],
+    ids=["the same words", "the same key"],
+)
+def test_one_problem_of_one_record_is_one_alert(
+    user: MemoryUser, one: dict[str, str], other: dict[str, str]
+) -> None:
+    run_finds(user, own(PENICILLIN, **one))
+    for _ in range(2):
+        run_finds(user, own(PENICILLIN, **one), ours(PENICILLIN, **other))
+        assert causes(listed(user)) == [OWN, OURS]
+
+
+def test_a_duplicate_that_comes_to_tell_another_problem_is_listed(user: MemoryUser) -> None:
+    run_finds(user, own(PENICILLIN, message=ENDS), ours(PENICILLIN, message=ENDS))
+    alerts.acknowledge(listed(user), actor="key:x")
+    # While one of the constraints fails nothing tells that the other one means another problem.
+    run_finds(user, ours(PENICILLIN, message=RECALLED), spoke=[OURS])
+    assert causes(listed(user)) == [OWN, OURS]
+    run_finds(user, own(PENICILLIN, message=ENDS), ours(PENICILLIN, message=RECALLED))
+
+    states = Alert.objects.listed().filter(user=user).values_list("message", "state")
+    assert sorted(states) == [(RECALLED, "open"), (ENDS, "acknowledged")]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("Ends on 27 May.", "ends on 27 may!", True),
+        ("Drug-allergy – penicillin", "drug allergy: Penicillin", True),
+        ("Ends in 3 days", "Ends in 2 days", False),
+        ("It is -3 degrees", "It is 3 degrees", False),
+        ("Owes 3.5 €", "Owes 35 €", False),
+        ("दवा की कमी", "दवा का कम", False),
+    ],
+)
+def test_the_same_words(one: str, other: str, same: bool) -> None:
+    assert duplicates.say_the_same(one, other) == same
 
 
 @pytest.mark.parametrize("act", ["acknowledge", "snooze", "nothing"])
@@ -275,6 +350,8 @@ def test_a_cause_less_is_told(user: MemoryUser) -> None:
 
     assert causes(listed(user)) == [OWN]
     assert told(user) == ["opened", "changed"]
+    detail = listed(user).events.get(kind="changed").detail
+    assert detail == {"changed": ["causes"], "more": False}
 
 
 def test_resolved_by_hand_both_are_held_back_and_reopened(user: MemoryUser) -> None:
@@ -349,6 +426,46 @@ def test_a_constraint_that_finds_it_no_longer_is_no_cause(api: APIClient, user: 
     assert [event["kind"] for event in news["events"]] == ["opened", "changed"]
 
 
+@pytest.mark.parametrize("path", BOTH)
+def test_who_follows_a_constraint_hears_how_what_it_found_ends(
+    api: APIClient, user: MemoryUser, path: str
+) -> None:
+    """The user's own constraint, which the alert is listed for, is deleted."""
+    run_finds(user, own(), ours())
+    copy, after = {}, "0"
+    for findings, existing in (([own(), ours()], BOTH), ([ours()], [OURS])):
+        run_finds(user, *findings, existing=existing)
+        news = api.get("/v1/alerts/", {"constraint": path, "after": after}).data
+        copy |= {one["id"]: one["state"] for one in news["results"]}
+        after = str(news["next"])
+
+    alert = Alert.objects.get(user=user, constraint=OWN)
+    assert copy.pop(str(alert.pk)) == "resolved"
+    heirs = Alert.objects.filter(user=user, constraint=OURS) if path == OURS else []
+    assert copy == {str(one.pk): "open" for one in heirs}
+    # Of what a constraint finds now, that alert is none.
+    found = api.get("/v1/alerts/", {"constraint": path}).data["results"]
+    assert [one["constraint"] for one in found] == [path]
+
+
+def test_what_a_constraint_finds_is_looked_up_among_the_callers_alerts_alone(
+    api: APIClient, user: MemoryUser, workspace: Workspace
+) -> None:
+    stranger = create_user(Workspace.objects.create(name="other"), "bob", metadata=None)
+    make_pairs(stranger, 3000)
+    run_finds(user, own(), ours(), own(ASPIRIN))
+    alert = Alert.objects.listed().get(user=user, duplicates__constraint=OURS)
+
+    for more in ({}, {"after": "0"}):
+        with CaptureQueriesContext(connection) as asked:
+            found = api.get("/v1/alerts/", {"constraint": OURS, **more}).data["results"]
+        assert [one["id"] for one in found] == [str(alert.pk)]
+        statements = [one["sql"] for one in asked.captured_queries if OURS in one["sql"]]
+        assert statements
+        # How the caller's alerts are read, the planner says; beside them, a row or two of each.
+        assert max(rows_read(one, within="SubPlan") for one in statements) < 50
+
+
 def test_a_verdict_stays_with_the_constraint_that_it_was_of(user: MemoryUser) -> None:
     run_finds(user, own(), ours())
     feedback.give(listed(user), judge=Judge.PRODUCT, verdict=Verdict.WRONG, actor="key:x")
@@ -369,16 +486,16 @@ def test_a_snoozed_alert_puts_off_its_live_duplicate_alone(user: MemoryUser) -> 
 def test_what_an_earlier_release_leaves_behind_is_listed(user: MemoryUser) -> None:
     """Its processes know of no duplicates: they resolve the listed alert alone."""
     run_finds(user, own(), ours())
-    assert alerts.list_orphans(10) == 0
+    assert alerts.list_orphans(10) == (0, None)
     Alert.objects.filter(constraint=OWN).update(state="resolved", resolved_at=timezone.now())
 
     [problem] = [one for one in verification.problems(user) if "no other one" in str(one)]
     assert str(Alert.objects.get(constraint=OURS).pk) in str(problem)
-    assert alerts.list_orphans(10) == 1
+    assert alerts.list_orphans(10) == (1, None)
     live = Alert.objects.listed().get(user=user, state__in=LIVE_STATES)
     assert (live.constraint, live.state) == (OURS, "open")
     assert not [one for one in verification.problems(user) if "no other one" in str(one)]
-    assert alerts.list_orphans(10) == 0
+    assert alerts.list_orphans(10) == (0, None)
 
 
 @pytest.mark.parametrize("changes", [{"severity": "info"}, {"evidence": []}])
@@ -388,8 +505,53 @@ def test_what_an_earlier_release_changes_of_the_listed_alert(
     run_finds(user, own(), ours())
     Alert.objects.filter(constraint=OWN).update(**changes)
 
-    assert alerts.list_orphans(10) == 1
+    assert alerts.list_orphans(10) == (1, None)
     assert Alert.objects.listed().get(user=user, constraint=OURS).state == AlertState.OPEN
+
+
+def test_orphans_do_not_starve_behind_what_only_looks_like_one(
+    user: MemoryUser, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_finds(user, own(), ours())
+    for number in range(3):
+        other = create_user(workspace, f"user-{number}", time_zone="UTC", metadata=None)
+        run_finds(other, own(PENICILLIN, ASPIRIN), ours(ASPIRIN, PENICILLIN))
+    Alert.objects.filter(user=user, constraint=OWN).update(
+        state="resolved", resolved_at=timezone.now()
+    )
+    monkeypatch.setattr(dispatching, "_orphans_from", 0.0)
+    monkeypatch.setattr(dispatching, "BATCH", 1)
+
+    assert sum(dispatching.list_orphans_when_due() for _ in range(5)) == 1
+    assert Alert.objects.listed().get(user=user, state="open").constraint == OURS
+
+
+def test_a_look_at_some_duplicates_reads_no_others(user: MemoryUser) -> None:
+    make_pairs(user, 3000)
+    keys = sorted(Alert.objects.exclude(duplicate_of=None).values_list("duplicate_of", flat=True))
+    Alert.objects.filter(pk=keys[150]).update(severity="info")
+    with CaptureQueriesContext(connection) as asked:
+        assert alerts.list_orphans(20, keys[139]) == (1, keys[159])
+
+    looks = asked.captured_queries[:2]
+    assert max(rows_read(one["sql"]) for one in looks) <= 4 * 20
+    assert alerts.list_orphans(20, keys[-10]) == (0, None)
+
+
+def test_a_tick_looks_for_orphans_after_some_minutes_alone(
+    user: MemoryUser,
+    monkeypatch: pytest.MonkeyPatch,
+    django_assert_num_queries: DjangoAssertNumQueries,
+) -> None:
+    run_finds(user, own(), ours())
+    monkeypatch.setattr(dispatching, "_orphans_from", 0.0)
+    assert dispatching.list_orphans_when_due() == 0
+    Alert.objects.filter(constraint=OWN).update(state="resolved", resolved_at=timezone.now())
+    with django_assert_num_queries(0):
+        assert dispatching.list_orphans_when_due() == 0
+
+    monkeypatch.setattr(dispatching, "_orphans_from", 0.0)
+    assert dispatching.list_orphans_when_due() == 1
 
 
 def test_what_an_earlier_release_resolved_by_hand_holds_back_itself_alone(
@@ -521,6 +683,33 @@ def test_after_a_merge_what_was_open_is_not_put_away_with_another(
         assert Alert.objects.listed().get(user=user, constraint=OURS).state == AlertState.OPEN
 
 
+@pytest.mark.parametrize("act", ["acknowledge", "snooze", "resolve"])
+def test_after_a_merge_what_was_put_away_alike_is_one_alert(user: MemoryUser, act: str) -> None:
+    bob = create_user(user.workspace, "bob", time_zone="Europe/Berlin", metadata=None)
+    run_finds(bob, own(), ours())
+    known = listed(bob)
+    _do_by_hand(bob, act)
+    Merge.objects.create(
+        user=user,
+        merged=bob,
+        by="key:x",
+        created_at=timezone.now(),
+        last_seq=0,
+        left_behind=[],
+        alerts=alerts.hand_over(bob, user),
+        due_at=None,
+    )
+    for _ in range(2):
+        run_finds(user, own(), ours())
+        assert causes(listed(user)) == [OWN, OURS]
+        assert f"as alert {known.pk} of bob" in str(listed(user).events.latest("seq").detail)
+
+    alerts.reopen(listed(user), actor="key:x")
+    duplicate = Alert.objects.get(user=user, constraint=OURS)
+    assert (listed(user).state, duplicate.state, outlook.put_off(user)) == ("open", "open", [])
+    assert told(user)[2:] == ["reopened"]
+
+
 def test_merging_hands_over_how_the_listed_alert_stood(user: MemoryUser) -> None:
     run_finds(user, own(), ours())
     alerts.acknowledge(listed(user), actor="key:x")
@@ -545,9 +734,12 @@ def test_redaction_takes_the_words_of_both(user: MemoryUser) -> None:
 def test_redaction_of_the_listed_alert_leaves_the_other_one_as_it_is(
     user: MemoryUser, resolved: bool
 ) -> None:
-    both = [own(PENICILLIN, ASPIRIN, key="a"), ours(PENICILLIN, ASPIRIN, key="b")]
+    both = [
+        own(PENICILLIN, ASPIRIN, key="a", message="Allergic"),
+        ours(PENICILLIN, ASPIRIN, key="b", message="Allergic"),
+    ]
     run_finds(user, *both)
-    run_finds(user, both[0], ours(PENICILLIN, key="b"))
+    run_finds(user, both[0], ours(PENICILLIN, key="b", message="Allergic"))
     if resolved:
         alerts.resolve(listed(user), actor="key:x", reason="known")
     alerts.redact(user, [42], None)
@@ -555,7 +747,7 @@ def test_redaction_of_the_listed_alert_leaves_the_other_one_as_it_is(
     state = "resolved" if resolved else "open"
     for _ in range(2):
         assert Alert.objects.listed().get(user=user, constraint=OURS).state == state
-        run_finds(user, ours(PENICILLIN, key="b"))
+        run_finds(user, ours(PENICILLIN, key="b", message="Allergic"))
 
 
 def test_a_webhook_names_the_causes(user: MemoryUser) -> None:
@@ -590,11 +782,48 @@ def test_the_staff_see_one_alert_and_both_constraints(
     assert missing.status_code == 302  # "perhaps it was deleted?"
 
 
+# -- Many ------------------------------------------------------------------------------------------
+
+PAIRS = """
+INSERT INTO memory_alert (id, user_id, kind, "constraint", fingerprint, severity, message, evidence,
+    entries, state, opened_at, changed_at, holds_back, open_since, duplicate_of_id)
+SELECT md5(side || n)::uuid, %(user)s, 'finding', path, side || n, 'warning', 'Something',
+    %(evidence)s, '{3,41}', 'open', now(), now(), false, now(),
+    CASE WHEN side = 'ours' THEN md5('own' || n)::uuid END
+FROM (VALUES ('own', %(own)s), ('ours', %(ours)s)) AS pair (side, path),
+    generate_series(1, %(number)s) AS n
+"""
+
+
+def make_pairs(user: MemoryUser, number: int) -> None:
+    """Give the user so many alerts, each with a duplicate."""
+    evidence = json.dumps([PENICILLIN, ALLERGY])
+    told = {"user": user.pk, "number": number, "own": OWN, "ours": OURS, "evidence": evidence}
+    with connection.cursor() as cursor:
+        cursor.execute(PAIRS, told)
+
+
+def rows_read(statement: str, *, within: str = "") -> int:
+    """How many rows of tables and indexes a statement looks at, or its parts of this relation."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}")
+        [[[plan]]] = cursor.fetchall()
+    return _rows_of(plan["Plan"], within)
+
+
+def _rows_of(node: Mapping[str, Any], within: str) -> int:
+    within = "" if node.get("Parent Relationship") == within else within
+    seen = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+    own = seen * node["Actual Loops"] if node["Node Type"].endswith("Scan") and not within else 0
+    return int(own + sum(_rows_of(part, within) for part in node.get("Plans", ())))
+
+
 # -- Whatever happens ------------------------------------------------------------------------------
 
 _found = st.tuples(
     st.sampled_from([Severity.INFO, Severity.CRITICAL]),
     st.sampled_from([[PENICILLIN], [PENICILLIN, ASPIRIN]]),
+    st.sampled_from([ENDS, RECALLED]),
 )
 _said = st.dictionaries(st.sampled_from(["a", "b"]), _found, max_size=2)
 _alike = _said.map(lambda said: (said, said))
@@ -615,10 +844,10 @@ def test_whatever_is_found_is_told(steps: list[Any]) -> None:
         said_by_both, failing, deleted = step
         existing = [path for path in BOTH if path not in deleted]
         findings = [
-            finding(*evidence, constraint=path, key=key, severity=severity)
+            finding(*evidence, constraint=path, key=key, severity=severity, message=message)
             for path, said in zip(BOTH, said_by_both, strict=True)
             if path in existing and path not in failing
-            for key, (severity, evidence) in said.items()
+            for key, (severity, evidence, message) in said.items()
         ]
         spoke = [path for path in existing if path not in failing]
         run_finds(user, *findings, spoke=spoke, existing=existing)
@@ -642,6 +871,7 @@ def _check(user: MemoryUser, findings: Sequence[Finding]) -> None:
         if alert.state != AlertState.RESOLVED or alert.holds_back
     }
     paused = {one.constraint for one in PausedConstraint.objects.filter(user=user)}
+    keys = {one.fingerprint: one.key for one in findings if one.constraint not in paused}
     for one in findings:
         if one.constraint not in paused:
             row = rows[one.fingerprint]
@@ -656,6 +886,9 @@ def _check(user: MemoryUser, findings: Sequence[Finding]) -> None:
         assert shown.rank >= row.rank or row.holds_back
         assert {*_keys(shown.evidence)} >= {*_keys(row.evidence)} or row.holds_back
         assert shown.holds_back == row.holds_back
+        pair = [keys[one.fingerprint] for one in (shown, row) if one.fingerprint in keys]
+        if len(set(pair)) == 2 and len(row.evidence) == 1 and row.state in LIVE_STATES:
+            assert duplicates.say_the_same(shown.message, row.message)
     partners = [row.duplicate_of_id for row in rows.values() if row.duplicate_of_id]
     assert len(partners) == len(set(partners))
     for alert in Alert.objects.filter(user=user):

@@ -18,6 +18,7 @@ from pytest_django.fixtures import Settings
 from memory import alerts, staff_mail
 from memory.models import (
     Alert,
+    AlertEvent,
     MailCursor,
     MemoryUser,
     StaffAccess,
@@ -27,7 +28,7 @@ from memory.models import (
 from memory.models.alerts import Severity
 from memory.models.staff_mail import MailMode
 from memory.users import create_user
-from tests.integration.alerts.test_life import finding, record, run_finds
+from tests.integration.alerts.test_life import ALLERGY, finding, record, run_finds
 from tests.mail_server import MailServer, mail_server
 from tests.waiting import eventually, scaled
 from workers import dispatching, mailing
@@ -140,6 +141,26 @@ def test_what_got_worse_or_woke_up_is_told_and_what_got_better_is_not(
     later(2 * MINUTE)
     assert tick() == 1
     alerts.wake(10)
+    assert tick() == 2
+
+
+@db
+def test_a_cause_more_is_told_and_one_less_is_not(user: MemoryUser, later: Later) -> None:
+    own, theirs = ALLERGY, "workspace/constraints/allergy.py"
+    both = [finding(record("m-1"), constraint=path) for path in (own, theirs)]
+    said_by_both = {"spoke": [own, theirs], "existing": [own, theirs]}
+    run_finds(user, both[0], **said_by_both)
+    subscribe(user.workspace)
+    run_finds(user, *both, **said_by_both)
+    assert tick() == 1
+
+    later(2 * MINUTE)
+    run_finds(user, both[0], **said_by_both)
+    assert tick() == 1
+    # Of a process of the release before it may be either.
+    less = AlertEvent.objects.latest("seq")
+    AlertEvent.objects.filter(pk=less.pk).update(detail={"changed": ["causes"]})
+    MailCursor.objects.update(seq=less.seq - 1)
     assert tick() == 2
 
 
