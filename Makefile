@@ -1,6 +1,6 @@
 # Everything runs in .venv, which is made anew whenever the lock changes.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all smoke chaos bench plots screenshots image server-image lint types security release lock clean
+.PHONY: help demo test test-all programs smoke chaos bench plots screenshots image server-image lint types security release lock clean
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
@@ -14,7 +14,8 @@ help:
 	@echo 'make demo  [EXIT=1]              run everything with a sample person; EXIT=1: verify and exit'
 	@echo 'make test  [REQUIRE_DOCKER=1]    lint, types, import contracts, first tier of tests'
 	@echo 'make smoke                       a whole server whose parts are killed (needs Docker, chromium)'
-	@echo 'make test-all                    all tests, the second tier too (tests/tiers.py)'
+	@echo 'make test-all                    all tests, the second tier too (tests/tiers.py); names the'
+	@echo '                                 programs that are missing (tests/programs.py)'
 	@echo '                                 of the three: ARGS=... are for pytest'
 	@echo 'make chaos [SEED=n] [SEEDS=n] [MINUTES=n]   break the real system by a seed, and count'
 	@echo 'make bench NAME=... [JSON=path]  run benchmarks/NAME.py; ARGS=--quick: the least of it'
@@ -58,8 +59,12 @@ test: $(STAMP) lint types
 	$(call run_tests,not extended and not quarantine)
 
 test-all: export UAC_EXAMPLES := $(or $(UAC_EXAMPLES),4)
-test-all: $(STAMP) lint types security
+test-all: $(STAMP) programs lint types security
 	$(call run_tests,)
+
+# Said at once, by name: the tests that lack one would only tell after an hour.
+programs: $(STAMP)
+	@$(BIN)/python -m tests.programs
 
 smoke: $(STAMP)
 	@$(BIN)/python -m pytest tests/smoke $(ARGS)

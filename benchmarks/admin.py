@@ -122,9 +122,10 @@ FILL: Sequence[str] = (
         '{1}', CASE WHEN n > 1 THEN 'resolved' ELSE
             (ARRAY['open', 'acknowledged', 'snoozed'])[u.id %% 3 + 1] END,
         at, at, CASE WHEN n > 1 THEN at END, false, at
-    FROM memory_memoryuser u CROSS JOIN generate_series(1, 4) n
+    FROM (SELECT id, row_number() OVER (ORDER BY id) AS place FROM memory_memoryuser) u
+    CROSS JOIN generate_series(1, 4) n
     CROSS JOIN LATERAL (SELECT now() - interval '90 days'
-        + (u.id * 4 + n) * interval '90 days' / (%(users)s * 4 + 4) AS at) moment
+        + (u.place * 4 + n) * interval '90 days' / (%(users)s * 4 + 4) AS at) moment
     """,
     """
     INSERT INTO memory_alertevent (workspace_id, seq, alert_id, kind, at, actor, detail)

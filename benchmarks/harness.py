@@ -19,12 +19,15 @@ from typing import Any, NoReturn
 
 import django
 
+from tests.waiting import scaled, slowness
 from uac_site.embedded.services import Services, running_services
 from uac_site.embedded.system import System
 
 NOON = datetime.time(12, tzinfo=datetime.UTC)
 # Of the last five minutes before anything is measured: who else was busy on the machine.
 _LOAD = round(os.getloadavg()[1], 1)
+
+slowness()  # measured before anything else is
 
 
 def data_file(name: str) -> Path | None:
@@ -118,11 +121,11 @@ def migrate(services: Services) -> None:
 
 
 def until(true: Callable[[], bool], seconds: float = 60) -> None:
-    """Ask every 10 ms until it is true; TimeoutError."""
-    deadline = time.monotonic() + seconds
+    """Ask every 10 ms until it is true; TimeoutError after so long, as this machine needs it."""
+    deadline = time.monotonic() + scaled(seconds)
     while not true():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {seconds} s")
+            raise TimeoutError(f"not within {scaled(seconds):g} s")
         time.sleep(0.01)
 
 
@@ -159,16 +162,16 @@ def settings_of(system: System) -> None:
 
 def settled(client: "Client", user_id: str, number: int, seconds: float = 120) -> None:
     """Wait until so many entries of the user are covered, or dismissed; AssertionError if any is
-    rejected."""
+    rejected, TimeoutError after so long, as this machine needs it."""
     started = time.monotonic()
-    while (waited := time.monotonic() - started) < seconds:
+    while (waited := time.monotonic() - started) < scaled(seconds):
         counts = client.get(f"users/{user_id}/")[1]["entries"]
         if counts["rejected"]:
             raise AssertionError(f"{user_id}: {counts['rejected']} entries were rejected")
         if counts["covered"] + counts["dismissed"] == number:
             return
         time.sleep(min(1, 0.05 + waited / 20))  # to count a long log takes a while, too
-    raise TimeoutError(f"{user_id}: not settled after {seconds} s: {counts}")
+    raise TimeoutError(f"{user_id}: not settled after {scaled(seconds):g} s: {counts}")
 
 
 def p95(values: Sequence[float]) -> float:
@@ -264,17 +267,18 @@ class Client:
             },
         )
         try:
-            with urllib.request.urlopen(request, timeout=120) as response:
+            with urllib.request.urlopen(request, timeout=scaled(120)) as response:
                 return response.status, json.loads(response.read() or b"null")
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read() or b"null")
 
     def finished(self, run_id: str, seconds: float = 120) -> Any:
-        """Wait until a run is done and return it; raises TimeoutError."""
-        deadline = time.monotonic() + seconds
+        """Wait until a run is done and return it; TimeoutError after so long, as this machine needs
+        it."""
+        deadline = time.monotonic() + scaled(seconds)
         while time.monotonic() < deadline:
             status, run = self.get(f"runs/{run_id}/")
             if status == 200 and run["status"] == "done":
                 return run
             time.sleep(0.1)
-        raise TimeoutError(f"run {run_id} was not done after {seconds} s")
+        raise TimeoutError(f"run {run_id} was not done after {scaled(seconds):g} s")

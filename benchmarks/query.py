@@ -9,10 +9,10 @@ import http.client
 import itertools
 import json
 import statistics
-import threading
 import time
 import urllib.parse
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ from uac_site.embedded.system import System, running_system
 
 RECORDS = 500
 CLIENTS = (1, 4, 16)
+# More than it takes on a machine that is busy: whoever gets no answer in time ends the benchmark.
+WAIT_SECONDS = 100
 TOTAL = sum(number * 7 % 997 for number in range(RECORDS))
 _numbers = itertools.count()
 
@@ -41,11 +43,11 @@ class Asker:
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
         body = json.dumps({"code": code})
         started = time.perf_counter()
-        connection.request("POST", "/v1/users/ada/query/?wait=30", body, headers)
+        connection.request("POST", f"/v1/users/ada/query/?wait={WAIT_SECONDS}", body, headers)
         response = connection.getresponse()
         answer = json.load(response)
         seconds = time.perf_counter() - started
-        assert (response.status, answer["value"]) == (200, TOTAL), answer
+        assert (response.status, answer.get("value")) == (200, TOTAL), (response.status, answer)
         return seconds, answer
 
 
@@ -68,7 +70,7 @@ def asker(system: System) -> Asker:
         }
         for number in range(RECORDS)
     ]
-    assert client.post("users/ada/entries/?wait=30", {"entries": entries})[0] == 202
+    assert client.post(f"users/ada/entries/?wait={WAIT_SECONDS}", {"entries": entries})[0] == 202
     return Asker(key, urllib.parse.urlsplit(system.base_url).netloc)
 
 
@@ -84,26 +86,20 @@ def the_same() -> str:
 
 def measured(user: Asker, clients: int, queries: int, code: Callable[[], str]) -> dict[str, float]:
     """Have so many clients ask at a time, so many queries in all; return what it took."""
-    times: list[float] = []
 
-    def client() -> None:
+    def client(_: int) -> list[float]:
         connection = user.connect()
-        times.extend(user.ask(connection, code())[0] for _ in range(queries // clients))
+        return [user.ask(connection, code())[0] for _ in range(queries // clients)]
 
-    threads = [threading.Thread(target=client) for _ in range(clients)]
     started = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(clients) as threads:
+        times = list(itertools.chain(*threads.map(client, range(clients))))
     seconds = time.perf_counter() - started
-    asked = queries // clients * clients
-    assert len(times) == asked, "a client has failed"
     return {
         "clients": clients,
         "p50_ms": round(1000 * statistics.median(times), 1),
         "p95_ms": round(1000 * p95(times), 1),
-        "per_second": round(asked / seconds, 1),
+        "per_second": round(len(times) / seconds, 1),
     }
 
 
@@ -111,7 +107,13 @@ def main() -> None:
     """Measure and report."""
     asked = parser(__doc__, queries=(200, max(CLIENTS))).parse_args()
     rows: list[dict[str, Any]] = []
-    environment = {"UAC_SANDBOX_RUNNER": "docker", "UAC_WAITING_REQUESTS": str(max(CLIENTS))}
+    # A workspace alone gets two thirds of the places for requests that wait.
+    places = max(CLIENTS) * 3 // 2
+    environment = {
+        "UAC_SANDBOX_RUNNER": "docker",
+        "UAC_WAITING_REQUESTS": str(places),
+        "UAC_MAX_WAIT_SECONDS": str(WAIT_SECONDS),
+    }
     with running_system(environment=environment) as system:
         user = asker(system)
         warm = user.connect()

@@ -53,6 +53,9 @@ from benchmarks.tokens import (
 from tests.llm_server import KEY, Request, Said, called, llm_server, said
 from uac_site.embedded.system import running_system
 
+# Of the words of a fact that is not declared to be told in other words, one in so many is said.
+ONE_IN = 5
+
 
 @dataclass
 class Told:
@@ -106,7 +109,7 @@ class Model:
         if "remember" not in request.tools:
             reply = answer(request)
         else:
-            texts = [(seq, set(text.casefold().split())) for seq, text in lines_in(request)]
+            texts = [(seq, _words(text)) for seq, text in lines_in(request)]
             reply = called("remember", {"facts": [_cited(fact.text, texts) for fact in self.facts]})
             self.finding.count(request, reply)
         self.uac.count(request, reply)
@@ -125,11 +128,19 @@ class Model:
 
 def _cited(text: str, lines: Sequence[tuple[int, set[str]]]) -> dict[str, Any]:
     """A fact with the message that has most of its words."""
-    words = set(text.casefold().split())
-    best = max(lines, key=lambda line: len(words & line[1]))
+    words = _words(text)
+    seq, best = max(lines, key=lambda line: len(words & line[1]))
     # Whether a number or a date is said in that very message, the recording does not tell.
-    derived = {"derived": "As said in the session."} if _needs_reason(text) else {}
-    return {"text": text, "sources": [best[0]], **derived}
+    unsaid = _needs_reason(text) or ONE_IN * len(words & best) < len(words)
+    derived = {"derived": "As said in the session."} if unsaid else {}
+    return {"text": text, "sources": [seq], **derived}
+
+
+def _words(text: str) -> set[str]:
+    """The words that the gate compares a fact by with what it cites."""
+    from memory.search.words import terms
+
+    return {term for term in terms(text) if len(term) > 1}
 
 
 def _needs_reason(text: str) -> bool:

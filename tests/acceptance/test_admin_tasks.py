@@ -380,16 +380,34 @@ def test_an_earlier_version_is_restored(page: Page, manager: Client) -> None:
     person = new_person(manager, "restored")
     person.log(task("report", 0))
     before, first = person.file("domains/work/state.py"), person.get()["head"]
-    person.log(task("talk", 5))
+    (talk,) = person.log(task("talk", 5))
     assert person.file("domains/work/state.py") != before
     newest = person.get()["head"]
 
+    # When it is asked for, then a page says what it will exclude, and nothing is done yet
     open_row(page, "checkpoint", "restored", f"v{first}")
     act(page, "Restore")
+    expect(page.locator("#content h1")).to_have_text(f"Go back to version {first}?")
+    for label, excluded in (
+        ("User:", "restored"),
+        ("Records that it does not hold:", "talk in work.tasks"),
+        ("Alerts that resolve:", "–"),
+        ("Entries that it does not hold:", f"{talk['seq']}"),
+    ):
+        row = page.locator(".form-row").filter(has_text=label)
+        expect(row.locator(".readonly")).to_contain_text(excluded)
+    assert person.get()["head"] == newest
+
+    # When it is confirmed, and those entries are dismissed
+    page.get_by_label("Dismiss these entries").check()
+    page.get_by_label("Why").fill("told in error")
+    follow(page.get_by_role("button", name="Go back to this version", exact=True))
 
     said(page, f"Version {newest + 1} holds what version {first} does.")
     assert person.get()["head"] == newest + 1
     assert person.file("domains/work/state.py") == before
+    entry = person.get(f"entries/{talk['seq']}/")
+    assert (entry["state"], "told in error" in entry["reason"]) == ("dismissed", True)
 
 
 def test_a_run_is_run_again_and_the_new_one_is_shown(page: Page, manager: Client) -> None:

@@ -12,12 +12,17 @@ import pytest
 
 from benchmarks.llm import FILES
 from tests.llm_server import KEY, Called, Reply, Request, Said, Script, called, llm_server, said
+from tests.system import PATIENT
 from tests.waiting import scaled
 from uac_site.embedded.process import die_with_parent
 
 SESSIONS = [
     {"session_id": "1", "date": "2026-01-10", "text": "My passport expires on 2026-03-01."},
-    {"session_id": "2", "date": "2026-02-01", "text": "I fly to Rome on 2026-03-08."},
+    {
+        "session_id": "2",
+        "date": "2026-02-01",
+        "text": "With that passport I fly to Rome on 2026-03-08.",
+    },
 ]
 MESSAGE = "The passport expires before you fly to Rome."
 TURNS = [{"speaker": "Ada", "dia_id": f"D1:{n}", "text": s["text"]} for n, s in enumerate(SESSIONS)]
@@ -124,7 +129,7 @@ def structures(request: Request, rule: dict[str, Any]) -> Said:
     """File the passport with the rule, and the flight on it."""
     edits: list[dict[str, Any]] = []
     for seq, text in entries_of(request):
-        if "passport" in text:
+        if "expires" in text:
             fields = {"expires_on": "2026-03-01"}
             edits += [DOCUMENT, {**PASSPORT, "fields": fields, "sources": [seq]}, rule]
         else:
@@ -178,6 +183,7 @@ def start(
     environment = {name: value for name, value in os.environ.items() if not name.startswith(kept)}
     with llm_server(script=script) as server:
         environment |= {
+            **PATIENT,
             "UAC_DATA_DIR": str(folder),
             "UAC_DISPATCH_SECONDS": "0.5",
             "UAC_LLM_MODEL": "openai:the-model",

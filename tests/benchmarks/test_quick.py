@@ -17,6 +17,8 @@ import pytest
 
 import benchmarks
 from tests.benchmarks import recorded_data
+from tests.system import PATIENT
+from tests.waiting import scaled
 from uac_site.embedded.process import die_with_parent
 
 pytestmark = pytest.mark.extended
@@ -73,7 +75,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def run(name: str, *arguments: str, data: str) -> subprocess.CompletedProcess[str]:
-    """Run a benchmark as an operator does, without what the tests have set."""
+    """Run a benchmark as an operator does, without what the tests have set, but for patience."""
     kept_out = ("UAC_", "DATABASE_URL", "REDIS_URL", "DJANGO_", "STATIC_ROOT", "SECRET_KEY")
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(kept_out)
@@ -81,10 +83,10 @@ def run(name: str, *arguments: str, data: str) -> subprocess.CompletedProcess[st
     return subprocess.run(
         [sys.executable, "-m", f"benchmarks.{name}", *arguments],
         cwd=ROOT,
-        env={**environment, "UAC_DATA_DIR": data},
+        env={**environment, **PATIENT, "UAC_DATA_DIR": data},
         capture_output=True,
         text=True,
-        timeout=880,
+        timeout=scaled(880),
         check=False,
         preexec_fn=die_with_parent(15),
     )

@@ -196,11 +196,13 @@ def git(tmp_path: Path, key: str) -> Run:
 
 
 def run_python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in a folder, with what it holds and what is installed, and nothing of ours."""
+    """Run Python in a folder, with what it holds and what is installed, and nothing of ours, but as
+    somebody does who works on a Django project otherwise."""
+    environment = {"DJANGO_SETTINGS_MODULE": "shop.settings"}
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
-        env={"PATH": os.environ["PATH"], "HOME": str(folder.parent)},
+        env={**environment, "PATH": os.environ["PATH"], "HOME": str(folder.parent)},
         capture_output=True,
         text=True,
         check=False,
