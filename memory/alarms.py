@@ -198,7 +198,7 @@ def _of_work() -> Iterator[Problem]:
         if one.oldest > longest:
             yield Problem(
                 f"waiting: {kind.name}",
-                f"{one.waiting} {kind.title} wait, the oldest for {_words(one.oldest)}: too few"
+                f"{kind.title}: {one.waiting} waiting, the oldest for {_words(one.oldest)}; too few"
                 f" workers take from the queue {kind.queue}, or none.",
             )
         if one.longest > max(settings.UAC_WORK_SECONDS, longest):
@@ -209,11 +209,11 @@ def _of_work() -> Iterator[Problem]:
         if one.failing >= settings.UAC_ALARM_STUCK:
             yield Problem(
                 f"failing: {kind.name}",
-                f"{one.failing} {kind.title} have failed {settings.UAC_STUCK_ATTEMPTS} times or"
-                " more, and are tried on.",
+                f"{kind.title}: {one.failing} failed {settings.UAC_STUCK_ATTEMPTS} times or more,"
+                " tried on at growing intervals.",
             )
         if one.dead >= settings.UAC_ALARM_STUCK:
-            yield Problem(f"dead: {kind.name}", f"{one.dead} {kind.title} were given up.")
+            yield Problem(f"dead: {kind.name}", f"{kind.title}: {one.dead} given up.")
 
 
 def _of_models() -> Iterator[Problem]:

@@ -12,6 +12,8 @@ from memory.models.runs import RunKind, RunTrigger
 from memory.users import refuse_merged
 
 MAX_CODE = 20_000
+# What `run_again` does again.
+REPEATABLE = (RunKind.QUERY, RunKind.CONSTRAINT, RunKind.CONSTRAINTS)
 
 
 class NoState(Exception):
@@ -128,8 +130,8 @@ def propose(
 
 
 def run_again(run: Run, *, staff: str) -> Run:
-    """Start a run that does the same: a query of the same version and moment, or the constraints of
-    the newest version, now.
+    """Start a run that does the same: a query, or one constraint that is tried, of the same version
+    and moment, or the constraints of the newest version, now.
 
     Raises NotAgain, `usage.Exceeded`, and what refuses to read the version or the user.
     """
@@ -142,11 +144,21 @@ def run_again(run: Run, *, staff: str) -> Run:
         return runs.queue(
             user, RunKind.CONSTRAINTS, RunTrigger.STAFF, checkpoint=user.head, asked_by=staff
         )
-    if run.kind != RunKind.QUERY:
+    if run.kind not in REPEATABLE:
         raise NotAgain("Only queries and runs of constraints can be run again.")
-    if run.checkpoint is None or not run.input.get("code"):
+    if run.checkpoint is None or not (run.input.get("code") or run.input.get("constraint")):
         raise NotAgain("What it was asked was redacted.")
     history.refuse_redacted(run.checkpoint)
+    if run.kind == RunKind.CONSTRAINT:
+        return runs.queue(
+            user,
+            RunKind.CONSTRAINT,
+            RunTrigger.STAFF,
+            checkpoint=run.checkpoint,
+            instant=run.instant,
+            input=run.input,
+            asked_by=staff,
+        )
     return runs.queue(
         user,
         RunKind.QUERY,

@@ -1,8 +1,6 @@
 """A line of log for each request, without anything that tells of a person, and a name for each."""
 
 import logging
-import re
-import uuid
 from collections.abc import Callable
 
 import structlog
@@ -11,7 +9,7 @@ from django.http.response import HttpResponseBase
 from django.urls import Resolver404, resolve
 from django_structlog.middlewares import RequestMiddleware
 
-_OURS = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+from memory.api.problems import REQUEST_ID, request_id
 
 
 def request_ids(
@@ -23,13 +21,12 @@ def request_ids(
     """
 
     def respond(request: HttpRequest) -> HttpResponseBase:
-        told = request.META.get("HTTP_X_REQUEST_ID", "")
-        name = told if _OURS.fullmatch(told) else str(uuid.uuid4())
+        name = request_id(request.META.get("HTTP_X_REQUEST_ID", ""))
         # `RequestLog` takes it from here.
         request.META["HTTP_X_REQUEST_ID"] = name
         with structlog.contextvars.bound_contextvars(request_id=name):
             response = get_response(request)
-        response["X-Request-Id"] = name
+        response[REQUEST_ID] = name
         return response
 
     return respond

@@ -1,7 +1,7 @@
 """Runs."""
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -163,13 +163,13 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     def actions_for(self, row: Run) -> Collection[str]:
         """Offer to repeat what can be repeated, once it is over."""
-        again = row.kind in (RunKind.QUERY, RunKind.CONSTRAINTS) and row.status == RunStatus.DONE
+        again = row.kind in queries.REPEATABLE and row.status == RunStatus.DONE
         return self.actions if again else []
 
     @admin.action(description="Run again", permissions=["operate"])
     def run_again(self, request: HttpRequest, queryset: QuerySet[Run]) -> HttpResponse | None:
-        """Start a run that does the same, and show it: a query as of the same version and moment,
-        constraints as of the newest version and now."""
+        """Start a run that does the same, and show it: a query, or one constraint that is tried, as
+        of the same version and moment, constraints as of the newest version and now."""
         chosen = list(queryset.defer(None).select_related("checkpoint")[:2])
         if len(chosen) != 1:
             messages.error(request, "Choose one run: nothing was done.")
@@ -255,11 +255,17 @@ class RunAdmin(ReadOnlyAdmin[Run]):
                 console,
                 run.pk,
             )
+        if run.kind == RunKind.CONSTRAINT:
+            return inline(run.input.get("constraint", TOLD))
         if run.input.get("edits"):
-            return show_edits(run.input["edits"])
+            return format_html(
+                "<div>{}</div>{}", _describe_trial(run), show_edits(run.input["edits"])
+            )
         if run.input.get("files"):
             return lines(inline(path) for path in run.input["files"])
-        return "the constraints of the version" if run.kind == RunKind.CONSTRAINTS else NOTHING
+        if run.kind == RunKind.CONSTRAINTS:
+            return "the constraints of the version"
+        return _describe_trial(run) or NOTHING
 
     @admin.display(description="output")
     def result(self, run: Run) -> str:
@@ -271,15 +277,19 @@ class RunAdmin(ReadOnlyAdmin[Run]):
             found = [_constraint(said) for said in output.get("constraints", [])]
             left = [one for one in output.get("workspace", []) if not one["applies"]]
             return lines([*found, *map(_not_applying, left)])
+        if run.kind == RunKind.CONSTRAINT:
+            return _show_trial(run, output)
         if run.kind == RunKind.QUERY:
             return _value(run, output)
         if run.kind == RunKind.ASK:
             return _answer(run, output)
-        accepted = output.get("version")
+        accepted, verdict = output.get("version"), output.get("verdict") or {}
+        alerts = verdict.get("alerts")
         return format_html(
-            "{}{}{}",
+            "{}{}{}{}",
             format_html("<div>became v{}</div>", accepted) if accepted else "",
-            gate(output.get("verdict")),
+            gate(verdict),
+            _findings(f"as of {verdict['day']}", alerts) if alerts else "",
             pretty(output["import"]) if output.get("import") else "",
         )
 
@@ -384,6 +394,22 @@ def stages(run: Run) -> list[Stage]:
     return found
 
 
+def _describe_trial(run: Run) -> str:
+    """Say of a proposal that it was judged alone, or that there is nothing in it to be judged."""
+    if not run.input.get("dry_run"):
+        return ""
+    return "tried: nothing is stored" if run.input.get("edits") else "what the version finds"
+
+
+def _show_trial(run: Run, output: Mapping[str, Any]) -> SafeString | str:
+    """Show what the one constraint found that was tried, or why it does not apply."""
+    if not output["applies"]:
+        return _not_applying({"path": output["constraint"], "reasons": output["reasons"]})
+    if output["alerts"]:
+        return _findings("", output["alerts"])
+    return badge("ok", "silent") if run.outcome == RunOutcome.OK else NOTHING
+
+
 def _not_applying(standing: Mapping[str, Any]) -> SafeString:
     """Say why a constraint of the workspace did not run."""
     why = "; ".join(standing["reasons"])
@@ -397,12 +423,17 @@ def _constraint(said: Mapping[str, Any]) -> SafeString:
         return format_html("{} {}{}", badge("failed"), title, problem(said["error"]))
     if not said["alerts"]:
         return format_html("{} {}", badge("ok", "silent"), title)
-    findings = lines(
+    return _findings(title, said["alerts"])
+
+
+def _findings(title: SafeString | str, alerts: Sequence[Mapping[str, Any]]) -> SafeString:
+    """Show alerts below their number and a title."""
+    number = badge("note", counted(len(alerts), "finding"))
+    found = lines(
         format_html("{} {}", badge(alert["severity"]), inline(shortened(alert["message"])))
-        for alert in said["alerts"]
+        for alert in alerts
     )
-    number = badge("note", counted(len(said["alerts"]), "finding"))
-    return folded(format_html("{} {}", number, title), findings, unfold=len(said["alerts"]) <= 10)
+    return folded(format_html("{} {}", number, title), found, unfold=len(alerts) <= 10)
 
 
 def show_answer(run: Run) -> SafeString | str:

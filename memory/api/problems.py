@@ -3,6 +3,8 @@
 `PROBLEMS` names every kind of them; docs/api.md has the same table.
 """
 
+import re
+import uuid
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -11,11 +13,15 @@ import structlog
 from django.http import HttpResponse, JsonResponse
 
 CONTENT_TYPE = "application/problem+json"
+REQUEST_ID = "X-Request-Id"
 NAMESPACE = "urn:uac:problem:"
 CHANGED = (
     "This has changed since it was read, or If-Match names no ETag of it: read it again, and send"
     " the ETag of that answer."
 )
+
+
+_IN_A_LINE = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,11 @@ PROBLEMS = (
 _BY_STATUS = {one.status: one.name for one in reversed(PROBLEMS)}
 
 
+def request_id(given: str) -> str:
+    """Return the caller's name for a request, if it can stand in a line of log, or a new one."""
+    return given if _IN_A_LINE.fullmatch(given) else str(uuid.uuid4())
+
+
 def problem(status_code: int, detail: str, name: str = "") -> dict[str, Any]:
     """Return the problem details of an error: of the kind `name`, or what its status says."""
     found = {
@@ -68,8 +79,8 @@ def problem(status_code: int, detail: str, name: str = "") -> dict[str, Any]:
         "status": status_code,
         "detail": detail,
     }
-    request_id = structlog.contextvars.get_contextvars().get("request_id")
-    return {**found, "request_id": request_id} if request_id else found
+    named = structlog.contextvars.get_contextvars().get("request_id")
+    return {**found, "request_id": named} if named else found
 
 
 def answer(status_code: int, detail: str, **more: Any) -> HttpResponse:

@@ -283,8 +283,8 @@ _ALL = (
     ),
     Tool(
         "search_memory",
-        "Find entries of the user's log by their words, the best first: what was said and when."
-        " To count, add up or compare, use run_query instead, which is exact.",
+        "Find entries of the user's log by words and meaning, the best first: what was said and"
+        " when. To count, add up or compare, use run_query instead, which is exact.",
         _post("search"),
         {
             **USER,

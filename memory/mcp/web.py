@@ -20,17 +20,19 @@ from django.db import Error, close_old_connections
 from django.http.request import split_domain_port, validate_host
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from structlog.contextvars import bound_contextvars
 
 from memory import alert_events, database
 from memory.api.authentication import NOT_FOR_CERTAIN_USERS
 from memory.api.errors import Unavailable, of_database
-from memory.api.problems import CONTENT_TYPE, problem
+from memory.api.problems import CONTENT_TYPE, REQUEST_ID, problem, request_id
 from memory.mcp import server
 from memory.mcp.api import Api
 from memory.mcp.events import Full, Streams, Subscription
@@ -52,8 +54,9 @@ NOTHING_ELSE = (
     "This process answers POST /mcp, POST /users/{user_id}/mcp, GET /events/ and"
     " GET /users/{user_id}/events/; the API is at another address."
 )
-# Where in a request's scope stands whose key it has.
-KEY, KEY_TEXT = "uac.key", "uac.key_text"
+FAILED = "The server failed on this request."
+# Where in a request's scope stand its name, and whose key it has.
+NAME, KEY, KEY_TEXT = "uac.request_id", "uac.key", "uac.key_text"
 
 
 def application(wsgi: "WSGIApplication") -> ASGIApp:
@@ -63,7 +66,10 @@ def application(wsgi: "WSGIApplication") -> ASGIApp:
     streams = Streams(threads)
 
     def caller_of(request: Request) -> Caller:
-        headers = {"Authorization": f"Bearer {request.scope[KEY_TEXT]}"}
+        headers = {
+            "Authorization": f"Bearer {request.scope[KEY_TEXT]}",
+            REQUEST_ID: request.scope[NAME],
+        }
         api = Api(client, _base_url(request), headers, threads)
         return Caller(api, request.path_params.get("user_id"))
 
@@ -107,6 +113,9 @@ def application(wsgi: "WSGIApplication") -> ASGIApp:
             error.detail = NOTHING_ELSE
         return _problem(error)
 
+    async def fail(request: Request, error: Exception) -> Response:
+        return _problem(HTTPException(500, FAILED))
+
     app = Starlette(
         routes=[
             Route("/livez", live),
@@ -121,10 +130,11 @@ def application(wsgi: "WSGIApplication") -> ASGIApp:
                 )
             ),
         ],
-        exception_handlers={HTTPException: refuse},
+        exception_handlers={HTTPException: refuse, Exception: fail},
+        middleware=[Middleware(GateKeeper, threads)],
         lifespan=lifespan,
     )
-    return GateKeeper(app, threads)
+    return RequestIds(app)
 
 
 class Endpoint:
@@ -136,6 +146,28 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request."""
         await self._app(scope, receive, send)
+
+
+class RequestIds:
+    """Names each request, in the log, in errors and on every answer, as the web processes do."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request under its name."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        name = scope[NAME] = request_id(Headers(scope=scope).get(REQUEST_ID, ""))
+
+        async def send_named(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)[REQUEST_ID] = name
+            await send(message)
+
+        with bound_contextvars(request_id=name):
+            await self._app(scope, receive, send_named)
 
 
 class GateKeeper:

@@ -33,8 +33,8 @@ class NotMapped:
     harmless: Collection[Any] = ()
 
 
-# Sent by many, and of no account: a key is of one workspace, nothing expires, and a search is
-# always by words.
+# Sent by many, and of no account: a key is of one workspace, nothing expires, and a search always
+# goes by words, too.
 IGNORED = ("version", "output_format", "org_id", "project_id", "show_expired", "keyword_search")
 _EXPIRES = NotMapped("Memories do not expire here; delete what is to be forgotten.")
 _INSTRUCTIONS = NotMapped("What a language model is told is the same for all, and the server's.")

@@ -2,10 +2,11 @@
 
 import datetime
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from django.core.exceptions import ValidationError as ModelValidationError
+from django.db import transaction
 from django.db.models.expressions import RawSQL
 from django.http import Http404
 from rest_framework import serializers, status
@@ -15,12 +16,12 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from memory import erasing, llm_calls, log, quotas, track_records, usage
-from memory.api import rates
+from memory.api import idempotency, rates
 from memory.api.authentication import ApiKeyAuthentication, principal_of
 from memory.api.filters import refuse_unknown
 from memory.mem0 import bodies, events, filters, memories
 from memory.mem0.errors import CannotBeMapped, exception_handler
-from memory.models import MemoryUser, Workspace
+from memory.models import IdempotencyKey, LogEntry, MemoryUser, Workspace
 from memory.models.workspaces import Scope
 from memory.workspaces import reaches
 
@@ -114,36 +115,49 @@ class Add(Mem0View):
         if restricted and self.user_named(body.validated_data["user_id"]) is None:
             raise Http404("There is no such user for this API key, which is for certain users.")
         rates.take(request, quotas.ENTRIES, len(drafts))
-        try:
-            user = memories.user_to_tell(self.workspace, body.validated_data["user_id"])
-        except ModelValidationError as error:
-            raise ValidationError(error.message_dict) from None
-        usage.check_entries(self.workspace, user, len(drafts))
-        entries = log.append(user, drafts, source=self.caller)
+        # The client sends no Idempotency-Key; who calls this address otherwise may.
+        written = idempotency.once(
+            request,
+            lambda: self._append(body.validated_data["user_id"], drafts),
+            user_of=lambda entries: entries[0].user,
+            refer=lambda entries: [entry.seq for entry in entries],
+            recall=_told_before,
+        )
+        entries, headers = written.result, dict(written.headers)
         if body.validated_data["infer"]:
             waits = llm_calls.why_stopped(self.workspace) or track_records.why_stopped(
                 self.workspace
             )
-            answer = {
+            answer: dict[str, Any] = {
                 "message": "The messages are in the log; a language model will remember them."
                 if waits is None
                 else f"The messages are in the log and wait for a language model: {waits}",
                 "status": "PENDING",
                 "event_id": str(entries[0].pk),
             }
-            return Response(answer, status=status.HTTP_202_ACCEPTED)
-        return Response(
-            {
-                "message": "The memories are in the log.",
-                "status": "SUCCEEDED",
-                "event_id": str(entries[0].pk),
-                "results": [events.added(memory) for memory in memories.of_told(user, entries)],
-            }
-        )
+            return Response(answer, status=status.HTTP_202_ACCEPTED, headers=headers)
+        told = memories.of_told(entries[0].user, entries)
+        answer = {
+            "message": "The memories are in the log.",
+            "status": "SUCCEEDED",
+            "event_id": str(entries[0].pk),
+            "results": [events.added(memory) for memory in told],
+        }
+        return Response(answer, headers=headers)
+
+    @transaction.atomic
+    def _append(self, user_id: str, drafts: Sequence[log.Draft]) -> list[LogEntry]:
+        """Append to the user's log. With the first entries comes the user, or neither."""
+        try:
+            user = memories.user_to_tell(self.workspace, user_id)
+        except ModelValidationError as error:
+            raise ValidationError(error.message_dict) from None
+        usage.check_entries(self.workspace, user, len(drafts))
+        return log.append(user, drafts, source=self.caller)
 
 
 class Search(Mem0View):
-    """Memories by words."""
+    """Memories by words and by meaning."""
 
     costly = ("POST",)
     reads_only = True
@@ -369,6 +383,13 @@ class Unknown(Mem0View):
         """Raise Http404, once the caller is known."""
         APIView.initial(self, request, *args, **kwargs)
         raise Http404("There is nothing at this address, which mem0's client 2.2 does not call.")
+
+
+def _told_before(known: IdempotencyKey) -> list[LogEntry]:
+    """Return what an earlier request has appended."""
+    if known.user is None:
+        raise Http404("There is no such user in this workspace any more.")
+    return log.read(known.user, known.reference)
 
 
 def _created(asked: Mapping[str, Any]) -> dict[str, Any]:

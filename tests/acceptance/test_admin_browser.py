@@ -173,6 +173,28 @@ def test_what_became_of_the_entries_has_its_colours(
     assert bar.evaluate("part => getComputedStyle(part).fill") == "rgb(63, 157, 90)"
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_chosen_period_can_be_read(page: Page, scheme: Any) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.goto("/admin/")
+
+    chosen = page.locator(".periods a[aria-current]")
+    letters = chosen.evaluate("link => getComputedStyle(link).color")
+    assert contrast(letters, colour(chosen)) >= 4.5
+
+
+def contrast(*colours: str) -> float:
+    """Return that of two colours, as browsers write them (WCAG)."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    darker, lighter = sorted(map(luminance, colours))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
 def test_what_a_person_said_does_not_act(page: Page) -> None:
     page.goto("/admin/memory/logentry/?kind__exact=message")
     entry = page.get_by_role("link").filter(has_text="document.title")
@@ -277,6 +299,7 @@ def test_a_project_is_browsed_from_a_file_to_what_was_said(page: Page) -> None:
     health = page.locator("ul.files li", has=page.get_by_text("health/", exact=True)).last
     follow(health.get_by_role("link", name="state.py"))
     expect(page.get_by_role("heading", name="domains/health/state.py")).to_be_visible()
+    expect(page.get_by_role("button", name="Show", exact=True)).to_have_css("padding", "6px 14px")
     for scheme, ground in (("light", "rgb(248, 248, 248)"), ("dark", "rgb(33, 33, 33)")):
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         assert colour(page.locator("pre.code")) == ground

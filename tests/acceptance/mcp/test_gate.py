@@ -70,6 +70,7 @@ def test_whoever_has_a_key_is_let_in_and_nobody_else(
         status, headers, problem = ask(system, method, path, **sent)
         assert (status, headers["www-authenticate"]) == (401, 'Bearer realm="uac"')
         assert "send 'Authorization: Bearer uac_" in problem["detail"]
+        assert problem["request_id"] == headers["x-request-id"]
     for wrong in ("Bearer", "Bearer x", f"Bearer {good[:-1]}", f"Bearer {good} x", "Bearer é"):
         status, _, problem = ask(system, method, path, Authorization=wrong)
         assert (status, problem["title"]) == (401, "Unauthorized")
@@ -95,8 +96,10 @@ def test_what_is_no_request_of_the_protocol_is_refused(system: System, client: C
     key = bearer(client)
 
     for method in ("GET", "DELETE", "PUT"):
-        status, headers, _ = ask(system, method, "/mcp", Authorization=key)
+        named = {"Authorization": key, "X-Request-Id": "order-17"}
+        status, headers, problem = ask(system, method, "/mcp", **named)
         assert (status, headers["allow"]) == (405, "POST")
+        assert problem["request_id"] == headers["x-request-id"] == "order-17"
     for body in (b"", b"{", b"[]", b"\xff", b'{"jsonrpc": "2.0"}', b"[" * 100_000):
         assert ask(system, "POST", "/mcp", body, Authorization=key)[0] == 400, body[:20]
     large = {"Content-Length": str(8 * 1024 * 1024 + 1)}

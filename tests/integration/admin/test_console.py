@@ -553,6 +553,27 @@ def test_constraints_run_again_on_the_newest_version(
     assert again.checkpoint == trips.head
 
 
+def test_a_constraint_that_was_tried_is_tried_again(
+    admin_client: Client, trips: MemoryUser
+) -> None:
+    run = Run.objects.create(
+        user=trips,
+        kind=RunKind.CONSTRAINT,
+        trigger=RunTrigger.API,
+        checkpoint=trips.head,
+        instant=timezone.now(),
+        input={"constraint": "constraints/late.py", "source_hash": "0", "as_of": None},
+        status=RunStatus.DONE,
+        outcome=RunOutcome.OK,
+    )
+
+    run_again(admin_client, run)
+
+    again = Run.objects.get(kind=RunKind.CONSTRAINT, trigger=RunTrigger.STAFF)
+    assert (again.checkpoint, again.instant, again.input) == (trips.head, run.instant, run.input)
+    assert again.asked_by == "staff:admin"
+
+
 def test_a_run_of_a_redacted_version_is_not_repeated(
     ask: Ask, admin_client: Client, trips: MemoryUser, work: Callable[[], None]
 ) -> None:

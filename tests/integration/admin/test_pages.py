@@ -220,6 +220,7 @@ TRIPS = {
     "keys": ["a"],
     "sources": [[1]],
 }
+LATE = {"path": "constraints/late.py", "severity": "warning", "message": "It is late."}
 EVIDENCE = {"scope": "selected", "count": 30, "records": [TRIPS], "collections": []}
 
 
@@ -267,7 +268,48 @@ EVIDENCE = {"scope": "selected", "count": 30, "records": [TRIPS], "collections":
             "delete constraint allergy",
         ),
         (RunKind.PROPOSAL, {"edits": []}, {"version": 7, "verdict": {"checks": []}}, "became v7"),
+        (
+            RunKind.PROPOSAL,
+            {"edits": [{"op": "note", "text": "x", "sources": [1]}], "dry_run": True},
+            {"version": None, "verdict": {"checks": [], "alerts": [], "day": "2026-03-01"}},
+            "tried: nothing is stored note x (from #1)",
+        ),
+        (
+            RunKind.PROPOSAL,
+            {"edits": [], "dry_run": True},
+            {"version": None, "verdict": {"checks": [], "alerts": [LATE], "day": "2026-03-01"}},
+            "what the version finds Output: – 1 finding as of 2026-03-01 warning It is late.",
+        ),
         (RunKind.CONSTRAINTS, {}, None, "the constraints of the version Output: –"),
+        (
+            RunKind.CONSTRAINT,
+            {"constraint": "constraints/late.py"},
+            {"applies": True, "reasons": [], "alerts": [LATE]},
+            "constraints/late.py Output: 1 finding warning It is late.",
+        ),
+        (
+            RunKind.CONSTRAINT,
+            {"constraint": "constraints/late.py"},
+            {"applies": True, "reasons": [], "alerts": []},
+            "constraints/late.py Output: silent",
+        ),
+        (
+            RunKind.CONSTRAINT,
+            {"constraint": "workspace/constraints/late.py"},
+            {
+                "constraint": "workspace/constraints/late.py",
+                "applies": False,
+                "reasons": ["no class Task"],
+                "alerts": [],
+            },
+            "Output: not run workspace/constraints/late.py : no class Task",
+        ),
+        (
+            RunKind.IMPORT,
+            {"files": {"trips.py": "x"}},
+            {"version": 3, "verdict": {"checks": []}, "import": {"files": 1}},
+            'trips.py Output: became v3 – { "files": 1 }',
+        ),
     ],
 )
 def test_every_kind_of_run_shows_what_went_in_and_out(
@@ -285,6 +327,27 @@ def test_every_kind_of_run_shows_what_went_in_and_out(
     )
 
     assert words in shown(admin_client.get(page_url(run)))
+
+
+def test_a_constraint_that_failed_when_it_was_tried_is_not_called_silent(
+    admin_client: Client, rows: Rows
+) -> None:
+    run = Run.objects.create(
+        user=rows[MemoryUser],
+        kind=RunKind.CONSTRAINT,
+        trigger=RunTrigger.API,
+        instant=timezone.now(),
+        input={"constraint": "constraints/late.py"},
+        output={"applies": True, "reasons": [], "alerts": []},
+        error={"type": "ZeroDivisionError", "message": "by zero", "path": None, "line": None},
+        status=RunStatus.DONE,
+        outcome=RunOutcome.USER_ERROR,
+    )
+
+    words = shown(admin_client.get(page_url(run)))
+
+    assert "ZeroDivisionError" in words
+    assert "constraints/late.py Output: –" in words
 
 
 def test_a_user_leads_to_exactly_the_pending_and_the_rejected_entries(

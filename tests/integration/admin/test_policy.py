@@ -1,6 +1,10 @@
-"""Every page of HTML is held to a policy: no script or style that stands in the page itself."""
+"""Every page of HTML is held to a policy: no script or style that stands in the page itself.
+
+Nor has one an id twice, by which a screen reader would name a part of it after another.
+"""
 
 import re
+from collections import Counter
 
 import pytest
 from django.db.models import Model
@@ -17,6 +21,7 @@ IN_THE_PAGE = re.compile(
     r"|javascript:",
     re.IGNORECASE,
 )
+IDS = re.compile(r"<[^>]* id=\"([^\"]+)\"")
 
 
 @pytest.mark.parametrize("model", MODELS, ids=name_of)
@@ -27,6 +32,11 @@ def test_no_page_needs_what_the_policy_refuses(
         answer = admin_client.get(address)
         assert answer["Content-Security-Policy"] == POLICY
         assert IN_THE_PAGE.search(answer.content.decode()) is None, address
+        assert repeated_ids(answer.content.decode()) == [], address
+
+
+def repeated_ids(page: str) -> list[str]:
+    return [name for name, number in Counter(IDS.findall(page)).items() if number > 1]
 
 
 def test_pages_without_a_login_and_of_errors_have_it_too(client: Client, db: None) -> None:
@@ -48,6 +58,7 @@ def test_other_pages_of_the_admin_do_not_need_it_either(admin_client: Client, ro
         assert answer.status_code == 200
         assert answer["Content-Security-Policy"] == POLICY
         assert IN_THE_PAGE.search(answer.content.decode()) is None, address
+        assert repeated_ids(answer.content.decode()) == [], address
 
 
 def test_the_policy_opens_nothing() -> None:

@@ -74,6 +74,33 @@ def test_messages_are_appended_to_the_log_of_a_user_who_is_made(
     assert texts(call) == []
 
 
+@pytest.mark.parametrize("infer", [True, False])
+def test_an_addition_that_is_repeated_under_its_key_is_done_once(
+    workspace: Workspace, infer: bool
+) -> None:
+    client = client_of(workspace)
+    body = {"messages": [{"role": "user", "content": "x"}], "user_id": "ada", "infer": infer}
+
+    def add(**more: Any) -> Any:
+        return client.post("/mem0/v3/memories/add/", {**body, **more}, HTTP_IDEMPOTENCY_KEY="k")
+
+    first, again, other = add(), add(), add(run_id="another")
+
+    assert (first.status_code, first.json()) == (again.status_code, again.json())
+    assert ("Idempotent-Replayed" in first, again["Idempotent-Replayed"]) == (False, "true")
+    assert (other.status_code, "new key" in other.json()["detail"]) == (422, True)
+    assert len(entries()) == 1
+
+
+def test_a_user_of_whom_nothing_can_be_told_is_not_made(call: Call, workspace: Workspace) -> None:
+    Workspace.objects.filter(pk=workspace.pk).update(max_entries_per_user=1)
+
+    body = {"messages": [{"role": "user", "content": text} for text in "xy"], "user_id": "ada"}
+    call("POST", "v3/memories/add/", body, status=403)
+
+    assert not MemoryUser.objects.exists()
+
+
 def test_no_model_is_said_by_the_answer_and_by_the_event(call: Call, user: MemoryUser) -> None:
     body = {"messages": [{"role": "user", "content": "Hello"}], "user_id": "ada"}
 

@@ -1,4 +1,4 @@
-"""The process for agents where a key must not travel in clear text."""
+"""The process for agents in this process: keys in clear text, names of requests, faults."""
 
 import asyncio
 import gc
@@ -14,11 +14,12 @@ from django.core.wsgi import get_wsgi_application
 from pytest_django.fixtures import Settings
 from starlette.types import ASGIApp, Message
 
+from memory.api.problems import CONTENT_TYPE
 from memory.mcp import web
 from memory.models import MemoryUser, Workspace
 from memory.workspaces import create_key
 
-CALL = {
+CALL: dict[str, Any] = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "tools/call",
@@ -44,14 +45,15 @@ def ask(workspace: Workspace, user: MemoryUser) -> Callable[..., httpx2.Response
     """Call a tool in this process, at an address."""
     _, key = create_key(workspace, "agent")
 
-    async def do(url: str, headers: dict[str, str]) -> httpx2.Response:
+    async def do(url: str, body: Any, headers: dict[str, str]) -> httpx2.Response:
         app = web.application(get_wsgi_application())
         sent = {"Authorization": f"Bearer {key}", "Accept": "application/json", **headers}
-        async with alive(app), httpx2.AsyncClient(transport=httpx2.ASGITransport(app)) as client:
-            return await client.post(url, json=CALL, headers=sent)
+        transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
+        async with alive(app), httpx2.AsyncClient(transport=transport) as client:
+            return await client.post(url, json=body, headers=sent)
 
-    def asked(url: str, **headers: str) -> httpx2.Response:
-        answer = asyncio.run(do(url, headers))
+    def asked(url: str, body: Any = CALL, **headers: str) -> httpx2.Response:
+        answer = asyncio.run(do(url, body, headers))
         for thread in threading.enumerate():
             if thread.name.startswith("api"):
                 thread.join()  # the server does not wait for the requests that are left
@@ -87,6 +89,35 @@ def test_a_proxy_that_terminates_tls_is_believed_if_there_is_one(
     settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     assert text_of(ask("http://testserver/mcp", **proxied))
     assert ask("https://testserver/mcp", **{"X-Forwarded-Proto": "http"}).status_code == 403
+
+
+def test_a_request_and_what_it_asks_of_the_api_have_one_name(
+    live_database: str, ask: Callable[..., httpx2.Response]
+) -> None:
+    unknown = {**CALL["params"], "arguments": {"user_id": "nobody"}}
+
+    answer = ask("http://testserver/mcp", {**CALL, "params": unknown}, **{"X-Request-Id": "o-17"})
+
+    told = answer.json()["result"]["structuredContent"]
+    assert (told["status"], told["request_id"]) == (404, "o-17")
+    assert answer.headers["X-Request-Id"] == "o-17"
+
+
+def test_a_fault_of_ours_is_a_problem_as_everywhere(
+    live_database: str, ask: Callable[..., httpx2.Response], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(text: str) -> None:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(web, "find_key", fail)
+
+    answer = ask("http://testserver/mcp")
+
+    assert (answer.status_code, answer.headers["Content-Type"]) == (500, CONTENT_TYPE)
+    told = answer.json()
+    assert told["type"].endswith(":server-error")
+    assert told["request_id"] == answer.headers["X-Request-Id"]
+    assert "secret" not in answer.text
 
 
 @pytest.mark.parametrize(

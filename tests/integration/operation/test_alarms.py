@@ -135,7 +135,7 @@ def test_work_that_waits_too_long_is_told_with_its_queue(healthy: None, user: Me
     [problem] = alarms.problems()
 
     assert problem.name == "waiting: records"
-    assert "1 typed records wait, the oldest for 6 min" in problem.detail
+    assert "typed records: 1 waiting, the oldest for 6 min" in problem.detail
     assert "queue sandbox" in problem.detail
 
 
@@ -446,7 +446,7 @@ def test_who_wants_to_know_is_told_once_and_again_when_it_is_over(
     [told] = mail.outbox
     assert told.recipients() == ["eve@example.org"]
     assert told.subject == "[UaC] ALARM: failing: records"
-    assert "1 typed records have failed 5 times or more" in told.body
+    assert "typed records: 1 failed 5 times or more" in told.body
     assert "https://uac.example.org/admin/memory/alarm/work/" in told.body
 
     Lane.objects.filter(user=user).update(attempts=0)
