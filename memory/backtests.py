@@ -154,8 +154,12 @@ def start_own(
         head = locked.head
         known = own_constraints(head)
         if head is None or (source is None and path not in known):
-            has = f"has {', '.join(known)}" if known else "has none"
-            raise NoSuchConstraint("constraint", f"The user's newest version {has}.")
+            has = f"has {', '.join(known)}" if known else "has no constraint of its own"
+            raise NoSuchConstraint(
+                "constraint",
+                f"The user's newest version {has}. One of the workspace is backtested by POST"
+                " /v1/constraints/{name}/versions/{number}/backtests/.",
+            )
         if source is not None:
             if not _OWN.fullmatch(path):
                 raise BadBacktest("constraint", "Give a name such as drug_allergy.")

@@ -6,6 +6,7 @@ found: at that moment the constraints run. Without a forecast the daily run stay
 """
 
 import datetime
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from memory.canonical import canonical_json, sha256
 from memory.hints import hint
 from memory.models import Checkpoint, Forecast, MemoryUser
 from memory.models.alerts import Severity, severity_rank
+from memory.models.workspace_constraints import FOLDER
 from memory.users import next_daily_run, unpaused
 from memory.workspace_constraints import Standing
 
@@ -202,6 +204,30 @@ def foreseen(
         events = events[:MOST_EVENTS]
     failed = any(result["error"] is not None for result in results.values())
     return Foreseen(events, known, failed)
+
+
+def with_causes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return events, each with its `causes`: constraint, fingerprint and key.
+
+    What a user's own constraint and one of the workspace find is one alert (`memory.duplicates`).
+    So it is one event where both find it change at the same moment, as severe, on the same records;
+    on a single record, which may have several problems, only if they name the same key.
+    """
+    told: list[dict[str, Any]] = []
+    single: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+    for event in events:
+        records = sorted(set(event["records"]))
+        cause = {name: event[name] for name in ("constraint", "fingerprint", "key")}
+        key = event["key"] if len(records) == 1 else None
+        same = (event["at"], event["kind"], event["severity"], key, *records)
+        is_theirs = event["constraint"].startswith(FOLDER)
+        may_be_one = len(records) > 1 or key is not None
+        if others := may_be_one and single[(not is_theirs, *same)]:
+            others.pop(0)["causes"].append(cause)
+            continue
+        told.append({**event, "causes": [cause]})
+        single[(is_theirs, *same)].append(told[-1])
+    return told
 
 
 def unforeseen(forecast: Forecast, time_zone: str) -> list[dict[str, Any]]:

@@ -479,10 +479,12 @@ def _causes(
 class Excluded:
     """What a return to an earlier version would leave out: the records that it does not hold, the
     live alerts that rest on them or are of constraints that it does not have, which will resolve,
-    and the entries that later versions took in."""
+    those that rest on records that it has otherwise, which may, and the entries that later versions
+    took in."""
 
     records: Sequence[RecordId]
     alerts: Sequence[Alert]
+    may_resolve: Sequence[Alert]
     entries: Sequence[int]
 
 
@@ -496,21 +498,25 @@ def excluded_by_restoring(user: MemoryUser, version: int) -> Excluded:
     head, target = _head_and_target(user, version)
     if target.tree == head.tree and not _reopenings_since(target):
         raise NothingToRestore(f"Version {head.version}, the newest, holds the same.")
-    gone = [change.record for change in difference(head, target).retired]
+    back = difference(head, target)
+    gone = [change.record for change in back.retired]
+    changed = {change.record for change in back.changed}
     outline = Outline.from_json(target.outline)
     rules = {f"constraints/{name}.py" for name in outline.constraints}
     live = Alert.objects.listed().filter(user=user, kind=AlertKind.FINDING, state__in=LIVE_STATES)
-    resolving = [
-        alert
-        for alert in live.order_by("opened_at", "pk").prefetch_related("duplicates")
-        if all(
+    resolving, uncertain = [], []
+    for alert in live.order_by("opened_at", "pk").prefetch_related("duplicates"):
+        records = {_record_of(item) for item in alert.evidence}
+        lost = all(
             cause.constraint.startswith("constraints/") and cause.constraint not in rules
             for cause in alert.causes
         )
-        or {_record_of(item) for item in alert.evidence} & set(gone)
-    ]
+        if lost or records & set(gone):
+            resolving.append(alert)
+        elif records & changed:
+            uncertain.append(alert)
     entries = _undone(target).order_by("seq").values_list("seq", flat=True)
-    return Excluded(gone, resolving, list(entries))
+    return Excluded(gone, resolving, uncertain, list(entries))
 
 
 def _record_of(evidence: Mapping[str, Any]) -> RecordId:

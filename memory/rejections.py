@@ -16,8 +16,9 @@ from memory.models.log import Outcome
 
 # The reason says what of it is wrong; the log keeps it as it is.
 FIX = (
-    "Append the record again as the reason says; the rejected entry stays in the log and changes"
-    " nothing."
+    "Append the record again as the reason says. An edit that the reason names, such as"
+    ' widen_field, goes before it: POST /v1/users/{user_id}/checkpoints/ with {"edits":'
+    ' [{"op": "widen_field", …}]}. The rejected entry stays in the log and changes nothing.'
 )
 # Of more entries, the first are named with their reasons.
 MAX_NAMED = 20

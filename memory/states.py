@@ -9,6 +9,7 @@ taken apart by neither: then `CannotBeTold` names what to ask instead.
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 from django.db.models import Exists, OuterRef, Q
 
@@ -17,7 +18,15 @@ from memory.canonical import sha256
 from memory.models import Checkpoint, EntryOutcome, LogEntry, MemoryUser
 from memory.models.checkpoints import Origin
 from memory.models.log import EntryKind, Outcome
-from memory.project import EditError, Outline, Project, ProjectError, apply, edit_from_json
+from memory.project import (
+    EditError,
+    Outline,
+    Project,
+    ProjectError,
+    WidenField,
+    apply,
+    edit_from_json,
+)
 from memory.project.told import Telling, edits_up_to
 
 # What is settled of a message or a redaction is in no state.
@@ -213,9 +222,9 @@ def occurrences(
 
 
 def _telling(head: Checkpoint) -> Telling:
-    refuse_untyped(head)
+    widened = _widened_by_hand(head)
     rules = [path for path in head.tree if _is_rule(path)]
-    return Telling(checkpoints.read_files(head, rules))
+    return Telling(checkpoints.read_files(head, rules), widened)
 
 
 def _is_rule(path: str) -> bool:
@@ -263,14 +272,22 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
 
 def refuse_untyped(head: Checkpoint) -> None:
     """Raise CannotBeTold for a version that is not made of typed entries alone: a language model,
-    an import or proposed edits have changed its classes or records."""
+    an import or proposed edits have changed its classes or records, otherwise than by widening
+    fields."""
+    _widened_by_hand(head)
+
+
+def _widened_by_hand(head: Checkpoint) -> list[WidenField]:
+    """Return the widenings that no typed entry has brought; raises CannotBeTold for other edits."""
+    widened: list[WidenField] = []
     others = Checkpoint.objects.filter(within(lineage(head)), user=head.user_id).exclude(
         origin__in=(Origin.RECORDS, Origin.RESTORED, Origin.REDACTION)
     )
     for version, origin, edits in (
         others.order_by("version").values_list("version", "origin", "edits").iterator(chunk_size=50)
     ):
-        changes = {edit["op"] for edit in edits} - _RULES
+        wider = [one for one in edits if one["op"] == WidenField.op and not one.get("redacted")]
+        changes = {edit["op"] for edit in edits if edit not in wider} - _RULES
         if origin == Origin.IMPORTED or changes:
             made_by = Origin(origin).label
             raise CannotBeTold(
@@ -279,3 +296,5 @@ def refuse_untyped(head: Checkpoint) -> None:
                 " entries' own times cannot be told. Ask without by=occurred, as of a version"
                 f" (v{version - 1 or version}) or of a moment."
             )
+        widened += (cast("WidenField", edit_from_json(edit)) for edit in wider)
+    return widened

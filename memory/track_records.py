@@ -13,10 +13,12 @@ staff let it go on, or choose another one.
 """
 
 import datetime
-from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db import transaction
 from django.db.models import (
     BooleanField,
@@ -32,7 +34,7 @@ from django.db.models import (
     Value,
 )
 from django.db.models.fields.json import KT
-from django.db.models.functions import Cast, Coalesce
+from django.db.models.functions import Cast, Coalesce, JSONObject
 from django.utils import timezone
 
 from memory import language_models, track_record_settings
@@ -63,12 +65,13 @@ class Stopped(LanguageModelError):
 
 @dataclass(frozen=True)
 class _Session:
-    """A session that was judged: of whom, how many of its proposals were refused, and the version
-    that came of it."""
+    """A session that was judged: of whom, how many of its proposals were refused, the version that
+    came of it, and whether that was undone."""
 
     user: int
     refusals: int
     made: int | None
+    undone: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,14 +150,12 @@ def why_stopped(
 
 
 def read(workspace: Workspace, model: str, *, ended_for: MemoryUser | None = None) -> TrackRecord:
-    """Return the record of a model in a workspace, by three statements on a bounded number of
-    rows."""
+    """Return the record of a model in a workspace, by one statement on a bounded number of rows."""
     limits = track_record_settings.holding(workspace.chosen_track_record)
     found = _sessions(workspace, model, limits, ended_for)
     accepted = [one for one in found if one.made is not None]
     refused = [one for one in found if one.made is None]
-    undone = _undone({(one.user, one.made) for one in found if one.made is not None})
-    gone = [one for one in accepted if (one.user, one.made) in undone]
+    gone = [one for one in accepted if one.undone]
     refusals = sum(one.refusals for one in found)
     return TrackRecord(
         model=model,
@@ -225,9 +226,7 @@ def _sessions(
     begun = _first_calls().filter(workspace=workspace, model=model, user__isnull=False)
     if again := resumption(workspace, model):
         begun = begun.filter(started_at__gt=datetime.datetime.fromisoformat(again["at"]))
-    newest = begun.order_by("-started_at").values_list("started_at", flat=True).first()
-    if newest is None:
-        return []
+    newest = begun.order_by("-started_at").values("started_at")[:1]
     later = _first_calls().filter(user=OuterRef("user"), started_at__gt=OuterRef("started_at"))
     held = Lane.objects.filter(
         user=OuterRef("user"), name=LaneName.STRUCTURE, lease_expires_at__gt=timezone.now()
@@ -247,7 +246,13 @@ def _sessions(
     committed = proposals.filter(outcome=RunOutcome.OK).annotate(
         version=Cast(KT("output__version"), IntegerField())
     )
-    since = newest - datetime.timedelta(days=limits.llm_judged_days)
+    restored = Checkpoint.objects.filter(
+        user=OuterRef("user"), origin=Origin.RESTORED, version__gt=OuterRef("made")
+    ).order_by()
+    told = JSONObject(
+        at="version", to="verdict__restored__version", outcomes="verdict__reopened__outcomes"
+    )
+    since = Subquery(newest) - datetime.timedelta(days=limits.llm_judged_days)
     rows = (
         begun.filter(started_at__gte=since)
         .order_by("-started_at")
@@ -264,44 +269,26 @@ def _sessions(
             ),
             goes_on=ExpressionWrapper(going_on, BooleanField()),
         )
-        .values_list("user_id", "refusals", "made", "goes_on")
+        .annotate(restored=ArraySubquery(restored.values(told=told)))
+        .values_list("user_id", "refusals", "made", "goes_on", "restored")
     )
     return [
-        _Session(user, refusals, made)
-        for user, refusals, made, goes_on in rows[: limits.llm_judged_sessions]
+        _Session(user, refusals, made, made is not None and _is_undone(made, restored_later))
+        for user, refusals, made, goes_on, restored_later in rows[: limits.llm_judged_sessions]
         if not goes_on and (made is not None or refusals)
     ]
 
 
-def _undone(versions: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Return which of these versions (of a user, its number) were undone: left out by a return to
-    an earlier one, or entries reopened that they had settled; unless that was undone in turn."""
-    if not versions:
-        return set()
-    first = {user: min(v for u, v in versions if u == user) for user, _ in versions}
-    restored = Checkpoint.objects.filter(
-        user__in=first, origin=Origin.RESTORED, version__gt=min(first.values())
+def _is_undone(version: int, restored: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a version was undone by one of those `restored` after it: left out by a return
+    to an earlier one, or entries reopened that it had settled; unless that was undone in turn."""
+    returns = {one["at"]: one["to"] for one in restored if one["outcomes"] is None}
+    reopened = (
+        one["at"]
+        for one in restored
+        if [Outcome.COVERED, version] in [row[1:] for row in one["outcomes"] or ()]
     )
-    returns: dict[int, dict[int, int]] = defaultdict(dict)
-    reopened: dict[int, dict[int, set[int]]] = defaultdict(dict)
-    for user, at, to, outcomes in restored.order_by().values_list(
-        "user_id", "version", "verdict__restored__version", "verdict__reopened__outcomes"
-    ):
-        if outcomes is None:
-            returns[user][at] = to
-        else:
-            reopened[user][at] = {
-                version for _, outcome, version in outcomes if outcome == Outcome.COVERED
-            }
-    return {
-        (user, version)
-        for user, version in versions
-        if _is_left_out(version, returns[user])
-        or any(
-            version in those and not _is_left_out(at, returns[user])
-            for at, those in reopened[user].items()
-        )
-    }
+    return _is_left_out(version, returns) or any(not _is_left_out(at, returns) for at in reopened)
 
 
 def _is_left_out(version: int, returns: Mapping[int, int]) -> bool:

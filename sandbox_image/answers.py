@@ -104,7 +104,8 @@ def check_tests(item: str, result: Any) -> None:
     _expect(isinstance(result, list), "no tests")
     for test in result:
         _expect(_has(test, name=str) and test["name"].startswith(f"{item}::"), "no test of it")
-        _expect(test.keys() <= {"name", "error"}, "more than a test")
+        _expect(test.keys() <= {"name", "error", "same_evidence"}, "more than a test")
+        _expect(_are(test.get("same_evidence") or ["", ""], str, str), "no alerts of it")
         _check_error(test.get("error"))
 
 

@@ -44,7 +44,7 @@ from .uac import (
     user_zone,
 )
 from .uac.alerts import Alert, TooManyAlertsError, info
-from .uac.testing import call_check
+from .uac.testing import call_check, same_evidence
 from .values import AlertLimitError, NotAValueError, encode
 from .workspace import Binding, shaped
 
@@ -350,13 +350,15 @@ class Evaluation:
         results = []
         for name, test in tests:
             error = None
+            same_evidence.clear()
             try:
                 test()
             except (Exception, KeyboardInterrupt) as raised:
                 if isinstance(raised, MemoryError):
                     raise
                 error = describe(raised, self.project.files)
-            results.append({"name": f"{path}::{name}", "error": error})
+            same = same_evidence[0] if same_evidence else None
+            results.append({"name": f"{path}::{name}", "error": error, "same_evidence": same})
         return results
 
     def dump(self, paths: Sequence[str] | None, limits: Limits) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from workers.checkpointing.execution import (
     of_error,
     of_request,
     policy_findings,
+    same_evidence_in_tests,
 )
 from workers.checkpointing.findings import Check, Finding, Verdict
 from workers.checkpointing.mutants import surviving_mutants
@@ -166,6 +167,7 @@ def _tests(
         one.run_tests([path], limits=allowance.limits).results for one in (sandbox, other)
     )
     yield from failed_tests(results, sources)
+    yield from same_evidence_in_tests(results)
     failed = {result.name for result in results if result.error is not None}
     for result in others:
         if result.error is not None and result.name not in failed:

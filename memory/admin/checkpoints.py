@@ -329,6 +329,7 @@ def _ask_to_restore(request: HttpRequest, checkpoint: Checkpoint) -> TemplateRes
         newest=checkpoint.user.head,
         records=_first(content(_place(one)) for one in left_out.records),
         alerts=_first(link_to_alert(one) for one in left_out.alerts),
+        may_resolve=_first(link_to_alert(one) for one in left_out.may_resolve),
         entries=links_to_entries(checkpoint.user, left_out.entries),
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memory import forecasts
@@ -56,9 +56,11 @@ def alerts_among(
 
 
 def event(one: Mapping[str, Any], alerts: Mapping[str, Alert]) -> SafeString:
-    """Show what is foreseen: of which alert, what, when, and of which constraint."""
+    """Show what is foreseen: of which alert, what, when, and of which constraints."""
     alert = alerts.get(one["fingerprint"])
-    constraint = inline(rule_of(one["constraint"]))
+    constraint = format_html_join(
+        ", ", "{}", ((inline(rule_of(cause["constraint"])),) for cause in one["causes"])
+    )
     records = ", ".join(one["records"])
     if alert is not None and not masking.is_hidden():
         what: SafeString | str = link(alert, shortened(alert.message, 200))
@@ -148,7 +150,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
         """Look up what the alerts say of which something is foreseen."""
         forecast = super().get_object(request, object_id, from_field)
         if forecast is not None:
-            listed = forecast.timeline[:LISTED]
+            listed = forecasts.with_causes(forecast.timeline)[:LISTED]
             told = alerts_among(forecast.user, listed, rows_for(request, Alert))
             forecast.__dict__["_alerts"] = told
         return forecast
@@ -171,10 +173,10 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
     @admin.display(description="foreseen")
     def events(self, forecast: Forecast) -> SafeString | str:
         """List what opens, changes and resolves."""
-        listed = forecast.timeline[:LISTED]
         alerts: Mapping[str, Alert] = forecast.__dict__.get("_alerts", {})
-        rows = [event(one, alerts) for one in listed]
-        more = len(forecast.timeline) - len(rows)
+        told = forecasts.with_causes(forecast.timeline)
+        rows = [event(one, alerts) for one in told[:LISTED]]
+        more = len(told) - len(rows)
         return lines([*rows, f"{counted(more, 'event')} more"] if more else rows)
 
     @admin.display(description="not foreseen")

@@ -119,7 +119,7 @@ def events_of(user: MemoryUser, forecast: Forecast) -> Sequence[Mapping[str, Any
     """Return what is foreseen after the last run of the constraints, by time."""
     after = user.alerts_instant or forecast.start
     assert after is not None
-    return forecasts.coming(forecast, after)
+    return forecasts.with_causes(forecasts.coming(forecast, after))
 
 
 def calendar_of(user: MemoryUser) -> Calendar | None:

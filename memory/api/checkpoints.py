@@ -101,6 +101,17 @@ class ProposalSerializer(StrictSerializer):
         " cited or dismissed by one of them.",
     )
 
+    def to_internal_value(self, data: Any) -> Any:
+        """Validate the fields; ValidationError for edits that stand alone, and for entries."""
+        if isinstance(data, dict) and "op" in data:
+            told = 'Send a single edit in a list, too: {"edits": [{"op": …}]}.'
+            raise serializers.ValidationError({"edits": [told]})
+        if isinstance(data, dict) and data.keys() & {"kind", "entries"}:
+            name = "entries" if "entries" in data else "kind"
+            told = "Entries are no edits: POST /v1/users/{user_id}/entries/ takes this body."
+            raise serializers.ValidationError({name: [told]})
+        return super().to_internal_value(data)
+
     def validate_files(self, files: dict[str, str | None]) -> dict[str, str | None]:
         """Check the number of files and their size together."""
         if len(files) > MAX_FILES:
@@ -169,6 +180,7 @@ class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
 
     costly = ("POST",)
     parameters = {"POST": ["wait"]}
+    body_example = '{"edits": [{"op": …}, …]}'
     serializer_class = CheckpointSerializer
     ordering = ["-version"]
 

@@ -27,12 +27,14 @@ from memory.api import idempotency, rates, waiting
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict, Unprocessable
 from memory.api.filters import WholeNumberFilter
+from memory.api.nearest import OTHER_NAMES, RECORD_FIELDS, entry_meant, written
 from memory.api.operations import accepted
 from memory.api.pagination import BoundedPagination
 from memory.api.serializers import (
     MAX_NAMED,
     ObjectField,
     StrictSerializer,
+    name_meant,
     unknown_fields,
 )
 from memory.api.users import UserScopedView
@@ -41,6 +43,7 @@ from memory.models.log import EntryKind, Outcome
 from memory.models.users import USER_ID_PATTERN
 from memory.models.workspaces import Scope
 from memory.project import EditError, names
+from memory.project.edits import OPERATIONS
 from memory.users import WITHOUT_HEAD, UserExists, create_user, find_user
 
 MAX_ENTRIES = 1000
@@ -48,6 +51,7 @@ MAX_TEXT = 1_000_000
 
 APPENDED_KINDS = [kind for kind in EntryKind.choices if kind[0] != EntryKind.REDACTION]
 
+PROPOSE = "/v1/users/{user_id}/checkpoints/"
 IMPOSSIBLE_TIME = "Send a date and time that exists, such as 2026-05-02T14:30:00+02:00."
 
 STATES = {
@@ -64,6 +68,8 @@ class NewEntrySerializer(StrictSerializer):
     A `message`, `fact` or `correction` has `content`. A `record` has `type` and `data`, and may
     have `domain`, `collection`, `key` and `retired`.
     """
+
+    other_names = OTHER_NAMES
 
     kind = serializers.ChoiceField(
         choices=APPENDED_KINDS,
@@ -100,12 +106,10 @@ class NewEntrySerializer(StrictSerializer):
     )
     retired = serializers.BooleanField(required=False, help_text="True: the record is no more.")
 
-    RECORD_FIELDS = ("domain", "type", "collection", "key", "data", "retired")
-
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Check what each kind needs and what it cannot have."""
         is_record = attrs["kind"] == EntryKind.RECORD
-        foreign = ["content"] if is_record else list(self.RECORD_FIELDS)
+        foreign = ["content"] if is_record else list(RECORD_FIELDS)
         errors = {
             name: [f"A {attrs['kind']} entry has no {name}."] for name in foreign if name in attrs
         }
@@ -140,9 +144,34 @@ class NewEntrySerializer(StrictSerializer):
 
     def draft(self, entry: Any) -> log.Draft:
         """Validate an entry and return it as a draft for the log; raises ValidationError."""
-        values = self.run_validation(entry)
-        record = {name: values.pop(name) for name in self.RECORD_FIELDS if name in values}
+        try:
+            values = self.run_validation(entry)
+        except serializers.ValidationError as error:
+            raise serializers.ValidationError(self._advised(error.detail, entry)) from None
+        record = {name: values.pop(name) for name in RECORD_FIELDS if name in values}
         return log.Draft(data=record or None, **values)
+
+    def _advised(self, errors: Any, entry: Any) -> Any:
+        """Add the nearest correct entry to what is wrong with one, and where an edit belongs."""
+        if not isinstance(entry, dict):
+            return errors
+        advice = []
+        if entry.get("op") in OPERATIONS:
+            advice.append(f'An edit is proposed by POST {PROPOSE} as {{"edits": [{{…}}]}}.')
+        unknown = [name for name in entry if name not in self.fields][:MAX_NAMED]
+        meant = {name: name_meant(name, self.fields, self.other_names) for name in unknown}
+        nearest = entry_meant(entry, meant)
+        if nearest not in (None, entry) and self._is_valid(nearest):
+            advice.append(f"Write {written(nearest)}")
+        first = "op" if "op" in errors else next(iter(errors))
+        return {**errors, first: [*errors[first], *advice]}
+
+    def _is_valid(self, entry: Any) -> bool:
+        try:
+            self.run_validation(entry)
+        except serializers.ValidationError:
+            return False
+        return True
 
 
 class EntrySerializer(serializers.ModelSerializer[LogEntry]):
@@ -260,6 +289,10 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
 
     serializer_class = EntrySerializer
     parameters = {"POST": ["wait"]}
+    body_example = (
+        '{"kind": "message", "content": "I fly to Rome."}, or'
+        ' {"entries": [{"kind": "record", "type": "Trip", "data": {"to": "Rome"}}, …]}'
+    )
     filterset_class = EntryFilter
     pagination_class = BoundedPagination
     row_bytes = log.BYTES
@@ -407,6 +440,13 @@ def _look_up(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
 
 def read_drafts(body: Any) -> list[log.Draft]:
     """Read one entry, or `{"entries": [...]}`; raises ValidationError that names what is wrong."""
+    if isinstance(body, dict) and "edits" in body:
+        raise serializers.ValidationError(
+            {"edits": [f"Edits are no entries: POST {PROPOSE} takes this body."]}
+        )
+    if isinstance(body, dict) and isinstance(body.get("messages"), list):
+        told = 'Send each as an entry: {"entries": [{"kind": "message", "role": …, "content": …}]}.'
+        raise serializers.ValidationError({"messages": [told]})
     if isinstance(body, dict) and "entries" in body:
         entries = body["entries"]
         if unknown := sorted(set(body) - {"entries"}):

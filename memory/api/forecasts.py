@@ -16,6 +16,14 @@ from memory.project import Outline
 EVENT_KINDS = ("opens", "changes", "resolves", "fails", "recovers")
 
 
+class ForeseenCauseSerializer(serializers.Serializer[Any]):
+    """A constraint that finds what is foreseen."""
+
+    constraint = serializers.CharField()
+    fingerprint = serializers.CharField(help_text="The same as the cause's of the alert.")
+    key = serializers.CharField(allow_null=True)
+
+
 class ForeseenEventSerializer(serializers.Serializer[Any]):
     """What is foreseen of one alert, or of a constraint that fails."""
 
@@ -25,6 +33,11 @@ class ForeseenEventSerializer(serializers.Serializer[Any]):
     )
     kind = serializers.ChoiceField(choices=EVENT_KINDS)
     constraint = serializers.CharField()
+    causes = ForeseenCauseSerializer(
+        many=True,
+        help_text="The constraints that find it: this one first, then the one that finds the same"
+        " of the same records at the same moment. As of alerts, that is told once.",
+    )
     severity = serializers.ChoiceField(
         choices=Severity.choices, allow_null=True, help_text="From then on, or until then."
     )
@@ -84,7 +97,7 @@ class UserForecast(UserScopedView):
             "version": forecast.checkpoint.version,
             "current": _is_current(user, forecast),
             **{name: getattr(forecast, name) for name in _COPIED},
-            "events": forecast.timeline,
+            "events": forecasts.with_causes(forecast.timeline),
             "unforeseen": forecasts.unforeseen(forecast, user.time_zone),
         }
         return Response(ForecastSerializer(answer).data)

@@ -122,7 +122,12 @@ class ExcludedSerializer(serializers.Serializer[Any]):
     alerts = ResolvingAlertSerializer(
         many=True,
         help_text="Live ones that rest on these records, or whose constraint it does not have: they"
-        " will resolve. So may others, since the constraints run on what comes back.",
+        " will resolve.",
+    )
+    may_resolve = ResolvingAlertSerializer(
+        many=True,
+        help_text="Live ones that rest on records that it has with other values. So may others,"
+        " since the constraints run on what comes back.",
     )
     entries = serializers.ListField(
         child=serializers.IntegerField(),

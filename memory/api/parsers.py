@@ -27,7 +27,10 @@ RETRY_SECONDS = 1.0
 
 
 class StrictJSONParser(JSONParser):
-    """JSON in UTF-8: no NaN, duplicate keys, NUL characters, lone surrogates or deep nesting."""
+    """JSON in UTF-8: no NaN, duplicate keys, NUL characters, lone surrogates or deep nesting.
+
+    A view's `body_example` is told to whoever sends something else than an object.
+    """
 
     def parse(
         self,
@@ -49,7 +52,9 @@ class StrictJSONParser(JSONParser):
         except ValueError as error:
             raise ParseError(f"The body is not valid JSON in UTF-8: {error}") from None
         if not isinstance(value, dict):
-            raise ParseError('The body must be a JSON object, such as {"name": "value"}.')
+            view = (parser_context or {}).get("view")
+            example = getattr(view, "body_example", '{"name": "value"}')
+            raise ParseError(f"The body must be a JSON object, such as {example}.")
         try:
             _check(value, depth=0)
         except _Fault as fault:

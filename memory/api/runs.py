@@ -283,7 +283,9 @@ class FailedRunSerializer(ProblemSerializer):
     id = serializers.UUIDField(required=False, help_text="The run.")
     outcome = serializers.ChoiceField(choices=RunOutcome.choices, required=False)
     error = serializers.JSONField(
-        required=False, help_text="`type`, `message`, and where: `path` and `line`."
+        required=False,
+        help_text="`type`, `message`, and where: `path` and `line`. Of a question, `provider_said`:"
+        " the words of the language model's provider, if it said any.",
     )
     verdict = serializers.JSONField(
         required=False, help_text="Of what the gate judges: every check with what it found."
@@ -417,8 +419,10 @@ _PROBLEMS = {
 
 
 def _why(run: Run) -> str:
-    """Say in a sentence why a run did not succeed."""
+    """Say why a run did not succeed."""
     error = run.error or {}
+    if run.outcome == RunOutcome.MODEL_ERROR:
+        return str(error["message"])
     where = f" (line {error['line']})" if error.get("line") else ""
     return f"{run.get_outcome_display()}{where}: {error.get('message') or 'see `error`'}"
 

@@ -1,7 +1,8 @@
 """What the serializers of the API share: bodies are read to the letter, and nothing is guessed."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import difflib
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -62,7 +63,10 @@ class StrictSerializer(serializers.Serializer[Any]):
     """A body that refuses what it does not know: a misspelt name must not vanish silently.
 
     A string is a JSON string, a boolean true or false, and so on; texts are kept as they come.
+    `other_names` are names of other APIs, with ours.
     """
+
+    other_names: ClassVar[Mapping[str, str]] = {}
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         """Return the fields: none trims what it is given, and each names its choices."""
@@ -82,7 +86,9 @@ class StrictSerializer(serializers.Serializer[Any]):
                 {"non_field_errors": [f"Send an object, not {_json_name(data)}."]}
             )
         if unknown := sorted(set(data) - set(self.fields)):
-            raise serializers.ValidationError(unknown_fields(unknown, list(self.fields)))
+            raise serializers.ValidationError(
+                unknown_fields(unknown, list(self.fields), self.other_names)
+            )
         mistyped = {
             name: [message]
             for name, field in self.fields.items()
@@ -112,10 +118,24 @@ def choose_one_of(choices: Iterable[str]) -> str:
     return f"Choose one of {', '.join(choices)}."
 
 
-def unknown_fields(unknown: list[str], known: list[str]) -> dict[str, list[str]]:
+def unknown_fields(
+    unknown: list[str], known: list[str], other_names: Mapping[str, str] | None = None
+) -> dict[str, list[str]]:
     """Return the errors for names that a body does not have, of which the first are named."""
-    message = f"Unknown field; this body has: {', '.join(known)}."
-    return {name[:100]: [message] for name in unknown[:MAX_NAMED]}
+    errors = {}
+    for name in unknown[:MAX_NAMED]:
+        meant = name_meant(name, known, other_names or {})
+        here = f": here it is {meant}" if meant else ""
+        errors[name[:100]] = [f"Unknown field{here}; this body has: {', '.join(known)}."]
+    return errors
+
+
+def name_meant(name: str, known: Collection[str], other_names: Mapping[str, str]) -> str | None:
+    """Return which of the known names somebody meant who wrote another one, if that is plain."""
+    name = name[:100].strip().lower()
+    if other_names.get(name) in known:
+        return other_names[name]
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.8)), None)
 
 
 def _mismatch(field: serializers.Field[Any, Any, Any, Any], value: Any) -> str | None:

@@ -69,6 +69,14 @@ class WidenField:
     type: str
     sources: tuple[int, ...] = ()
 
+    @property
+    def call(self) -> str:
+        """How messages that tell to propose it write it."""
+        return (
+            f'{self.op}(domain="{self.domain}", class_name="{self.class_name}",'
+            f' name="{self.name}", type="{self.type}")'
+        )
+
 
 @dataclass(frozen=True)
 class RenameField:

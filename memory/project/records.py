@@ -45,9 +45,11 @@ from memory.project.types import (
     Type,
     classes_in,
     format_type,
+    is_wider,
     join,
     members_of,
     optional,
+    union,
     without_none,
 )
 from memory.project.values import RecordId, Struct, Value
@@ -164,6 +166,14 @@ def _escaped_value(value: object, where: str, depth: int) -> object:
     return value
 
 
+class _TypeClash(EditError):
+    """A value that does not fit into its field, and the type in which it would."""
+
+    def __init__(self, refusal: EditError, wider: Type) -> None:
+        super().__init__(refusal.code, refusal.message)
+        self.type = wider
+
+
 class _Draft:
     """A domain's classes while they are being fitted to one record."""
 
@@ -198,14 +208,28 @@ class _Draft:
         fields = {}
         for field_name, value in data.items():
             old = self.domain.classes[name].field(field_name)
-            type_, fields[field_name] = self._fit(
-                value, old.type if old else UNKNOWN, name, field_name
-            )
+            try:
+                type_, fields[field_name] = self._fit(
+                    value, old.type if old else UNKNOWN, name, field_name
+                )
+            except _TypeClash as clash:
+                raise self._advised(clash, name, old) from None
             if old is None:
                 self._set_field(name, Field(field_name, optional(type_)))
             elif type_ != old.type:
                 self._set_field(name, replace(old, type=type_))
         return fields
+
+    def _advised(self, clash: "_TypeClash", name: str, field_: Field | None) -> EditError:
+        """Return the refusal with the edit by which the field would hold the value, if one does."""
+        if field_ is None or not clash.message.endswith(WidenField.op):
+            return clash
+        old = [one for one in members_of(field_.type) if not is_wider(clash.type, one)]
+        wider = union(*old, clash.type)
+        if not classes_in(wider) <= self._before.keys():
+            return clash
+        edit = WidenField(self.domain.name, name, field_.name, format_type(wider))
+        return EditError(clash.code, clash.message.removesuffix(edit.op) + edit.call)
 
     def edits(self) -> Iterator[Edit]:
         """What has to be done to the schema so that it becomes this one."""
@@ -284,7 +308,7 @@ class _Draft:
             fitted = conform(value, type_, self.domain, where)
         joined = join(declared, type_)
         if joined is None:
-            raise refusal
+            raise _TypeClash(refusal, union(declared, type_))
         return joined, fitted
 
     def _fit_nested(
@@ -310,6 +334,9 @@ class _Draft:
             element = Scalar("str")
         items = []
         for item in value:
-            element, fitted = self._fit(item, element, owner, singular(name))
+            try:
+                element, fitted = self._fit(item, element, owner, singular(name))
+            except _TypeClash as clash:
+                raise _TypeClash(clash, ListOf(clash.type)) from None
             items.append(fitted)
         return ListOf(element), items

@@ -1,9 +1,10 @@
 """The project of somebody who was told less, or in another order: computed from typed entries."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from memory.project.apply import apply
-from memory.project.edits import Add, Edit, Retire, Update
+from memory.project.edits import Add, Edit, Retire, Update, WidenField
 from memory.project.errors import EditError
 from memory.project.model import Project
 from memory.project.records import RecordEntry, compile_record
@@ -31,13 +32,19 @@ def edits_up_to(edits: Iterable[Edit], seq: int) -> Iterator[Edit]:
 class Telling:
     """A project that is told typed entries, some at a time, with its files after each time."""
 
-    def __init__(self, files: Mapping[str, str] | None = None) -> None:
-        """Begin with these files, which hold no records: constraints and their tests."""
+    def __init__(
+        self, files: Mapping[str, str] | None = None, widened: Sequence[WidenField] = ()
+    ) -> None:
+        """Begin with these files, which hold no records: constraints and their tests.
+
+        What was `widened` by hand, in this order, is so as soon as there is the field.
+        """
         project = Project.from_files(files or {})
         self.outline = project.outline
         self.files: dict[str, str] = dict(files or {})
         self.made_of: dict[RecordId, list[int]] = {}
         self._places: dict[RecordId, Location] = {}
+        self._widened = widened
 
     def tell(self, entries: Sequence[RecordEntry]) -> dict[int, str]:
         """Tell the entries in this order; return seq → reason of those that are rejected.
@@ -65,11 +72,20 @@ class Telling:
                     rejected[entry.seq] = str(error)
                     break
                 made_of.append((_record_of(edits), entry.seq))
+                if len(edits) > 1:  # the schema has changed
+                    self._widen(project, entry.domain)
             else:
                 self._take(project)
                 for record, seq in made_of:
                     self.made_of.setdefault(record, []).append(seq)
                 return rejected
+
+    def _widen(self, project: Project, domain: str) -> None:
+        for edit in self._widened:
+            # Its class or field may come later, or have become wider otherwise.
+            with suppress(EditError):
+                if edit.domain == domain:
+                    apply(project, edit)
 
     def _take(self, project: Project) -> None:
         change = project.change()

@@ -24,7 +24,7 @@ from workers.authoring.conversation import Conversation
 from workers.authoring.settling import NotSettled
 from workers.authoring.tools import ANSWER_TOOLS
 from workers.authoring.workbench import ToolFailed, Workbench
-from workers.llm.interface import ToolCall
+from workers.llm.interface import CallFailed, ToolCall
 
 # How often the model may answer and query, and how much may be said in all.
 MAX_TURNS = 16
@@ -46,7 +46,7 @@ def execute(run: Run) -> None:
     try:
         output = session.work()
     except NotSettled as failure:
-        result = _failed("not_answered", failure, infrastructure=False)
+        result = _failed("not_answered", failure.__cause__ or failure, infrastructure=False)
     except LanguageModelError as failure:
         result = _failed(type(failure).__name__, failure, infrastructure=True)
     else:
@@ -55,11 +55,20 @@ def execute(run: Run) -> None:
     runs.finish(run, runs.Result(**{**vars(result), "timings": timings}))
 
 
-def _failed(kind: str, failure: Exception, *, infrastructure: bool) -> runs.Result:
-    error = {"type": kind, "message": str(failure), "path": None, "line": None}
-    return runs.Result(
-        outcome=RunOutcome.MODEL_ERROR, error={**error, "infrastructure": infrastructure}
-    )
+def _failed(kind: str, failure: BaseException, *, infrastructure: bool) -> runs.Result:
+    """Say what came in between. The words of the provider stand apart: they are none of ours."""
+    message, said = str(failure)[:1].upper() + str(failure)[1:], ""
+    if isinstance(failure, CallFailed):
+        message, said = failure.explanation, failure.provider_said
+    error = {
+        "type": kind,
+        "message": message,
+        "path": None,
+        "line": None,
+        "infrastructure": infrastructure,
+        "provider_said": said or None,
+    }
+    return runs.Result(outcome=RunOutcome.MODEL_ERROR, error=error)
 
 
 class _Session:
@@ -88,8 +97,9 @@ class _Session:
                 if self._output is not None:
                     return self._output
         raise NotSettled(
-            f"the model has come to no answer in {MAX_TURNS} turns, or in {MAX_CHARACTERS:,}"
-            f" characters; the last problem: {self._conversation.last_problem}"
+            f"The language model has come to no answer in {MAX_TURNS} turns, or in"
+            f" {MAX_CHARACTERS:,} characters: ask in other words, or for less at a time. The last"
+            f" problem: {self._conversation.last_problem}"
         )
 
     def _question(self) -> str:
@@ -200,13 +210,18 @@ class _Session:
             runs.wait(query, QUERY_SECONDS)
             if query.status != RunStatus.DONE:
                 raise SandboxAbsent(
-                    f"no sandbox worker has done the run {query.pk} in {QUERY_SECONDS:g} s"
+                    f"No sandbox worker has computed the model's query in {QUERY_SECONDS:g} s (run"
+                    f" {query.pk}). Your question is not at fault: ask again; if it stays so,"
+                    " whoever runs the server has to look at its sandbox workers."
                 )
         self._queries.append(query)
         if query.outcome != RunOutcome.OK or query.output is None:
             error = query.error or {}
             if error.get("infrastructure"):
-                raise SandboxAbsent(f"the query could not be run: {error.get('message')}")
+                raise SandboxAbsent(
+                    f"The model's query could not be run: {error.get('message')}. Your question is"
+                    " not at fault: ask again."
+                )
             where = f" (line {error['line']})" if error.get("line") else ""
             raise ToolFailed(
                 f"Query {len(self._queries)} has failed{where}: {error.get('type')}:"

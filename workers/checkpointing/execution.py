@@ -18,6 +18,7 @@ from workers.sandbox.interface import (
 
 # An interpreter that orders its sets and hashes its strings differently must find the same.
 OTHER_HASH_SEED = 1
+SAME_EVIDENCE = "same_evidence"
 
 
 def policy_findings(found: Iterable[policy.Finding]) -> Iterator[Finding]:
@@ -52,15 +53,31 @@ def same_evidence(result: ConstraintResult) -> Iterator[Finding]:
     for alert in result.alerts:
         other = found.setdefault(finding_of(result.path, alert).fingerprint, alert)
         if other != alert and alert.key is None:
-            yield Finding(
-                code="same_evidence",
-                path=result.path,
-                message="two alerts of one check have the same evidence: only the most severe is"
-                f" kept (“{shortened(other.message)}” and “{shortened(alert.message)}”)",
-                fix="give each a key=…",
-                blocking=False,
-            )
+            yield _same_evidence(other.message, alert.message, path=result.path)
             return
+
+
+def same_evidence_in_tests(results: Iterable[TestResult]) -> Iterator[Finding]:
+    """Note for each file the first test in which two alerts of a constraint count as one."""
+    noted = set()
+    for result in results:
+        path = result.name.partition("::")[0]
+        if result.same_evidence and path not in noted:
+            noted.add(path)
+            constraint = path.replace("tests/test_", "constraints/")
+            yield _same_evidence(*result.same_evidence, path=constraint, test=result.name)
+
+
+def _same_evidence(one: str, other: str, path: str, test: str | None = None) -> Finding:
+    return Finding(
+        code=SAME_EVIDENCE,
+        message="two alerts of one check have the same evidence: only the most severe is"
+        f" kept (“{shortened(one)}” and “{shortened(other)}”)",
+        fix="give each a key=…",
+        path=path,
+        test=test,
+        blocking=False,
+    )
 
 
 def faults(ran: Sequence[ConstraintRun]) -> tuple[dict[str, UserError], list[str]]:

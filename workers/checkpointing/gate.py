@@ -23,6 +23,7 @@ from memory.project.typed import encode
 from workers.checkpointing.citations import unfounded
 from workers.checkpointing.execution import (
     OTHER_HASH_SEED,
+    SAME_EVIDENCE,
     failed_tests,
     faults,
     not_deterministic,
@@ -30,6 +31,7 @@ from workers.checkpointing.execution import (
     of_request,
     policy_findings,
     same_evidence,
+    same_evidence_in_tests,
 )
 from workers.checkpointing.findings import Check, Finding, Verdict
 from workers.checkpointing.holds import Candidate, held
@@ -323,15 +325,17 @@ def _tests(sandbox: Sandbox, change: Change, limits: Limits) -> Iterator[Finding
     # A file that could not run to its end may well have tests: it has an error, which comes below.
     tested = {result.name.partition("::")[0] for result in results}
     written = {path: text for path, text in change.files.items() if text is not None}
-    for name in _changed_constraints(written):
-        if f"tests/test_{name}.py" not in tested:
+    own = {f"tests/test_{name}.py" for name in _changed_constraints(written)}
+    for path in sorted(own):
+        if path not in tested:
             yield Finding(
                 code="no_test",
-                path=f"tests/test_{name}.py",
+                path=path,
                 message="has no test",
                 fix="add functions named test_… that show the constraint speak and be silent",
             )
     yield from failed_tests(results, change.files)
+    yield from same_evidence_in_tests(one for one in results if one.name.partition("::")[0] in own)
 
 
 def _constraints(
@@ -364,8 +368,14 @@ def _constraints(
         elif path in sent:
             told = of_error(STILL_FAILS, error, path=path)
             yield replace(told, code=STILL_FAILS, fix=NOT_MENDED, blocking=False)
+    noted = {
+        finding.path
+        for check in verdict.checks
+        for finding in check.findings
+        if finding.code == SAME_EVIDENCE
+    }
     for result in ran[0].results:
-        if result.path in sent:
+        if result.path in sent - noted:
             yield from same_evidence(result)
     for path in differing:
         if path not in before:

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 from memory import checkpoints
 from memory.models import Checkpoint
-from memory.project import Change, EditError, Outline
+from memory.project import Change, EditError, Outline, WidenField
 from memory.project.outline import REQUIRED, Class
 from memory.project.render import render_state_stub
 from memory.project.types import format_type, is_wider, members_of, parse_type, union
@@ -107,10 +107,10 @@ def widening(message: str, outline: Outline) -> str:
     domain_name, class_ = named[0]
     if (wider := _widened(class_, found["field"], found["type"])) is None:
         return ""
+    edit = WidenField(domain_name, class_.name, found["field"], wider)
     return (
-        f"if {class_.name}.{found['field']} can be that, widen it:"
-        f' widen_field(domain="{domain_name}", class_name="{class_.name}",'
-        f' name="{found["field"]}", type="{wider}"); if not, give it another value'
+        f"if {class_.name}.{found['field']} can be that, widen it: {edit.call}; if not, give it"
+        " another value"
     )
 
 

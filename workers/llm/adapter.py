@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from memory.language_models import PROVIDERS, Connection, NotConfigured, Usage
+from memory.texts import one_line
 from workers.llm.interface import (
     Answer,
     Assistant,
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 CONNECT_SECONDS = 10.0
 MAX_DETAIL = 2000
+# Of the provider's own words, so much is told to whoever asked.
+MAX_SAID = 200
 # What claims to be more is no number of tokens.
 MAX_TOKENS = 10**12
 # Where no key is wanted, the clients want one all the same.
@@ -86,7 +89,9 @@ class ProviderModel:
                 f" ({error})."
             ) from error
         except Exception as error:
-            raise self._failure(error) from error
+            failure = self._failure(error)
+            failure.provider_said = one_line(self._without_key(_words(error)), MAX_SAID)
+            raise failure from error
         return _read(response, tools)
 
     async def _ask(
@@ -126,10 +131,7 @@ class ProviderModel:
         """Return the failure that this error of the library tells of, without the key."""
         from pydantic_ai import exceptions
 
-        detail = str(error) or type(error).__name__
-        if self._connection.api_key:
-            detail = detail.replace(self._connection.api_key, "***")
-        detail = detail[:MAX_DETAIL]
+        detail = self._without_key(str(error) or type(error).__name__)[:MAX_DETAIL]
         retry_after = getattr(error, "retry_after", None)
         # Of the kinds of the library, the more special ones come first.
         match error:
@@ -163,6 +165,19 @@ class ProviderModel:
             case _:
                 # Some answers that are none make the clients stumble in ways of their own.
                 return InvalidAnswer(f"{type(error).__name__}: {detail}")
+
+    def _without_key(self, text: str) -> str:
+        key = self._connection.api_key
+        return text.replace(key, "***") if key else text
+
+
+def _words(error: Exception) -> str:
+    """Return what the provider itself has said in an error; empty if nothing, or a page."""
+    body = getattr(error, "body", None)
+    if isinstance(body, Mapping):
+        inner = body.get("error", body)
+        body = inner.get("message") if isinstance(inner, Mapping) else inner
+    return body if isinstance(body, str) and not body.lstrip().startswith("<") else ""
 
 
 def _marked_for_caching() -> "ModelSettings":
@@ -333,8 +348,14 @@ def _read(response: "ModelResponse", tools: Sequence[Tool]) -> Answer:
     model = response.model_name or ""
     if response.finish_reason == "content_filter":
         details = response.provider_details or {}
-        reason = details.get("refusal") or details.get("block_reason") or text
-        raise Refused(str(reason or "")[:MAX_DETAIL], usage=usage, text=text, answered_by=model)
+        reason = str(details.get("refusal") or details.get("block_reason") or text or "")
+        raise Refused(
+            reason[:MAX_DETAIL],
+            usage=usage,
+            text=text,
+            answered_by=model,
+            provider_said=one_line(reason, MAX_SAID),
+        )
     if response.finish_reason == "length":
         raise Truncated(usage=usage, text=text, answered_by=model)
     calls = []

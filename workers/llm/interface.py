@@ -116,14 +116,17 @@ class LanguageModel(Protocol):
 
 
 class CallFailed(LanguageModelError):
-    """A call that came to no answer. The class says why, the message says it to the staff.
+    """A call that came to no answer. The class says why, the message says it to the staff, and
+    `explanation` to whoever asked: what happened, whose fault it is, and what to do.
 
     `usage` is what the provider says it took all the same, `unsent` whether the request is known
-    not to have reached it. `retry_after` is how many seconds the provider asks to wait.
+    not to have reached it. `retry_after` is how many seconds the provider asks to wait,
+    `provider_said` its own words, cut short.
     """
 
     outcome: ClassVar[LlmOutcome]
     summary: ClassVar[str]
+    explanation: ClassVar[str]
     # Whether the same question may be answered if it is asked again.
     passing: ClassVar[bool] = False
 
@@ -136,6 +139,7 @@ class CallFailed(LanguageModelError):
         retry_after: float | None = None,
         text: str = "",
         answered_by: str = "",
+        provider_said: str = "",
     ) -> None:
         super().__init__(f"{self.summary} ({detail})" if detail else self.summary)
         self.usage = usage
@@ -144,6 +148,7 @@ class CallFailed(LanguageModelError):
         # What was said before the answer ended, of answers that were cut off or refused.
         self.text = text
         self.answered_by = answered_by
+        self.provider_said = provider_said
 
 
 class RateLimited(CallFailed):
@@ -151,6 +156,10 @@ class RateLimited(CallFailed):
 
     outcome = LlmOutcome.RATE_LIMITED
     summary = "The provider lets this key make no more calls for the moment."
+    explanation = (
+        "The provider of the language model takes no more calls for the moment. Your question"
+        " is not at fault: ask again in a minute."
+    )
     passing = True
 
 
@@ -159,6 +168,10 @@ class ProviderUnavailable(CallFailed):
 
     outcome = LlmOutcome.UNAVAILABLE
     summary = "The provider has failed or is overloaded."
+    explanation = (
+        "The provider of the language model has failed or is overloaded. Your question is not"
+        " at fault: ask again in a minute."
+    )
     passing = True
 
 
@@ -167,6 +180,11 @@ class TimedOut(CallFailed):
 
     outcome = LlmOutcome.TIMEOUT
     summary = "The provider did not answer in time (UAC_LLM_TIMEOUT_SECONDS)."
+    explanation = (
+        "The provider of the language model did not answer in time. Your question is not at"
+        " fault: ask again; if that happens often, whoever runs the server may raise"
+        " UAC_LLM_TIMEOUT_SECONDS."
+    )
     passing = True
 
 
@@ -175,6 +193,11 @@ class ConnectionLost(CallFailed):
 
     outcome = LlmOutcome.CONNECTION_LOST
     summary = "The provider cannot be reached, or the connection was dropped."
+    explanation = (
+        "The provider of the language model cannot be reached, or the connection was dropped."
+        " Your question is not at fault: ask again in a minute; if it stays so, whoever runs the"
+        " server has to check the network and UAC_LLM_BASE_URL."
+    )
     passing = True
 
 
@@ -186,6 +209,11 @@ class InvalidAnswer(CallFailed):
         "What came back is no answer of this provider: does the base URL lead to it, or does a"
         " proxy answer in its place?"
     )
+    explanation = (
+        "What came back is no answer of a language model. Your question is not at fault:"
+        " whoever runs the server has to check that UAC_LLM_BASE_URL leads to the provider, and"
+        " that no proxy answers in its place."
+    )
     passing = True
 
 
@@ -194,6 +222,7 @@ class EmptyAnswer(CallFailed):
 
     outcome = LlmOutcome.EMPTY
     summary = "The model has answered nothing."
+    explanation = "The language model has answered nothing. Ask in other words."
     passing = True
 
 
@@ -202,6 +231,10 @@ class Truncated(CallFailed):
 
     outcome = LlmOutcome.TRUNCATED
     summary = "The answer was cut off at the limit of its tokens (UAC_LLM_OUTPUT_TOKENS)."
+    explanation = (
+        "The language model's answer was cut off, because it was too long. Ask for less at a"
+        " time; or whoever runs the server raises UAC_LLM_OUTPUT_TOKENS."
+    )
 
 
 class Refused(CallFailed):
@@ -209,6 +242,9 @@ class Refused(CallFailed):
 
     outcome = LlmOutcome.REFUSED
     summary = "The model, or its provider's filter, refuses to answer."
+    explanation = (
+        "The language model, or its provider's filter, refuses this question. Ask in other words."
+    )
 
 
 class WrongKey(CallFailed):
@@ -219,6 +255,11 @@ class WrongKey(CallFailed):
         "The provider refuses the API key: check UAC_LLM_API_KEY or the workspace's own key, and"
         " that it may use this model."
     )
+    explanation = (
+        "The provider of the language model refuses the server's API key. Your question is not"
+        " at fault: asking again does not help before whoever runs the server has corrected"
+        " UAC_LLM_API_KEY, or the workspace's own key."
+    )
 
 
 class NoCredit(CallFailed):
@@ -226,6 +267,11 @@ class NoCredit(CallFailed):
 
     outcome = LlmOutcome.NO_CREDIT
     summary = "The account at the provider has no credit or quota left: top it up there."
+    explanation = (
+        "The server's account at the provider of the language model has no credit left. Your"
+        " question is not at fault: asking again does not help before whoever runs the server"
+        " has topped it up."
+    )
 
 
 class UnknownModel(CallFailed):
@@ -233,6 +279,11 @@ class UnknownModel(CallFailed):
 
     outcome = LlmOutcome.UNKNOWN_MODEL
     summary = "The provider knows no such model or address: check the model's name and base URL."
+    explanation = (
+        "The provider knows no such language model, or no such address. Your question is not at"
+        " fault: asking again does not help before whoever runs the server has corrected"
+        " UAC_LLM_MODEL or UAC_LLM_BASE_URL, or the workspace's own."
+    )
 
 
 class PromptTooLong(CallFailed):
@@ -240,6 +291,11 @@ class PromptTooLong(CallFailed):
 
     outcome = LlmOutcome.TOO_LONG
     summary = "The prompt is longer than what this model can read."
+    explanation = (
+        "The question, with what the memory knows, is longer than what the language model can"
+        " read. Ask a shorter question, or with fewer turns before it; or whoever runs the"
+        " server chooses a model that reads more."
+    )
 
 
 class RequestRejected(CallFailed):
@@ -247,3 +303,8 @@ class RequestRejected(CallFailed):
 
     outcome = LlmOutcome.REJECTED
     summary = "The provider rejects the request."
+    explanation = (
+        "The provider of the language model rejects the request. Ask in other words; if it is"
+        " rejected again, whoever runs the server has to check that UAC_LLM_MODEL can call"
+        " tools."
+    )

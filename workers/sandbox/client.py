@@ -314,7 +314,11 @@ class ChannelSandbox:
         )
         with self._checking():
             results = tuple(
-                TestResult(name=_take(item, "name", str), error=_error(item.get("error")))
+                TestResult(
+                    name=_take(item, "name", str),
+                    error=_error(item.get("error")),
+                    same_evidence=_pair(item.get("same_evidence")),
+                )
                 for item in _take_objects(answer, "result")
             )
             self._note(result.error for result in results)
@@ -508,6 +512,14 @@ def _take(value: dict[str, Any], name: str, kind: type[Value]) -> Value:
     if type(found) is not kind:
         raise ProtocolError(f"{name} is no {kind.__name__}")
     return found
+
+
+def _pair(value: Any) -> tuple[str, str] | None:
+    if value is None:
+        return None
+    if not (isinstance(value, list) and [type(item) for item in value] == [str, str]):
+        raise ProtocolError("no pair of texts")
+    return value[0], value[1]
 
 
 def _take_objects(value: dict[str, Any], name: str) -> list[dict[str, Any]]:

@@ -309,12 +309,16 @@ class ForecastRun:
 
 @dataclass(frozen=True, kw_only=True)
 class TestResult:
-    """One test ("tests/test_x.py::test_y"), or a file that could not run ("tests/test_x.py")."""
+    """One test ("tests/test_x.py::test_y"), or a file that could not run ("tests/test_x.py").
+
+    `same_evidence` are the messages of two alerts of one check in it that count as one.
+    """
 
     __test__ = False  # not a test case of ours
 
     name: str
     error: UserError | None
+    same_evidence: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

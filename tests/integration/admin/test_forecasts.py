@@ -62,6 +62,21 @@ def test_its_page_tells_of_what_nothing_is_foreseen(
     assert "Runs: daily" in words
 
 
+def test_what_two_constraints_find_is_one_line(
+    admin_client: Client, user: MemoryUser, forecast: Forecast
+) -> None:
+    (event,) = forecast.timeline
+    theirs = {"constraint": "workspace/constraints/rent.py", "fingerprint": "e" * 64}
+    Forecast.objects.update(timeline=[event, {**event, **theirs}])
+
+    # The names of the constraints have elements of their own, and blanks around them.
+    told = "lease , workspace/rent will be raised on 2126-05-02 08:00 UTC warning"
+    for page in (forecast, user):
+        words = shown(admin_client.get(page_url(page)))
+        assert words.count("will be raised") == 1
+        assert told in words
+
+
 def test_the_list_says_when_the_constraints_run(admin_client: Client, forecast: Forecast) -> None:
     answer = admin_client.get(list_url(Forecast))
     assert "daily" in shown(answer)

@@ -23,6 +23,7 @@ from memory import (
     duplicates,
     erasing,
     feedback,
+    forecasts,
     history,
     retrieval,
     verification,
@@ -481,6 +482,67 @@ def test_a_snoozed_alert_puts_off_its_live_duplicate_alone(user: MemoryUser) -> 
 
     run_finds(user, own())
     assert outlook.put_off(user) == [own().fingerprint]
+
+
+@pytest.mark.parametrize(
+    "findings",
+    [
+        [own(), ours()],
+        [own()],
+        [own(), ours(severity=Severity.CRITICAL)],
+        [own(), ours(ASPIRIN)],
+        [own(PENICILLIN, ASPIRIN), ours(ASPIRIN, PENICILLIN)],
+        [own(PENICILLIN, ASPIRIN), ours()],
+        [own(key="a"), own(key="b")],
+        [own(key="a"), own(key="b"), ours(key="c")],
+        [own(key="a"), own(key="b"), ours(key="c"), ours(key="d")],
+        [own(PENICILLIN), ours(PENICILLIN)],
+        [own(PENICILLIN, key="a"), ours(PENICILLIN, key="a")],
+        [own(PENICILLIN, key="a"), ours(PENICILLIN, key="b")],
+    ],
+)
+def test_a_forecast_tells_as_many_events_as_there_are_alerts(
+    user: MemoryUser, findings: list[Finding]
+) -> None:
+    run_finds(user, *findings)
+    events = [
+        {
+            "at": "2027-05-02T04:00:00+00:00",
+            "kind": "opens",
+            "constraint": one.constraint,
+            "severity": one.severity,
+            "fingerprint": one.fingerprint,
+            "key": one.key,
+            "records": [record["key"] for record in one.evidence],
+        }
+        for one in findings
+    ]
+
+    told = [
+        {cause["constraint"] for cause in event["causes"]}
+        for event in forecasts.with_causes(events)
+    ]
+
+    listed = Alert.objects.listed().filter(user=user)
+    alerts_ = [{cause.constraint for cause in alert.causes} for alert in listed]
+    assert sorted(map(sorted, told)) == sorted(map(sorted, alerts_))
+
+
+def test_without_records_nothing_foreseen_is_the_same() -> None:
+    events: list[dict[str, Any]] = [
+        {
+            "at": "2027-05-02T04:00:00+00:00",
+            "kind": "fails",
+            "constraint": constraint,
+            "severity": None,
+            "fingerprint": "",
+            "key": None,
+            "records": [],
+        }
+        for constraint in BOTH
+    ]
+
+    assert [len(event["causes"]) for event in forecasts.with_causes(events)] == [1, 1]
 
 
 def test_what_an_earlier_release_leaves_behind_is_listed(user: MemoryUser) -> None:

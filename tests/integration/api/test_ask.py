@@ -15,7 +15,19 @@ from memory.search.followups import MAX_CHARACTERS, MAX_TURNS
 from memory.users import create_user
 from tests.conftest import finish_work, new_client
 from tests.integration.checkpointing.conftest import trip
-from tests.llm_server import KEY, LlmServer, Reply, Request, called, llm_server, said, status
+from tests.llm_server import (
+    KEY,
+    LlmServer,
+    Reply,
+    Request,
+    called,
+    drops,
+    hangs,
+    llm_server,
+    raw,
+    said,
+    status,
+)
 from workers import dispatching, tasks
 from workers.authoring import answering
 
@@ -368,18 +380,74 @@ def test_a_model_that_only_talks_is_told_so(ask: Ask, model: Callable[..., LlmSe
     assert "called no tool" in shown(server)
 
 
-def test_a_failing_provider_is_an_error_of_the_server(
-    api: APIClient, told: None, model: Callable[..., LlmServer], monkeypatch: pytest.MonkeyPatch
+NOT_AT_FAULT = "Your question is not at fault"
+LONG_WORDS = "Incorrect API key provided: " + KEY + ". " + "See the manual. \n" * 500
+PAGE = "<html><head><title>502</title></head><body>" + "<p>nginx</p>" * 500 + "</body></html>"
+
+
+@pytest.mark.parametrize(
+    ("reply", "status_code", "kind", "words", "quote"),
+    [
+        (
+            status(401, LONG_WORDS),
+            503,
+            "WrongKey",
+            ["refuses the server's API key", NOT_AT_FAULT, "UAC_LLM_API_KEY"],
+            "Incorrect API key provided: ***. See the manual.",
+        ),
+        (status(402, "Pay."), 503, "NoCredit", ["no credit left", NOT_AT_FAULT, "topped"], "Pay."),
+        (status(404, "Who?"), 503, "UnknownModel", [NOT_AT_FAULT, "UAC_LLM_MODEL"], "Who?"),
+        (status(429, "Slow down."), 503, "RateLimited", [NOT_AT_FAULT, "ask again"], "Slow down."),
+        (status(500, "Oops."), 503, "ProviderUnavailable", ["failed", NOT_AT_FAULT], "Oops."),
+        (hangs(), 503, "TimedOut", ["did not answer in time", NOT_AT_FAULT], None),
+        (drops(), 503, "ConnectionLost", ["connection was dropped", NOT_AT_FAULT], None),
+        (raw(PAGE, "text/html"), 503, "InvalidAnswer", ["no answer of a language model"], None),
+        (raw('{"choices": [{"mess'), 503, "InvalidAnswer", [NOT_AT_FAULT, "proxy"], None),
+        (raw("[1, 2]"), 503, "InvalidAnswer", [NOT_AT_FAULT, "UAC_LLM_BASE_URL"], None),
+        (status(422, "No tools."), 422, "not_answered", ["rejects the request"], "No tools."),
+        (said("", tokens=(9, 0)), 422, "not_answered", ["answered nothing", "other words"], None),
+        (said("Well,", finish="length"), 422, "not_answered", ["cut off", "Ask for less"], None),
+        (said("I will not.", finish="refusal"), 422, "not_answered", ["refuses"], "I will not."),
+    ],
+    ids=lambda value: value if isinstance(value, str) and len(value) < 30 else None,
+)
+def test_what_the_provider_does_wrong_is_told_plainly_with_its_words_apart(
+    api: APIClient,
+    told: None,
+    model: Callable[..., LlmServer],
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Settings,
+    reply: Reply,
+    status_code: int,
+    kind: str,
+    words: list[str],
+    quote: str | None,
 ) -> None:
-    model(status(401, "wrong key"))
+    model(reply)
+    settings.UAC_LLM_ATTEMPTS = 1
+    if kind == "TimedOut":
+        settings.UAC_LLM_TIMEOUT_SECONDS = 1.0
     monkeypatch.setattr("memory.hints.wait_done", lambda run, seconds: tasks.answer(str(run)))
 
     response = api.post(f"{URL}?wait=5", {"question": "How many trips?"})
 
-    assert (response.status_code, response.data["outcome"]) == (503, "model_error")
-    assert response.data["known"] is None
-    assert "wrong key" in response.data["error"]["message"]
-    assert response.data["error"]["infrastructure"] is True
+    problem = response.json()
+    assert response.headers["content-type"] == "application/problem+json"
+    assert (response.status_code, problem["outcome"]) == (status_code, "model_error")
+    assert problem["known"] is None
+    error = problem["error"]
+    assert (error["type"], error["infrastructure"]) == (kind, status_code == 503)
+    for word in words:
+        assert word in problem["detail"]
+    assert problem["detail"] == error["message"]
+    assert len(problem["detail"]) < 300
+    quoted = error["provider_said"]
+    assert (quoted is None) if quote is None else quoted.startswith(quote)
+    assert len(quoted or "") <= 200
+    # The words of the provider, and its client's, stand nowhere else.
+    assert quote is None or quote not in problem["detail"]
+    for technical in (KEY, "status_code", "nginx", "Traceback", "validation error", "{"):
+        assert technical not in problem["detail"] + (quoted or "")
 
 
 def test_a_sandbox_that_is_not_there_is_an_error_of_the_server(
@@ -391,7 +459,8 @@ def test_a_sandbox_that_is_not_there_is_an_error_of_the_server(
     run = ask()
 
     assert (run["outcome"], run["error"]["type"]) == ("model_error", "SandboxAbsent")
-    assert "no sandbox worker" in run["error"]["message"]
+    assert run["error"]["message"].startswith("No sandbox worker has computed")
+    assert NOT_AT_FAULT in run["error"]["message"]
 
 
 def test_the_same_query_is_not_computed_again(ask: Ask, model: Callable[..., LlmServer]) -> None:

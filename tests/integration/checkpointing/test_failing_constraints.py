@@ -176,7 +176,8 @@ def test_the_same_text_of_a_constraint_that_runs_has_no_note(put: Put) -> None:
 
 TWICE = CRITICAL.replace(
     "            yield",
-    """            yield warning(f"{trip.to} may cost {trip.cost}", evidence=[trip])
+    """            if trip.cost > BOUND:
+                yield warning(f"{trip.to} may cost {trip.cost}", evidence=[trip])
             yield""",
 ).replace("import Alert, critical", "import Alert, critical, warning")
 TWICE_TESTS = BUDGET_TESTS.replace(
@@ -185,24 +186,41 @@ TWICE_TESTS = BUDGET_TESTS.replace(
 )
 
 
+@pytest.mark.parametrize(
+    ("source", "cost", "told"),
+    [
+        # of the state alone, of the tests alone, and of both
+        (TWICE.replace("BOUND", "2000"), 5000, "“Lima may cost 5000” and “Lima costs 5000”"),
+        (TWICE.replace("BOUND", "1000"), 10, "“Rome may cost 1001” and “Rome costs 1001”"),
+        (TWICE.replace("BOUND", "1000"), 5000, "“Rome may cost 1001” and “Rome costs 1001”"),
+    ],
+)
 def test_two_alerts_that_count_as_one_are_noted_and_refuse_nothing(
-    put: Put, checkpoint: Append
+    put: Put, checkpoint: Append, source: str, cost: int, told: str
 ) -> None:
-    checkpoint(trip("Lima", key="c", cost=5000))
+    checkpoint(trip("Lima", key="c", cost=cost))
 
-    accepted = put(TWICE, TWICE_TESTS)
+    accepted = put(source, TWICE_TESTS)
 
     assert accepted["accepted"]
-    (note,) = accepted["notes"]
+    (note,) = [one for one in accepted["notes"] if "same evidence" in one]
     assert "two alerts of one check have the same evidence: only the most severe is kept" in note
-    assert "“Lima may cost 5000” and “Lima costs 5000”" in note
+    assert told in note
     assert note.endswith("give each a key=…")
 
 
 def test_alerts_that_have_keys_are_not_noted(put: Put, checkpoint: Append) -> None:
     checkpoint(trip("Lima", key="c", cost=5000))
-    keyed = TWICE.replace("[trip])", "[trip], key=trip.key)", 1)
+    keyed = TWICE.replace("BOUND", "1000").replace("[trip])", "[trip], key=trip.key)", 1)
     assert put(keyed, TWICE_TESTS)["notes"] == []
+
+
+def test_records_of_a_test_that_have_the_same_key_are_others(put: Put) -> None:
+    trips = 'trips=[Trip(key="a", to="Rome", cost=1001), Trip(key="a", to="Oslo", cost=2000)]'
+    tests = BUDGET_TESTS.replace('trips=[Trip(key="a", to="Rome", cost=1001)]', trips).replace(
+        '== ["a"]', '== ["a", "a"]'
+    )
+    assert put(CRITICAL, tests)["notes"] == []
 
 
 def test_while_the_project_does_not_run_no_constraint_watches(

@@ -22,6 +22,8 @@ from memory.models import (
 )
 from memory.models.log import Outcome
 from tests.factories import redacted
+from tests.integration.alerts.test_duplicates import OURS
+from tests.integration.alerts.test_life import finding, run_finds
 from tests.integration.checkpointing.conftest import trip
 from workers import tasks
 from workers.checkpointing import gate
@@ -418,6 +420,7 @@ def test_reopened_entries_are_worked_on_again_under_their_keys(
     assert told == {
         "records": [{"domain": "travel", "collection": "trips", "key": "oslo"}],
         "alerts": [],
+        "may_resolve": [],
         "entries": [2, 3],
     }
 
@@ -429,6 +432,24 @@ def test_reopened_entries_are_worked_on_again_under_their_keys(
     assert api.get(f"{USER}state/travel/trips/").data["records"] == before
     assert api.get(f"{USER}").data["entries"]["covered"] == 3
     assert list(verification.problems(user)) == []
+
+
+def test_alerts_on_records_that_a_version_has_otherwise_may_resolve(
+    api: APIClient, user: MemoryUser, say: Callable[..., int]
+) -> None:
+    say("Rome")
+    say("Rome", cost=150)
+    say("Oslo")
+    say("Bonn")
+    trips = {"class": "Trip", "domain": "travel", "collection": "trips", "sources": [1]}
+    keys = ("rome", "oslo", "bonn")
+    findings = [finding({**trips, "key": key}, message=key, constraint=OURS) for key in keys]
+    run_finds(user, *findings, version=4, spoke=[OURS], existing=[OURS])
+
+    for version, resolve, may in ((1, ["bonn", "oslo"], ["rome"]), (3, ["bonn"], [])):
+        told = api.get(f"{USER}checkpoints/{version}/restore/").data
+        assert sorted(alert["message"] for alert in told["alerts"]) == resolve
+        assert [alert["message"] for alert in told["may_resolve"]] == may
 
 
 def test_a_key_that_was_undone_is_used_up_unless_its_entry_is_reopened(

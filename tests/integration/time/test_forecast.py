@@ -739,6 +739,29 @@ class TestReading:
             settled()
         assert Alert.objects.get().fingerprint == first["fingerprint"]
 
+    def test_what_both_kinds_of_constraints_find_is_told_once_with_two_causes(
+        self, user: MemoryUser, api: APIClient, settled: Callable[[], None]
+    ) -> None:
+        with time_machine.travel(START, tick=False):
+            settle(user, {"home_notice": NOTICE})
+            settled()
+            forecast = forecast_of(user)
+            theirs = {"constraint": "workspace/constraints/notice.py", "fingerprint": "f" * 64}
+            forecast.timeline = [
+                {**event, **changed} for event in forecast.timeline for changed in ({}, theirs)
+            ]
+            forecast.save()
+            events = api.get(self.URL).json()["events"]
+
+        assert [event["kind"] for event in events] == ["opens", "changes", "resolves"]
+        for event in events:
+            assert event["constraint"] == "constraints/home_notice.py"
+            assert [cause["constraint"] for cause in event["causes"]] == [
+                "constraints/home_notice.py",
+                "workspace/constraints/notice.py",
+            ]
+            assert event["causes"][1]["fingerprint"] == "f" * 64
+
     def test_where_nothing_was_foreseen_it_says_so(self, user: MemoryUser, api: APIClient) -> None:
         body = api.get(self.URL).json()
         assert (body["version"], body["current"], body["events"]) == (None, False, [])

@@ -1,6 +1,7 @@
 """History that is loaded in one go has its past: up to an entry, and by the entries' own times."""
 
 import datetime
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -170,6 +171,31 @@ def test_by_names_a_time(api: APIClient, loaded: MemoryUser) -> None:
         api.post(f"{USER}query/", {"code": "1", "by": "told"}),
     ):
         assert (answer.status_code, list(answer.data["errors"])) == (400, ["by"])
+
+
+def test_a_field_that_was_widened_by_hand_is_as_wide_at_all_times(
+    api: APIClient, loaded: MemoryUser, work: Work
+) -> None:
+    """A rejected record names that edit; who proposes it loses nothing by it."""
+    much = pill("codeine", "2024-12-01", data={"name": "codeine", "dose": "as needed"})
+    api.post(f"{USER}entries/", much)
+    work()
+    (reason,) = [one["reason"] for one in api.get(f"{USER}entries/?after=5").data["results"]]
+    call = re.search(r"widen_field\((.*)\)", reason)
+    assert call
+    edit = {"op": "widen_field", **dict(re.findall(r'(\w+)="([^"]*)"', call[1]))}
+    key = {"Idempotency-Key": "widened"}
+    api.post(f"{USER}checkpoints/?wait=0", {"edits": [edit]}, headers=key)
+    work()
+    assert api.post(f"{USER}checkpoints/?wait=0", {"edits": [edit]}, headers=key).data["accepted"]
+    api.post(f"{USER}entries/", much)
+    work()
+
+    doses = "[m.dose for m in medications]"
+    assert ask(api, work, doses, by="occurred", as_of="2024-12-31") == ["as needed"]
+    assert ask(api, work, doses, by="occurred", as_of="2025-01-11") == ["as needed", 100]
+    told = api.get(f"{USER}state/?by=occurred&as_of=2025-01-11").data["as_of"]
+    assert told["left_out"] == []
 
 
 def test_what_something_else_than_typed_entries_has_made_has_no_time_of_its_own(

@@ -1,6 +1,7 @@
 """How typed entries become classes, fields and records without a model."""
 
 import datetime
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -250,6 +251,33 @@ def test_a_value_of_another_kind_is_refused(first: Any, second: Any) -> None:
     assert error.code == "type_clash"
     assert "life.Thing" in error.message
     assert "x" in error.message
+
+
+@pytest.mark.parametrize(("first", "second"), CLASHES)
+def test_a_refusal_names_the_edit_by_which_the_field_holds_the_value(
+    first: Any, second: Any
+) -> None:
+    project = learned({"x": first})
+    message = refusal(project, data={"x": second}).message
+
+    call = re.search(r"widen_field\((.*)\)$", message)
+
+    # Not of what is no JSON, nor of what needs a class that is not there.
+    if str(second) in ("nan", "inf", "\ud800") or second in (10**400, {"a": 1}, [{"a": 1}]):
+        assert call is None
+        return
+    assert call, message
+    apply(project, WidenField(**dict(re.findall(r'(\w+)="([^"]*)"', call[1]))))
+    remember(project, "Thing", {"x": second})
+    assert things(project)[-1]["x"] is not None
+
+
+def test_a_refusal_names_the_class_of_the_nested_field() -> None:
+    message = refusal(learned({"a": {"b": [1]}}), data={"a": {"b": ["x"]}}).message
+
+    assert message.endswith(
+        'widen_field(domain="life", class_name="ThingA", name="b", type="list[int | str]")'
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from memory.project import (
     EditError,
     Project,
     RecordEntry,
+    WidenField,
     apply,
     compile_record,
     edit_from_json,
@@ -112,3 +113,23 @@ def test_an_entry_that_cannot_be_is_named_with_the_reason() -> None:
     assert "dose=1" in telling.files["domains/health/state.py"]
     assert telling.tell([RecordEntry(seq=4, **pill, retired=True)]) == {}
     assert list(telling.tell([RecordEntry(seq=5, **pill, data={})])) == [5], "it is retired"
+
+
+def test_what_was_widened_by_hand_is_so_as_soon_as_there_is_the_field() -> None:
+    pill: dict[str, Any] = {"domain": "health", "type": "Pill"}
+    entries = [
+        RecordEntry(seq=1, **pill, key="a", data={"dose": "much"}),
+        RecordEntry(seq=2, **pill, key="b", data={"dose": 1}),
+        RecordEntry(seq=3, **pill, key="c", data={"dose": 1.5}),
+    ]
+    widened = [
+        WidenField("health", "Pill", "dose", "int | str"),
+        WidenField("health", "Pill", "dose", "int | str | None"),
+        WidenField("health", "Pill", "colour", "str | None"),
+        WidenField("travel", "Trip", "to", "str | None"),
+    ]
+
+    for order in itertools.permutations(entries[:2]):
+        telling = Telling(widened=widened)
+        assert telling.tell([*order, entries[2]]).keys() == {3}
+        assert "dose: int | str | None" in telling.files["domains/health/schema.py"]

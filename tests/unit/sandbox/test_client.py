@@ -429,6 +429,10 @@ def test_forged_forecasts_are_refused(results: Any) -> None:
         (lambda one: one.load({"a.py": ""}), {"modules": 1, "executed": 2**63}),
         (lambda one: one.run_tests(["tests/test_a.py"]), [{"name": "tests/test_b.py::test_x"}]),
         (lambda one: one.run_tests(), [{"error": None}]),
+        *(
+            (lambda one: one.run_tests(), [{"name": "tests/test_a.py", "same_evidence": pair}])
+            for pair in ("ab", ["a"], ["a", 1], ["a", "b", "c"], {"a": "b"})
+        ),
         (lambda one: one.dump(["domains/a/state.py"]), {"counts": {}, "records": {}}),
         (lambda one: one.dump(), {"counts": {"a": {"b": "1"}}, "records": {}}),
         (lambda one: one.dump(), {"counts": {"a": {"b": -1}}, "records": {}}),

@@ -1,0 +1,96 @@
+"""What somebody meant who wrote an entry with other names: the correct entry that is nearest."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from memory.models.log import EntryKind
+from memory.project import EditError
+from memory.project.names import check_class_name
+from memory.texts import shortened
+
+KINDS = frozenset(EntryKind.values) - {EntryKind.REDACTION}
+RECORD_FIELDS = ("domain", "type", "collection", "key", "data", "retired")
+# Names that other APIs have, and edits → ours.
+OTHER_NAMES: Mapping[str, str] = {
+    **dict.fromkeys(("op", "event", "action", "entry_type"), "kind"),
+    **dict.fromkeys(("class", "class_name", "record_type", "schema"), "type"),
+    **dict.fromkeys(("fields", "record", "values", "payload", "properties", "attributes"), "data"),
+    **dict.fromkeys(("text", "message", "body", "memory", "msg"), "content"),
+    **dict.fromkeys(("at", "date", "time", "timestamp", "when", "created_at"), "occurred_at"),
+    **dict.fromkeys(("id", "record_id"), "key"),
+    **dict.fromkeys(("author", "from", "sender"), "speaker"),
+    **dict.fromkeys(("session", "conversation_id", "thread_id"), "session_id"),
+    **dict.fromkeys(("deleted", "removed"), "retired"),
+}
+# What these say is what an entry is, and never a field of a record.
+_FRAME = ("kind", "type", "data")
+MAX_SHOWN = 200
+
+
+def entry_meant(body: Mapping[str, Any], meant: Mapping[str, str | None]) -> dict[str, Any] | None:
+    """Return the entry that a body is nearest to; None if it is near to none.
+
+    `meant` are the names in the body that no entry has, with ours. The values are those of the
+    body, right or wrong. A record without data is taken for one whose fields stand beside its type.
+    """
+    entry = {name: value for name, value in body.items() if name not in meant}
+    for name, ours in meant.items():
+        if ours in _FRAME:
+            entry.setdefault(ours, body[name])
+    if _kind(entry.get("kind")) is None and _kind(entry.get("type")):
+        entry["kind"] = entry.pop("type")
+    kind = _kind(entry.pop("kind", None))
+    has_content = "content" in {*entry, *meant.values()}
+    is_record = (
+        kind == EntryKind.RECORD
+        or (kind is None and any(name in entry for name in RECORD_FIELDS))
+        or (not has_content and entry.keys() >= {"type", "data"})
+    )
+    is_flat = is_record and "data" not in entry
+    rest = {}
+    for name, ours in meant.items():
+        if ours is None or (is_flat and ours not in _FRAME):
+            rest[name] = body[name]
+        else:
+            entry.setdefault(ours, body[name])
+    entry.pop("kind", None)
+    if is_record:
+        return {"kind": EntryKind.RECORD.value, **_record(entry, rest, body.get("op"))}
+    if not entry.get("content"):
+        return None
+    kept = {name: value for name, value in entry.items() if name not in RECORD_FIELDS}
+    return {"kind": kind or EntryKind.MESSAGE.value, **kept}
+
+
+def written(entry: Mapping[str, Any]) -> str:
+    """Return an entry as JSON, in which long values are cut."""
+    parts = (
+        f"{json.dumps(name)}: {shortened(json.dumps(value, ensure_ascii=False), MAX_SHOWN)}"
+        for name, value in entry.items()
+    )
+    return f"{{{', '.join(parts)}}}"
+
+
+def _kind(value: Any) -> str | None:
+    return value if isinstance(value, str) and value in KINDS else None
+
+
+def _record(entry: Mapping[str, Any], rest: Mapping[str, Any], operation: Any) -> dict[str, Any]:
+    record = {name: value for name, value in entry.items() if name != "content"}
+    if operation == "retire":
+        record["retired"] = True
+    elif "data" not in record and rest:
+        record["data"] = dict(rest)
+    if isinstance(name := record.get("type"), str):
+        record["type"] = _class_name(name)
+    return record
+
+
+def _class_name(text: str) -> str:
+    name = text[:1].upper() + text[1:]
+    try:
+        check_class_name(name)
+    except EditError:
+        return text
+    return name
