@@ -6,8 +6,9 @@ Of a whole server with containers, two workspaces. B asks a query, tells a typed
 until it is in the project, reads its manifest; one after the other, again and again. First it is
 alone; then A, from a process of its own, does one thing after the other that takes what B needs:
 endless queries, entries by the ten thousand, answers of a megabyte, differences between large
-versions, long polls, requests that never end, texts that are slow to read, code past every limit,
-backtests. Each pair's times stand beside B's alone, which are measured again before each.
+versions, long polls, requests that never end, downloads that nobody reads, texts that are slow to
+read, code past every limit, backtests. Each pair's times stand beside B's alone, which are measured
+again before each.
 
 A process that plays A takes part of the machine itself, and is in all of these figures.
 """
@@ -94,11 +95,16 @@ def long_polls(client: Client, number: int) -> None:
 
 
 def slow_texts(client: Client, number: int) -> None:
-    """Search for marks upon marks, and tell of them."""
+    """Search for marks upon marks, tell of them, and propose much that cites what was told."""
+    user = f"users/{PERSON.format(number % PEOPLE)}"
     marks = "a" + "\u0300\u0316" * 50_000
-    client.post(f"users/{PERSON.format(number % PEOPLE)}/search/", {"query": marks[:8000]})
+    client.post(f"{user}/search/", {"query": marks[:8000]})
     message = {"kind": "message", "role": "user", "content": marks + "1/" * 15_000}
-    client.post(f"users/{PERSON.format(number % PEOPLE)}/entries/", message)
+    _, told = client.post(f"{user}/entries/", message)
+    cited = [told["entries"][0]["seq"]]
+    texts = [f"On May {day} of 1997 there were {37 * day} apples." for day in range(1, 31)]
+    notes = [{"op": "note", "text": text, "sources": cited} for text in texts]
+    client.post(f"{user}/checkpoints/?wait=0", {"edits": notes})
 
 
 def past_limits(client: Client, number: int) -> None:
@@ -121,33 +127,45 @@ def backtests(client: Client, number: int) -> None:
     time.sleep(1.0 if status < 300 else 5.0)
 
 
-def slow_bodies(base_url: str, ended: Callable[[], bool]) -> None:
-    """Open connections whose requests never end, and open those anew that are closed."""
-    address = urlsplit(base_url)
+def slow_bodies(base_url: str, key: str) -> None:
+    """Send forms that never end, without a key."""
     head = (
         b"POST /admin/login/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n"
         b"Cookie: csrftoken=" + b"a" * 32 + b"\r\n"
         b"Content-Type: application/x-www-form-urlencoded\r\n\r\nusername="
     )
+    keep_open(base_url, head, b"a")
+
+
+def slow_readers(base_url: str, key: str) -> None:
+    """Ask for all that is kept of a large person, and read nothing of it."""
+    head = f"GET /v1/users/{LARGE}/subject-access/ HTTP/1.1\r\nHost: localhost\r\n"
+    keep_open(base_url, f"{head}Authorization: Bearer {key}\r\n\r\n".encode(), b"")
+
+
+def keep_open(base_url: str, head: bytes, more: bytes) -> None:
+    """Open connections that begin so and go on slowly; open those anew that are closed."""
+    address = urlsplit(base_url)
     connections: list[socket.socket] = []
-    while not ended():
+    while True:
         for one in list(connections):
             try:
-                one.send(b"a")
+                one.send(more)
             except OSError:
                 one.close()
                 connections.remove(one)
         while len(connections) < SLOW_CONNECTIONS:
             try:
-                one = socket.create_connection((address.hostname, address.port or 80), timeout=5)
+                one = socket.socket()
+                one.settimeout(5)
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                one.connect((address.hostname, address.port or 80))
                 one.sendall(head)
                 one.setblocking(False)
             except OSError:
                 break
             connections.append(one)
         time.sleep(1.0)
-    for one in connections:
-        one.close()
 
 
 ATTACKS: Mapping[str, Callable[[Client, int], None]] = {
@@ -160,7 +178,11 @@ ATTACKS: Mapping[str, Callable[[Client, int], None]] = {
     "past_limits": past_limits,
     "backtests": backtests,
 }
-SLOW_BODIES = "slow_bodies"
+# What one process does with many connections.
+CONNECTIONS: Mapping[str, Callable[[str, str], None]] = {
+    "slow_bodies": slow_bodies,
+    "slow_readers": slow_readers,
+}
 # How many callers of A there are, where it is another number.
 MANY = {
     "long_polls": 24,
@@ -174,8 +196,8 @@ MANY = {
 
 def play(name: str, base_url: str, key: str) -> None:
     """Do one of them again and again, until this process is ended."""
-    if name == SLOW_BODIES:
-        slow_bodies(base_url, lambda: False)
+    if name in CONNECTIONS:
+        CONNECTIONS[name](base_url, key)
     client = Client(base_url, key)
 
     def call(caller: int, callers: int) -> None:
@@ -237,7 +259,9 @@ def ask(client: Client, rounds: int, since: int) -> tuple[dict[str, list[float]]
 
 def prepare(system: System, records: int) -> tuple[str, str]:
     """Make both workspaces with their people; return their keys."""
-    keys = [json.loads(system.manage("create_workspace", name))["api_key"] for name in (A, B)]
+    scopes = [f"--scope={scope}" for scope in ("read", "write", "manage")]
+    made = [system.manage("create_workspace", name, *scopes) for name in (A, B)]
+    keys = [json.loads(one)["api_key"] for one in made]
     clients = [Client(system.base_url, key) for key in keys]
     for client, people in zip(clients, (PEOPLE, 1), strict=True):
         for number in range(people):
@@ -287,7 +311,7 @@ def main() -> None:
         warm_up=(3.0, 0.5),  # seconds that A has before B is looked at
         records=(RECORDS, 1000),
     )
-    names = [*ATTACKS, SLOW_BODIES]
+    names = [*ATTACKS, *CONNECTIONS]
     line.add_argument("--attacks", nargs="+", choices=names, default=names)
     line.add_argument("--play", nargs=3, metavar=("ATTACK", "URL", "KEY"), help=argparse.SUPPRESS)
     asked = line.parse_args()

@@ -76,8 +76,12 @@ class Budget:
 
     @property
     def beside_slow(self) -> int:
-        """How many calls may be begun beside slow ones that are under way."""
-        return max(self.concurrency // 2, 1)
+        """How many of the calls at one time are begun beside slow ones alone."""
+        return self.concurrency // 3
+
+    def has_room(self, under_way: int, slow: int) -> bool:
+        """Whether one more may be begun beside those under way, of which so many are slow."""
+        return under_way - min(slow, self.beside_slow) < self.concurrency - self.beside_slow
 
     @property
     def limits_cost(self) -> bool:

@@ -140,8 +140,11 @@ def start(
         of_kind = _of_kind(embeddings=embeds)
         _check_budget(workspace, budget, attempt.most.tokens, cost or Decimal(0), now, of_kind)
         under_way = _under_way(workspace, now, of_kind).count()
-        let_by = 0 if embeds else min(slow(workspace, now), budget.beside_slow)
-        if under_way - let_by >= budget.concurrency:
+        if embeds:
+            has_room = under_way < budget.concurrency
+        else:
+            has_room = budget.has_room(under_way, slow(workspace, now))
+        if not has_room:
             which = "" if embeds else " (llm_concurrency)"
             raise TooManyCalls(
                 f"{under_way} calls of this workspace are under way, and it may make no more at one"

@@ -1,7 +1,7 @@
 """Whose turn it is with a language model: as many pieces of work of a workspace go on at a time as
-it may make calls, so that no thread of a worker waits for one that has its share. Beside calls that
-hang some more may go on, so that one user's slow model does not hold up all others until it times
-out.
+it may make calls, so that no thread of a worker waits for one that has its share. A third of them
+are kept for when others hang, so that one user's slow model does not hold up all others until it
+times out.
 
 What is not begun for that is left to whoever comes next: who ends a piece of work tells the workers
 of the workspace's next one.
@@ -41,8 +41,7 @@ def claim(work: QuerySet[Leased], workspace_pk: int, **columns: Any) -> Leased |
         asked = runs.questions().filter(**held).count()
         working = asked + Lane.objects.filter(**held, name=LaneName.STRUCTURE).count()
         budget = language_models.budget(workspace.chosen_llm)
-        slow = min(llm_calls.slow(workspace, now), budget.beside_slow)
-        full = working - slow >= budget.concurrency
+        full = not budget.has_room(working, llm_calls.slow(workspace, now))
         if full and (asked or work.model is not Run):
             return None
         return leases.claim(work, **columns)

@@ -19,6 +19,13 @@ _MARKS = "".join(
 MAX_MARKS = 30  # of Unicode's stream-safe text: no language needs more
 _TOO_MANY_MARKS = re.compile(f"([{_MARKS}]{{{MAX_MARKS}}})[{_MARKS}]+")
 
+# Of one file: signs other than letters, digits, blanks and underlines. Each may be a node of the
+# syntax tree, which takes a kilobyte, and some microseconds in which no other thread runs.
+MAX_SIGNS = 400_000
+_NO_SIGNS = bytes(
+    number for number in range(256) if number >= 128 or re.match(rb"[\w \t]", bytes([number]))
+)
+
 
 def with_few_marks(text: str) -> str:
     """Return the text without what is more than 30 combining marks in a row.
@@ -32,19 +39,25 @@ def with_few_marks(text: str) -> str:
 def parse_python(source: str, path: str = "<unknown>") -> ast.Module:
     """Parse a module; raises what `ast.parse` does, and SyntaxError for a name that is no word.
 
-    Python normalises each name, so a name of 100,000 combining marks is refused before.
+    Python normalises each name, so a name of 100,000 combining marks is refused before; so is more
+    code than can be parsed without stopping all other threads for seconds, and filling the memory.
     """
-    _refuse_marks(source, path)
+    _refuse_unparsed(source, path)
     return ast.parse(source, path)
 
 
 def parse_expression(source: str) -> ast.Expression:
     """Parse an expression, as `parse_python` does a module."""
-    _refuse_marks(source, "<unknown>")
+    _refuse_unparsed(source, "<unknown>")
     return ast.parse(source, mode="eval")
 
 
-def _refuse_marks(source: str, path: str) -> None:
+def _refuse_unparsed(source: str, path: str) -> None:
+    if len(source) > MAX_SIGNS:
+        signs = len(source.encode(errors="replace").translate(None, _NO_SIGNS))
+        if signs > MAX_SIGNS:
+            message = f"too much code for one file: {signs:,} signs, {MAX_SIGNS:,} at most"
+            raise SyntaxError(message, (path, None, None, None))
     found = None if source.isascii() else _TOO_MANY_MARKS.search(source)
     if found is not None:
         line = source.count("\n", 0, found.start()) + 1

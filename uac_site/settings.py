@@ -280,10 +280,10 @@ UAC_LLM_BACKOFF_SECONDS_MOST = env.float("UAC_LLM_BACKOFF_SECONDS_MOST", default
 UAC_LLM_OUTPUT_TOKENS = env.int("UAC_LLM_OUTPUT_TOKENS", default=8192)
 # Calls of one workspace at a time, on all workers together, and how long one waits for its turn:
 # the first of a piece of work; one in the middle waits 20 times as long.
-UAC_LLM_CONCURRENCY = env.int("UAC_LLM_CONCURRENCY", default=4)
+UAC_LLM_CONCURRENCY = env.int("UAC_LLM_CONCURRENCY", default=6)
 UAC_LLM_TURN_SECONDS = env.float("UAC_LLM_TURN_SECONDS", default=30.0)
-# A call that is under way for longer does not keep others waiting: half as many calls as may be
-# under way may then be begun beside such.
+# A call that is under way for longer does not keep others waiting: a third of the calls that may be
+# under way are begun beside such alone.
 UAC_LLM_SLOW_SECONDS = env.float("UAC_LLM_SLOW_SECONDS", default=20.0)
 # What each workspace may spend in a day and a month of UTC; without a value, there is no end.
 UAC_LLM_TOKENS_PER_DAY = env.int("UAC_LLM_TOKENS_PER_DAY", default=None)

@@ -21,16 +21,12 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from memory.hints import send_hint
-from memory.llm_turns import STRUCTURE_TASK
-from memory.runs import ANSWER_TASK
 
 if TYPE_CHECKING:
     from celery import Task
 
 logger = structlog.get_logger(__name__)
 
-# What a language model is asked for has turns of its own (`memory.llm_turns`).
-ELSEWHERE = (ANSWER_TASK, STRUCTURE_TASK)
 # What takes longer than this is long, in seconds.
 LONG_SECONDS = 0.25
 # What was long counts half as much after so many seconds.
@@ -181,7 +177,7 @@ def open_turns(threads: int) -> None:
 @contextmanager
 def of(task: "Task[..., Any]", arguments: tuple[Any, ...]) -> Iterator[bool]:
     """Yield whether a task is to be done now; when it is done, send the hint that comes next."""
-    if _turns is None or task.name in ELSEWHERE:
+    if _turns is None:
         yield True
         return
     asked = task.request

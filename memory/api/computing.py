@@ -5,8 +5,11 @@ request is refused for a moment, before a thread is kept waiting; a workspace le
 others.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from django.http import HttpResponseBase
 
 from memory.api.places import Places
 from memory.api.rates import TooMuch
@@ -15,6 +18,10 @@ RETRY_SECONDS = 1.0
 
 # Two at a time, and of one workspace one.
 _places = Places(2, factor=1)
+# What is made out of a whole history may take minutes, and is read as slowly as somebody likes.
+# There are four at a time, and of one workspace two.
+_downloads = Places(4, factor=1)
+DOWNLOAD_RETRY_SECONDS = 10.0
 
 
 @contextmanager
@@ -29,3 +36,24 @@ def computing(workspace_pk: int) -> Iterator[None]:
                 RETRY_SECONDS,
             )
         yield
+
+
+def download(workspace_pk: int, make: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+    """Return the response that `make` makes out of a whole history; raises TooMuch where as many
+    are made, or sent, already.
+
+    It has its place until it is closed: while somebody reads slowly, it keeps a thread.
+    """
+    with ExitStack() as place:
+        if not place.enter_context(_downloads.take(workspace_pk)):
+            raise TooMuch(
+                "This server makes and sends as many zips and clones as it does at a time: come"
+                " back in ten seconds.",
+                "max_downloads",
+                DOWNLOAD_RETRY_SECONDS,
+            )
+        response = make()
+        # One that is not sent after all is not closed by anybody.
+        release = weakref.finalize(response, place.pop_all().close)
+        response._resource_closers.append(release)  # type: ignore[attr-defined]
+    return response

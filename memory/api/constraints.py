@@ -34,10 +34,9 @@ from memory.models.alerts import Severity
 from memory.models.runs import RunOutcome, RunStatus, warning_of
 from memory.models.workspace_constraints import FOLDER
 from memory.project import EditError, Outline
+from memory.project.edits import MAX_SOURCE
 from memory.project.names import check_lower_name
 from memory.retrieval import outline
-
-MAX_SOURCE = 64 * 1024
 
 
 def _missing(what: str) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from django.http import HttpRequest, HttpResponse
 from django.views import defaults
 from rest_framework import exceptions, serializers, status
 from rest_framework.response import Response
-from rest_framework.views import exception_handler as rest_exception_handler
 
 from memory import database
 from memory.api.problems import CHANGED, CONTENT_TYPE, NAMESPACE, PROBLEMS, answer, problem
@@ -148,7 +147,10 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
             error = exceptions.NotFound(ERASED)
         case Error() if database.is_unavailable(error):
             error = Unavailable(of_database(error))
-    response = rest_exception_handler(error, dict(context))
+    # Which imports by name of the settings what imports this module.
+    from rest_framework.views import exception_handler
+
+    response = exception_handler(error, dict(context))
     if response is None:
         return None
     told = problem(response.status_code, _detail(error, context), _kind_of(error))

@@ -1,6 +1,7 @@
 """`export/` and `git/`: a user's project to take along, as a zip and as a git repository; and
 `subject-access/`: all that is kept of the person."""
 
+import functools
 import zlib
 from collections.abc import Callable, Iterable
 from tempfile import SpooledTemporaryFile
@@ -16,6 +17,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 from memory.api.authentication import PasswordAuthentication, principal_of
+from memory.api.computing import download
 from memory.api.errors import PayloadTooLarge
 from memory.api.moments import AS_OF, KnownView
 from memory.api.users import UserScopedView
@@ -64,7 +66,8 @@ class Export(KnownView):
         etag = archive.etag(known.checkpoint)
         if {etag, "*"} & set(parse_etags(request.headers.get("If-None-Match", ""))):
             return HttpResponse(status=304, headers={"ETag": etag})
-        return archive.download(known.user, known.checkpoint)
+        make = functools.partial(archive.download, known.user, known.checkpoint)
+        return download(known.user.workspace_id, make)
 
 
 class SubjectAccess(UserScopedView):
@@ -72,6 +75,7 @@ class SubjectAccess(UserScopedView):
 
     # It tells more than any other request: prompts, deliveries, the reasons of redactions.
     scopes = dict.fromkeys(("GET", "HEAD"), Scope.MANAGE)
+    costly = ("GET",)
     content_negotiation_class = AnyAccepted
 
     @extend_schema(
@@ -88,7 +92,7 @@ class SubjectAccess(UserScopedView):
         It takes a key with the scope manage. Of a long log it takes minutes until the first byte.
         """
         user = self.memory_user()
-        answer = subject.download(user)
+        answer = download(user.workspace_id, functools.partial(subject.download, user))
         logger.info("subject_access", user=user.pk, by=str(principal_of(request)))
         return answer
 
@@ -110,11 +114,19 @@ class _GitView(UserScopedView):
                 response[name] = answer[name]
         return response
 
-    def history(self) -> git.History:
-        """Return the history of the addressed user; BeingRedacted while it cannot be told."""
+    def sent(
+        self, form: str, answer: Callable[[git.History, fetching.Write], None]
+    ) -> HttpResponseBase:
+        """Return what `answer` writes of the history of the addressed user; BeingRedacted while it
+        cannot be told."""
         user = self.memory_user()
         refuse_being_redacted(user)
-        return git.history_of(user)
+
+        def make() -> HttpResponseBase:
+            history = git.history_of(user)
+            return _sent(form, lambda write: answer(history, write))
+
+        return download(user.workspace_id, make)
 
 
 @extend_schema(exclude=True)
@@ -132,8 +144,7 @@ class GitRefs(_GitView):
             raise PermissionDenied(READ_ONLY)
         if service != fetching.SERVICE:
             raise ParseError(f"Use git: this address wants service={fetching.SERVICE}.")
-        history = self.history()
-        return _sent("advertisement", lambda write: fetching.advertise(history, write))
+        return self.sent("advertisement", fetching.advertise)
 
 
 @extend_schema(exclude=True)
@@ -146,16 +157,15 @@ class GitUploadPack(_GitView):
         """Return the objects that a client asks for, as git's protocol has it."""
         if request.content_type != f"application/x-{fetching.SERVICE}-request":
             raise ParseError("Use git: this address takes what it sends, and nothing else.")
-        history = self.history()
         body = _body(request)
 
-        def write(write: Callable[[bytes], object]) -> None:
+        def answer(history: git.History, write: fetching.Write) -> None:
             try:
                 fetching.answer(history, body, write)
             except fetching.BadRequest as error:
                 raise ParseError(str(error)) from None
 
-        return _sent("result", write)
+        return self.sent("result", answer)
 
 
 @extend_schema(exclude=True)
@@ -168,7 +178,7 @@ class GitReceivePack(_GitView):
         raise PermissionDenied(READ_ONLY)
 
 
-def _sent(form: str, write: Callable[[Callable[[bytes], object]], None]) -> FileResponse:
+def _sent(form: str, write: Callable[[fetching.Write], None]) -> FileResponse:
     spool = SpooledTemporaryFile(max_size=archive.IN_MEMORY)  # noqa: SIM115 the response closes it
     try:
         write(spool.write)

@@ -16,6 +16,9 @@ from memory.project.values import RecordId
 
 Kind = Literal["record", "object", "enum"]
 
+# Of a constraint, or of its tests: parsed, and repaired, again and again.
+MAX_SOURCE = 64 * 1024
+
 
 @dataclass(frozen=True)
 class FieldSpec:
@@ -281,6 +284,15 @@ def _build(class_: type[Any], arguments: Mapping[str, object], where: str) -> An
     return class_(**values)
 
 
+def _source(value: object, where: str) -> str:
+    source = _text(value, where)
+    if len(source) > MAX_SOURCE:
+        raise EditError(
+            "too_large", f"{where} has {len(source):,} characters: {MAX_SOURCE:,} at most"
+        )
+    return source
+
+
 def _text(value: object, where: str) -> str:
     if not isinstance(value, str):
         raise _malformed(where, "a text", value)
@@ -367,7 +379,7 @@ def _record_ids(value: object, where: str) -> tuple[RecordId, ...]:
 _READERS: Mapping[str, Callable[[object, str], object]] = {
     **dict.fromkeys(("domain", "name", "new_name", "class_name", "collection", "key"), _text),
     **dict.fromkeys(("type", "doc", "text", "about", "reason"), _text),
-    **dict.fromkeys(("source", "tests_source"), _text),
+    **dict.fromkeys(("source", "tests_source"), _source),
     "kind": _kind,
     "members": _members,
     "derived": _reasons,

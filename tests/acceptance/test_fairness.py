@@ -19,7 +19,7 @@ PATIENCE = 300.0
 USERS, ENTRIES = 120, 10
 LONG, LONG_ENTRIES = 1, 3000
 FEW = 10
-CALLS = 4  # of a workspace at one time
+CALLS = 4  # of a workspace at one time, none of them being slow
 
 
 def answered(request: Request) -> Reply:
@@ -40,8 +40,8 @@ def system(llm: LlmServer) -> Iterator[System]:
         "UAC_LLM_MODEL": "openai:the-model",
         "UAC_LLM_BASE_URL": llm.openai_url,
         "UAC_LLM_API_KEY": KEY,
-        "UAC_LLM_CONCURRENCY": str(CALLS),
-        "UAC_LLM_SLOW_SECONDS": "600",  # beside slow calls there may be more
+        "UAC_LLM_CONCURRENCY": str(CALLS + CALLS // 2),
+        "UAC_LLM_SLOW_SECONDS": "600",  # a third are begun beside slow calls alone
     }
     with running_system(llm_workers=1, environment=environment) as system:
         yield system

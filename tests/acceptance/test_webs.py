@@ -1,18 +1,23 @@
 """Several web processes are one server: whichever of them a request goes to, it finds the same."""
 
 import os
+import secrets
+import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from benchmarks.harness import Client
 from tests.system import LATE, Person, message, new_client, record, running_system
 from tests.waiting import polled, scaled
 from uac_site.embedded.process import free_port
@@ -118,3 +123,43 @@ def test_two_web_processes_are_one_server(
 
 def listened(person: Person) -> Any:
     return person.client.get("alerts/?after=0&wait=25")[1]["results"]
+
+
+def test_who_reads_nothing_of_what_was_asked_for_keeps_few_threads(system: System) -> None:
+    # Given a person of whom megabytes are kept, which no buffer on the way holds
+    slow = new_client(system, "slow", "read", "write", "manage")
+    quick = new_client(system, "quick")
+    assert slow.post("users/", {"user_id": "ada"})[0] == 201
+    for _ in range(6):
+        assert slow.post("users/ada/entries/", message(secrets.token_urlsafe(600_000)))[0] == 202
+    # When more connections than there are threads ask for them, or for the document that takes no
+    # key, and read nothing
+    requests = ["users/ada/subject-access/", "openapi.json"] * 20
+    with ExitStack() as stack:
+        unread = [stack.enter_context(asked_for(slow, path)) for path in requests]
+        polled(lambda: len(select.select(unread, [], [], 0)[0]), lambda n: n == len(unread))
+        # Then others are answered
+        for _ in range(5):
+            assert quick.get("users/")[0] == 200
+        told = [one.recv(20) for one in unread[::2]]
+        assert sum(one.startswith(b"HTTP/1.1 200") for one in told) == 2
+        assert sum(one.startswith(b"HTTP/1.1 429") for one in told) == len(told) - 2
+    # And when the connections are gone, it is sent again
+    polled(lambda: beginning(slow, "users/ada/export/"), lambda head: head == b"HTTP/1.1 200")
+
+
+def beginning(client: Client, path: str) -> bytes:
+    """The first bytes of what is answered."""
+    with asked_for(client, path) as connection:
+        return connection.recv(12)
+
+
+def asked_for(client: Client, path: str) -> socket.socket:
+    """A connection by which something is asked for, with next to no room for the answer."""
+    address = urlsplit(client.base_url)
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect((address.hostname, address.port))
+    head = f"GET /v1/{path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {client.key}\r\n"
+    connection.sendall(f"{head}\r\n".encode())
+    return connection

@@ -125,6 +125,23 @@ class TestMarks:
         assert_linear(parse, TEXTS["marks in a row"])
 
 
+class TestCode:
+    """The parser holds the interpreter until it is done, and takes a kilobyte for each sign."""
+
+    @pytest.mark.parametrize("line", ["a = 1\n", "a,", "a+", "f(a)(b)\n", "[[],[]]\n"])
+    def test_more_than_can_be_parsed_in_passing_is_not_parsed(
+        self, line: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(texts, "ast", None)  # nobody asks the parser
+        for parse in (texts.parse_python, texts.parse_expression):
+            with pytest.raises(SyntaxError, match="too much code for one file"):
+                parse(line * (texts.MAX_SIGNS + 1))
+
+    @pytest.mark.parametrize("text", ["word " * 200_000, "Ärger und Ölflecken " * 50_000])
+    def test_a_long_text_is_no_code(self, text: str) -> None:
+        assert texts.parse_python(f"note = {text!r}\n").body
+
+
 class TestFrames:
     """What a sandbox sends is counted before it is read."""
 

@@ -1,9 +1,12 @@
 """Whose hint a worker acts on: no workspace keeps the others waiting, and none is forgotten."""
 
 import itertools
+from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 
+from memory.llm_turns import STRUCTURE_TASK
 from workers import turns
 from workers.turns import Hint, Turns, Work
 
@@ -183,3 +186,21 @@ def test_a_worker_with_one_thread_does_what_comes(clock: Clock) -> None:
     worker = Turns(1, clock)
     take(worker, clock, 1, LONG)
     assert worker.begin(hint(1)) is not None
+
+
+def test_what_a_language_model_is_asked_for_has_turns_like_all_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr(turns, "_turns", Turns(3))
+    monkeypatch.setattr(turns, "send_hint", lambda task, arguments, **whose: sent.append(task))
+
+    def begun(stack: ExitStack, workspace: int) -> bool:
+        task = SimpleNamespace(name=STRUCTURE_TASK, request={"workspace": workspace})
+        return stack.enter_context(turns.of(task, (next(_numbers),)))  # type: ignore[arg-type]
+
+    with ExitStack() as stack:
+        assert [begun(stack, 1) for _ in range(4)] == [True, True, False, False]
+        assert begun(stack, 2)
+
+    assert sent == [STRUCTURE_TASK] * 2

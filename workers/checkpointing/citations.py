@@ -4,16 +4,22 @@ import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from django.db.models import Sum, TextField
+from django.db.models.functions import Cast, Coalesce, Length
+
 from memory import checkpoints, workspace_constraints
 from memory.models import Checkpoint, LogEntry, MemoryUser
 from memory.project import Change, Outline, Record, RecordId
 from memory.texts import parse_python
+from workers.checkpointing import apart
 from workers.checkpointing.findings import Finding
-from workers.checkpointing.grounding import Claim, Source, claims_of, ungrounded
+from workers.checkpointing.grounding import Claim, Source, claims_of
 from workers.checkpointing.no_loss import domain_of
-from workers.checkpointing.retirements import Retirement, successor, ungrounded_retirements
-from workers.checkpointing.updates import Update, ungrounded_updates
-from workers.checkpointing.wording import unsaid_texts
+from workers.checkpointing.retirements import Retirement, successor
+from workers.checkpointing.updates import Update
+
+# Of all entries that are read for one change.
+MAX_CITED_CHARACTERS = 5_000_000
 
 
 def unfounded(
@@ -21,7 +27,8 @@ def unfounded(
 ) -> Iterator[Finding]:
     """Yield a finding for whatever a change says, or does to records, and no cited entry says.
 
-    The words of texts are a language model's to show; a person or product chooses its own.
+    The words of texts are a language model's to show; a person or product chooses its own. Raises
+    apart.ReadingFailed if it could not be found out.
     """
     before = {
         RecordId(domain_of(path), collection, record.key): record
@@ -44,17 +51,36 @@ def unfounded(
         ),
         *_told_anew(change, retirements, added),
     ]
-    seqs = {seq for seqs in rested_on.values() for seq in seqs}
+    seqs = {seq for seqs in rested_on.values() for seq in apart.newest(seqs)}
     seqs |= {seq for claim in claims for seq in claim.sources}
     seqs |= {seq for one in retirements for seq in one.sources}
     seqs |= {seq for one in updates for cited in one.cited.values() for seq in cited}
-    sources = read_sources(user, seqs)
-    read = _fields_read(user, parent) if updates and parent is not None else frozenset()
-    yield from ungrounded_retirements(retirements, sources, added)
-    yield from ungrounded_updates(updates, sources, read, user.time_zone, is_of_model=is_of_model)
-    yield from ungrounded(claims, sources, user.time_zone)
-    if is_of_model:
-        yield from unsaid_texts(claims, sources, user.time_zone)
+    if (characters := _characters(user, seqs)) > MAX_CITED_CHARACTERS:
+        yield Finding(
+            code=apart.TOO_MUCH,
+            message=f"the entries that the edits cite have {characters:,} characters:"
+            f" {MAX_CITED_CHARACTERS:,} at most",
+            fix=apart.FIX,
+        )
+        return
+    cited = apart.Cited(
+        claims=claims,
+        updates=updates,
+        retirements=retirements,
+        added=added,
+        sources=read_sources(user, seqs),
+        read=_fields_read(user, parent) if updates and parent is not None else frozenset(),
+        time_zone=user.time_zone,
+        is_of_model=is_of_model,
+    )
+    yield from apart.unfounded(cited)
+
+
+def _characters(user: MemoryUser, seqs: Collection[int]) -> int:
+    """Return how long these entries are together, without reading them here."""
+    length = Coalesce(Length("content"), 0) + Coalesce(Length(Cast("data", TextField())), 0)
+    entries = LogEntry.objects.filter(user=user, seq__in=seqs)
+    return int(entries.aggregate(all=Sum(length, default=0))["all"])
 
 
 def read_sources(user: MemoryUser, seqs: Collection[int]) -> dict[int, Source]:

@@ -20,6 +20,7 @@ from memory.models.runs import RunKind, RunOutcome, RunTrigger
 from memory.project import Change, Edit
 from memory.project.legacy import is_legacy
 from memory.project.typed import encode
+from workers.checkpointing.apart import ReadingFailed
 from workers.checkpointing.citations import unfounded
 from workers.checkpointing.execution import (
     OTHER_HASH_SEED,
@@ -119,7 +120,10 @@ def judge(
     if verdict.accepted:
         verdict.checks.append(Check("no loss", list(lost_records(change, sources))))
     if judge_code and judge_grounding and verdict.accepted:
-        found = list(unfounded(user, parent, change, is_of_model=bool(of_model)))
+        try:
+            found = list(unfounded(user, parent, change, is_of_model=bool(of_model)))
+        except ReadingFailed as error:
+            raise GateUnavailable(f"reading the entries that are cited: {error}") from error
         verdict.checks.append(Check("grounding", found))
         verdict.counts["paraphrases"] = sum(one.code == PARAPHRASE for one in found)
     if not verdict.accepted:

@@ -1,6 +1,6 @@
 """Proposed edits: what a product's agent or engineer, or a model, wants to change in a project."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from django.db import transaction
 
@@ -25,6 +25,7 @@ from memory.project import (
     edit_from_json,
     edit_to_json,
 )
+from memory.project.edits import MAX_SOURCE
 from memory.project.files import edits_of_files
 from workers.checkpointing import gate
 from workers.checkpointing.coverage import uncovered
@@ -34,6 +35,8 @@ from workers.outlook import outlook
 from workers.sandbox.interface import SandboxError
 
 MAX_REBUILDS = 3
+# Of a file with records, in characters.
+MAX_GROWTH = 128 * 1024
 # Edits that say how things are kept, and keep nothing of what is said.
 SCHEMA_EDITS = (DefineClass, AddField, WidenField, RenameField)
 NOTHING_KEPT = "cited for the schema alone: no record, note or constraint rests on it"
@@ -129,6 +132,7 @@ def _read(run: Run) -> tuple[list[Edit], list[Finding]]:
     edits, repairs = _repaired([edit_from_json(edit) for edit in run.input["edits"]])
     if not (files := dict(run.input.get("files", {}))):
         return edits, repairs
+    _refuse_large(run, files)
     for path, source in files.items():
         if source is not None:
             repaired = put_right(path, source)
@@ -139,6 +143,21 @@ def _read(run: Run) -> tuple[list[Edit], list[Finding]]:
     for edit in edits:
         apply(project, edit)
     return [*edits, *edits_of_files(project, files)], repairs
+
+
+def _refuse_large(run: Run, files: Mapping[str, str | None]) -> None:
+    """Raise ProjectError for a file that takes long to parse, since no other thread runs meanwhile:
+    a constraint or its tests, or one that is much larger than it was. A record may be large, and
+    make its file so."""
+    large = {path: len(text) for path, text in files.items() if text and len(text) > MAX_SOURCE}
+    if not large:
+        return
+    before = checkpoints.read_files(run.checkpoint, large.keys()) if run.checkpoint else {}
+    for path, size in large.items():
+        is_state = path.startswith("domains/")
+        most = len(before.get(path, "")) + MAX_GROWTH if is_state else MAX_SOURCE
+        if size > most:
+            raise ProjectError(path, f"has {size:,} characters: {most:,} at most")
 
 
 def _of_file(error: EditError | ProjectError) -> Finding:

@@ -5,7 +5,11 @@ from rest_framework.test import APIClient
 
 from memory.api import computing, parsers
 from memory.api.places import Places
-from memory.models import MemoryUser
+from memory.models import MemoryUser, Workspace
+from memory.models.workspaces import Scope
+from memory.users import create_user
+from memory.workspaces import create_key
+from tests.conftest import new_client
 from tests.factories import make_checkpoint
 
 pytestmark = pytest.mark.django_db
@@ -27,6 +31,52 @@ def test_one_too_many_is_to_come_back_and_another_workspace_is_answered(
     assert refused["Retry-After"] == "1"
     assert refused.json()["limit"] == "max_computing"
     assert api.get(DIFF).status_code == 200
+
+
+DOWNLOADS = (
+    "/v1/users/ada/export/",
+    "/v1/users/ada/subject-access/",
+    "/v1/users/ada/git/info/refs?service=git-upload-pack",
+)
+
+
+def test_who_reads_downloads_slowly_leaves_threads_to_others(user: MemoryUser) -> None:
+    # Given somebody who reads nothing of what he has asked for
+    make_checkpoint(user)
+    slow = APIClient()
+    _, key = create_key(user.workspace, "slow", [Scope.READ, Scope.MANAGE])
+    slow.credentials(HTTP_AUTHORIZATION=f"Bearer {key}")
+    unread = [slow.get(DOWNLOADS[0]) for _ in range(2)]
+    assert [answer.status_code for answer in unread] == [200, 200]
+    # When he asks for more, he is to come back, and is answered otherwise
+    for address in DOWNLOADS:
+        refused = slow.get(address)
+        assert (refused.status_code, refused["Retry-After"]) == (429, "10")
+    assert slow.get("/v1/users/ada/").status_code == 200
+    # And others are sent theirs
+    other = Workspace.objects.create(name="other")
+    make_checkpoint(create_user(other, "ada", metadata=None))
+    assert new_client(other).get(DOWNLOADS[0]).status_code == 200
+    # Until what he was sent is read
+    assert unread.pop().getvalue()
+    assert slow.get(DOWNLOADS[0]).status_code == 200
+
+
+def test_a_download_that_fails_keeps_no_place(
+    api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_checkpoint(user)
+
+    def fail(*what: object) -> None:
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("memory.api.export.archive.download", fail)
+        for _ in range(5):
+            with pytest.raises(OSError, match="the disk is full"):
+                api.get(DOWNLOADS[0])
+
+    assert api.get(DOWNLOADS[0]).status_code == 200
 
 
 def test_a_workspace_leaves_places_to_others() -> None:

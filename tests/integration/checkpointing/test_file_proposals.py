@@ -9,9 +9,11 @@ from rest_framework.test import APIClient
 from memory import checkpoints, log
 from memory.models import Checkpoint, EntryOutcome, MemoryUser, Run
 from memory.models.log import EntryKind
+from memory.project.edits import MAX_SOURCE
 from memory.verification import problems
 from tests.integration.checkpointing.conftest import Append, Records, trip
 from tests.integration.checkpointing.test_proposals import BUDGET, BUDGET_TESTS
+from workers.checkpointing import proposals
 
 pytestmark = pytest.mark.django_db
 
@@ -197,3 +199,44 @@ def test_a_version_that_there_is_not_is_not_found(api: APIClient, user: MemoryUs
     assert response.status_code == 404, response.content
     assert "version" in response.json()["errors"]
     assert not Run.objects.exists()
+
+
+def test_a_file_that_would_take_long_to_parse_is_refused_unread(
+    user: MemoryUser, told: int, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a constraint of a megabyte, over which the parser stops all threads for seconds
+    monkeypatch.setattr(proposals, "put_right", lambda path, source: pytest.fail("it was read"))
+    files = {"constraints/budget.py": "a,\n" * 300_000, "tests/test_budget.py": BUDGET_TESTS}
+    # When it is proposed
+    run = send(files)
+    # Then nobody has looked into it, and it is said why
+    assert run.outcome == "rejected"
+    assert findings(run)[0]["path"] == "constraints/budget.py"
+    assert findings(run)[0]["message"] == "has 900,000 characters: 65,536 at most"
+
+
+def test_a_file_that_is_large_for_its_records_may_be_sent_again(
+    user: MemoryUser, told: int, send: Send, checkpoint: Append, source_of: Source
+) -> None:
+    checkpoint(trip("Bergen, " * 20_000, key="bergen", cost=1))
+    assert user.head is not None
+    large = next(path for path in user.head.tree if len(source_of(path)) > MAX_SOURCE)
+
+    sent = {"constraints/budget.py": BUDGET, "tests/test_budget.py": BUDGET_TESTS}
+    run = send({large: source_of(large), **sent})
+
+    assert run.outcome == "ok", run.error
+    assert user.head is not None
+    assert [edit["op"] for edit in user.head.edits] == ["write_constraint"]
+
+
+def test_so_is_a_file_with_records_that_grows_by_too_much(
+    told: int, send: Send, source_of: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proposals, "put_right", lambda path, source: pytest.fail("it was read"))
+    state = source_of(STATE)
+
+    run = send({STATE: state + "#" * (proposals.MAX_GROWTH + 1)})
+
+    assert run.outcome == "rejected"
+    assert f"has {len(state) + 131_073:,} characters" in findings(run)[0]["message"]

@@ -17,7 +17,7 @@ from memory.verification import problems
 from tests.conftest import ENDLESS_AMONG_OTHERS
 from tests.integration.checkpointing.conftest import Append, Records, trip
 from workers import tasks
-from workers.checkpointing import gate, mutants
+from workers.checkpointing import apart, citations, gate, mutants
 from workers.checkpointing.findings import Verdict
 
 pytestmark = pytest.mark.django_db
@@ -113,6 +113,42 @@ def test_a_constraint_that_speaks_and_is_silent_goes_live(
     work()
     alert = Alert.objects.get(user=user)
     assert (alert.severity, alert.message, alert.entries) == ("warning", "Rome costs 1500", [1])
+
+
+def test_entries_that_take_long_to_read_refuse_the_proposal_that_cites_them(
+    user: MemoryUser, propose: Propose, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given an entry that is slow to read, since nearly everything in it may be a number
+    monkeypatch.setattr(apart, "CPU_SECONDS", 1)
+    said = log.Draft(kind=EntryKind.FACT, content="1/" * 400_000)
+    (entry,) = log.append(user, [said], source="test")
+    # When an agent proposes much that cites it
+    notes = [
+        {"op": "note", "text": f"On May 3 of 1997 we had {number} apples.", "sources": [entry.seq]}
+        for number in range(100, 140)
+    ]
+    run = propose(*notes)
+    # Then it is told what to do, and the entry waits
+    assert run.outcome == "rejected"
+    assert not checks(run)["grounding"]
+    assert run.error is not None
+    assert "takes more than 1 s: propose fewer edits at a time" in run.error["message"]
+    assert log.coverage(user).pending == 1
+
+
+def test_more_text_than_is_read_for_one_proposal_is_not_read(
+    user: MemoryUser, propose: Propose, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drafts = [log.Draft(kind=EntryKind.FACT, content="tea " * 100) for _ in range(10)]
+    cited = [entry.seq for entry in log.append(user, drafts, source="test")]
+    monkeypatch.setattr(citations, "MAX_CITED_CHARACTERS", 3999)
+    monkeypatch.setattr(citations, "read_sources", lambda *what: pytest.fail("it was read"))
+
+    run = propose({"op": "note", "text": "Tea.", "sources": cited})
+
+    assert run.outcome == "rejected"
+    assert run.error is not None
+    assert "have 4,000 characters: 3,999 at most" in run.error["message"]
 
 
 def test_an_alert_resolves_when_its_cause_is_gone(

@@ -216,6 +216,24 @@ def test_no_more_calls_than_allowed_are_under_way(work: Work) -> None:
     start(work)
 
 
+@pytest.mark.parametrize(
+    ("concurrency", "slow_seconds", "begun"),
+    [(6, 0.0, 6), (6, 1000.0, 4), (2, 0.0, 2), (1, 0.0, 1)],
+    ids=["all slow", "none slow", "too few to keep one", "one"],
+)
+def test_calls_that_hang_let_others_begin_but_never_more_than_allowed(
+    work: Work, settings: Settings, concurrency: int, slow_seconds: float, begun: int
+) -> None:
+    budget(work.workspace, concurrency=concurrency)
+    settings.UAC_LLM_SLOW_SECONDS = slow_seconds
+    for _ in range(begun):
+        start(work)
+
+    with pytest.raises(TooManyCalls, match=f"{begun} calls? of this workspace"):
+        start(work)
+    assert LlmCall.objects.count() == begun
+
+
 def test_a_call_waits_for_its_turn_and_not_for_ever(
     connect: Connect, work: Work, settings: Settings
 ) -> None:

@@ -96,8 +96,9 @@ def test_calls_that_hang_hold_up_no_other_users_first_call(
     slow_seconds: float,
     begun: bool,
 ) -> None:
-    # Given as many users as may be worked on at a time, whose calls hang, and some more who wait
-    settings.UAC_LLM_CONCURRENCY = 4
+    # Given two thirds of the users who may be worked on at a time, whose calls hang, and more who
+    # wait
+    settings.UAC_LLM_CONCURRENCY = 6
     settings.UAC_LLM_SLOW_SECONDS = slow_seconds
     settings.UAC_LLM_ATTEMPTS = 1
     names = ["hang1", "hang2", "hang3", "hang4", "five", "six", "seven"]
@@ -133,8 +134,8 @@ def test_calls_that_hang_hold_up_no_other_users_first_call(
                 assert eventually(lambda: len(server.requests) == 5)
                 late += come("six")
                 assert eventually(lambda: len(server.requests) == 6)
-            # Then their first calls are begun, in their order, if those before are slow; but beside
-            # those there are half as many at the most
+            # Then their first calls are begun, in their order, if those before are slow; and never
+            # are there more at a time than there may be
             last = come("seven")
             for rival in last if begun else [*late, *last]:
                 rival.join(scaled(60))

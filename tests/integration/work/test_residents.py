@@ -1,14 +1,19 @@
 """A user's sandbox that is kept for a while: what is sent to it, and when it is not used."""
 
+import itertools
+import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from memory import runs
 from memory import workspace_constraints as service
-from memory.models import MemoryUser, Run
+from memory.canonical import sha256
+from memory.models import Blob, Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunTrigger
+from tests.factories import make_checkpoint
 from tests.integration.checkpointing.conftest import Append, append, checkpoint, trip
 from tests.integration.work.test_workspace_constraints import (
     PATH,
@@ -18,6 +23,7 @@ from tests.integration.work.test_workspace_constraints import (
     rental,
 )
 from workers import tasks
+from workers.projects import allowance_of, loaded
 from workers.sandbox import runner
 from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.interface import SandboxError
@@ -246,3 +252,61 @@ def test_bytecode_that_makes_no_sense_is_forgotten_and_the_next_run_works(
 
     run_constraints(user)
     assert constraint.versions.get().bytecode not in ("", "nonsense")
+
+
+# What gets past the policy may change the process in which it is loaded, for good.
+MARKING = "import builtins\n\nbuiltins.seen = [*getattr(builtins, 'seen', []), {name!r}]\n"
+SCHEMA = """\
+from dataclasses import dataclass
+from uac import Record
+
+
+@dataclass(kw_only=True)
+class Trip(Record):
+    to: str
+"""
+STATE = "from domains.travel.schema import Trip\n\ntrips: list[Trip] = [{trips}]\n"
+SCHEMAS = [SCHEMA, *(SCHEMA + MARKING.format(name=one) for one in "ab")]
+STATES = [STATE.format(trips=one) for one in ("", "Trip(key='r', to='Rome')")]
+
+
+def stored(user: MemoryUser, version: int, schema: str, state: str) -> Checkpoint:
+    """Return a version with these files."""
+    folder = "domains/travel"
+    files = {
+        **dict.fromkeys(("domains/__init__.py", f"{folder}/__init__.py"), ""),
+        f"{folder}/schema.py": schema,
+        f"{folder}/state.py": state,
+    }
+    for text in files.values():
+        Blob.objects.get_or_create(user=user, hash=sha256(text), defaults={"content": text})
+    tree = {path: sha256(text) for path, text in files.items()}
+    return make_checkpoint(user, version, tree=tree)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_version_answers_depends_on_its_tree_and_the_question_alone(
+    user: MemoryUser, pool: Pool, seed: int
+) -> None:
+    chance = random.Random(seed)
+    variants = enumerate(itertools.product(SCHEMAS, STATES), start=1)
+    versions = [stored(user, number, *files) for number, files in variants]
+    allowance = allowance_of(user.workspace)
+
+    def answer(checkpoint: Checkpoint, question: str) -> Any:
+        with loaded(checkpoint, allowance) as sandbox:
+            return sandbox.evaluate(question, now=timezone.now(), time_zone="UTC").value
+
+    questions = ["[t.to for t in trips]", "getattr(__import__('builtins'), 'seen', [])"]
+    first: dict[tuple[int, str], Any] = {}
+    for _ in range(40):
+        checkpoint, question = chance.choice(versions), chance.choice(questions)
+        told = answer(checkpoint, question)
+        # What it answered first is what it answers in a sandbox that has served nobody
+        if (checkpoint.version, question) not in first:
+            pool.forget(user.pk)
+            pool._forgotten.clear()
+            first[checkpoint.version, question] = answer(checkpoint, question)
+        assert told == first[checkpoint.version, question]
+    assert pool.counts.resident > 0
+    assert len({str(one) for one in first.values()}) > 2

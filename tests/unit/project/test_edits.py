@@ -320,6 +320,16 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str, str]] = {
         "syntax",
         "x.tests_source",
     ),
+    "constraint that takes long to parse": (
+        {"op": "write_constraint", "name": "x", "source": "a,\n" * 30_000, "tests_source": TESTS},
+        "too_large",
+        "has 90,000 characters: 65,536 at most",
+    ),
+    "tests that take long to parse": (
+        {"op": "write_constraint", "name": "x", "source": SILENT, "tests_source": "a\n" * 40_000},
+        "too_large",
+        "write_constraint.tests_source has 80,000",
+    ),
     "constraint outside of the tree": (
         {"op": "write_constraint", "name": "../x", "source": SILENT, "tests_source": TESTS},
         "bad_name",

@@ -1,0 +1,157 @@
+"""Whether entries say what a change claims: where that is much to read, in a process of its own.
+
+How long it takes follows from what is claimed and cited together: a thousand edits may each cite
+the same megabyte. In a worker's own process all its other work would be slower meanwhile, and
+whatever is wrong with a pattern would stop it. Here reading has an end in processor time, which no
+busy machine brings nearer, memory of its own, and less priority than all else.
+"""
+
+import json
+import os
+import pickle  # nosec B403 # what this server has written a moment ago
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from memory.project.values import Record, RecordId, Value
+from workers.checkpointing.findings import Finding
+from workers.checkpointing.grounding import Claim, Source, ungrounded
+from workers.checkpointing.retirements import Retirement, ungrounded_retirements
+from workers.checkpointing.updates import MAX_RESTED, Update, ungrounded_updates
+from workers.checkpointing.wording import texts_of, unsaid_texts
+
+# So many characters, each as often as it is read, are read in no time, and here.
+QUICK_CHARACTERS = 200_000
+CPU_SECONDS = 30
+# A machine on which that takes so much longer is too busy.
+WALL_SECONDS = 600.0
+MEMORY_BYTES = 768 * 1024 * 1024
+# Raising this takes no privilege: if memory runs out, it ends before anything else does.
+FIRST_TO_GO = "1000"
+NO_MEMORY = 3  # the exit status
+TOO_MUCH = "too_much_to_read"
+FIX = "propose fewer edits at a time, or cite fewer or shorter entries"
+
+
+class ReadingFailed(Exception):
+    """There is no answer, and the texts are not why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cited:
+    """What a change claims, and the entries that it cites or rests on, by their seq.
+
+    The rest is as `ungrounded`, `ungrounded_updates` and `ungrounded_retirements` take it.
+    """
+
+    claims: Sequence[Claim]
+    updates: Sequence[Update]
+    retirements: Sequence[Retirement]
+    added: Sequence[Record]
+    sources: Mapping[int, Source]
+    read: frozenset[str]
+    time_zone: str
+    is_of_model: bool
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield a finding for whatever is claimed and not said."""
+        sources, zone = self.sources, self.time_zone
+        yield from ungrounded_retirements(self.retirements, sources, self.added)
+        yield from ungrounded_updates(
+            self.updates, sources, self.read, zone, is_of_model=self.is_of_model
+        )
+        yield from ungrounded(self.claims, sources, zone)
+        if self.is_of_model:
+            yield from unsaid_texts(self.claims, sources, zone)
+
+    def characters(self) -> int:
+        """Return how many there are to read, each counted as often as it is read, about."""
+        sizes = {seq: len(source.whole) for seq, source in self.sources.items()}
+
+        def of(*seqs: Iterable[int]) -> int:
+            return sum(sizes.get(seq, 0) for some in seqs for seq in some)
+
+        return (
+            sum(of(one.sources) + _length(one.fields) for one in self.claims)
+            + sum(
+                of(cited, newest(one.rested_on)) + _length({name: one.after.fields.get(name)})
+                for one in self.updates
+                for name, cited in one.cited.items()
+            )
+            + sum(of(one.sources, newest(one.rested_on)) for one in self.retirements)
+        )
+
+
+def newest(seqs: Iterable[int]) -> list[int]:
+    """Return those entries, of all that a record rests on, that others are compared with."""
+    return sorted(seqs)[-MAX_RESTED:]
+
+
+def _length(fields: Mapping[str, Value]) -> int:
+    return sum(len(text) for value in fields.values() for text in texts_of(value))
+
+
+def unfounded(cited: Cited) -> list[Finding]:
+    """Return what is claimed and not said; raises ReadingFailed.
+
+    Where it takes more processor time than there is, that is the finding.
+    """
+    if cited.characters() <= QUICK_CHARACTERS:
+        return list(cited.findings())
+    process = subprocess.Popen(  # noqa: S603  # nosec B603 # our own program
+        [sys.executable, "-s", "-m", __name__, str(CPU_SECONDS), str(MEMORY_BYTES)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"PYTHONPATH": str(Path(__file__).parents[2])},  # no secret is of use there
+    )
+    with process:
+        try:
+            answer, _ = process.communicate(pickle.dumps(cited), WALL_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise ReadingFailed(f"no answer within {WALL_SECONDS:g} s") from None
+        finally:
+            process.kill()
+    if process.returncode in (-signal.SIGXCPU, NO_MEMORY):
+        what = "memory" if process.returncode == NO_MEMORY else f"than {CPU_SECONDS} s"
+        return [
+            Finding(
+                code=TOO_MUCH,
+                message=f"reading the entries that the edits cite takes more {what}",
+                fix=FIX,
+            )
+        ]
+    if process.returncode != 0:
+        raise ReadingFailed(f"the process that reads ended with {process.returncode}")
+    return [_finding(one) for one in json.loads(answer)]
+
+
+def _finding(data: dict[str, Any]) -> Finding:
+    if data["record"] is not None:
+        data["record"] = RecordId(*data["record"])
+    return Finding(**data)
+
+
+def main(cpu_seconds: int, memory_bytes: int) -> None:
+    """Read what comes on the standard input, and write the findings on the standard output."""
+    os.nice(10)
+    with suppress(OSError):  # of another system
+        Path("/proc/self/oom_score_adj").write_text(FIRST_TO_GO)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        cited: Cited = pickle.load(sys.stdin.buffer)  # noqa: S301  # nosec B301 # of our own process
+        answer = json.dumps([asdict(one) for one in cited.findings()])
+    except MemoryError:
+        os._exit(NO_MEMORY)
+    sys.stdout.write(answer)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))
