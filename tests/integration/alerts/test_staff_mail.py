@@ -4,6 +4,7 @@ import datetime
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -148,14 +149,14 @@ def test_what_got_worse_or_woke_up_is_told_and_what_got_better_is_not(
 def test_a_cause_more_is_told_and_one_less_is_not(user: MemoryUser, later: Later) -> None:
     own, theirs = ALLERGY, "workspace/constraints/allergy.py"
     both = [finding(record("m-1"), constraint=path) for path in (own, theirs)]
-    said_by_both = {"spoke": [own, theirs], "existing": [own, theirs]}
-    run_finds(user, both[0], **said_by_both)
+    run_find = partial(run_finds, user, spoke=[own, theirs], existing=[own, theirs])
+    run_find(both[0])
     subscribe(user.workspace)
-    run_finds(user, *both, **said_by_both)
+    run_find(*both)
     assert tick() == 1
 
     later(2 * MINUTE)
-    run_finds(user, both[0], **said_by_both)
+    run_find(both[0])
     assert tick() == 1
     # Of a process of the release before it may be either.
     less = AlertEvent.objects.latest("seq")
