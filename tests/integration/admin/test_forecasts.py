@@ -66,6 +66,7 @@ def test_what_two_constraints_find_is_one_line(
     admin_client: Client, user: MemoryUser, forecast: Forecast
 ) -> None:
     (event,) = forecast.timeline
+    event |= {"key": "ends"}
     theirs = {"constraint": "workspace/constraints/rent.py", "fingerprint": "e" * 64}
     Forecast.objects.update(timeline=[event, {**event, **theirs}])
 

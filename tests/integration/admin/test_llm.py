@@ -220,7 +220,7 @@ def test_the_workspace_shows_what_holds_and_what_was_spent(
 
     assert "calls are made" in words
     assert "openai:gpt-5-mini at https://api.openai.com/v1, with the server's key" in words
-    assert "4 calls at one time without a budget" in words
+    assert "6 calls at one time without a budget" in words
     assert (
         "Today: 460 tokens in 2 calls, cost 0.001000; presumed for calls without an answer:"
         " 1,500 tokens; reserved for calls under way: 1,500 tokens"

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import hypothesis
 import pytest
 from django.core import mail
 from django.db import connection
@@ -46,6 +47,7 @@ from memory.users import create_user
 from tests.factories import make_checkpoint, make_run
 from tests.integration.alerts.test_life import finding, record
 from tests.integration.alerts.test_staff_mail import subscribe, tick
+from tests.properties import examples
 from workers import dispatching, outlook
 
 pytestmark = pytest.mark.django_db
@@ -902,6 +904,7 @@ _runs = st.tuples(_alike | st.tuples(_said, _said), _some, _some)
 _by_hand = st.sampled_from(["acknowledge", "snooze", "resolve", "reopen"])
 
 
+@hypothesis.settings(max_examples=examples(10))
 @given(st.lists(_runs | _runs | _by_hand, min_size=2, max_size=8))
 def test_whatever_is_found_is_told(steps: list[Any]) -> None:
     """After each run, whatever it found and nobody has put away is in the list as it was found."""

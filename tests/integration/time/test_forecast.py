@@ -748,7 +748,9 @@ class TestReading:
             forecast = forecast_of(user)
             theirs = {"constraint": "workspace/constraints/notice.py", "fingerprint": "f" * 64}
             forecast.timeline = [
-                {**event, **changed} for event in forecast.timeline for changed in ({}, theirs)
+                {**event, "key": "notice", **changed}
+                for event in forecast.timeline
+                for changed in ({}, theirs)
             ]
             forecast.save()
             events = api.get(self.URL).json()["events"]

@@ -150,12 +150,12 @@ def test_what_is_paused_raises_no_alarm(user: MemoryUser, other: MemoryUser) -> 
         due_at=timezone.now() - HOUR, run_after=timezone.now() - HOUR
     )
     waits = {problem.name: problem.detail for problem in alarms.problems()}
-    assert waits["waiting: records"].startswith("2 typed records wait")
+    assert waits["waiting: records"].startswith("typed records: 2 waiting")
 
     pauses.pause(user, by="staff:eve", reason="")
 
     waits = {problem.name: problem.detail for problem in alarms.problems()}
-    assert waits["waiting: records"].startswith("1 typed records wait")
+    assert waits["waiting: records"].startswith("typed records: 1 waiting")
 
 
 def test_pausing_twice_is_pausing_once(user: MemoryUser) -> None:

@@ -93,7 +93,7 @@ def test_each_is_counted_as_often_as_it_is_read() -> None:
 def test_what_would_take_minutes_ends_and_the_worker_itself_computes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(apart, "CPU_SECONDS", 2)
+    monkeypatch.setattr(apart, "CPU_SECONDS", 1)
     slow = cited(SLOW, claims=100, updates=100)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     before_apart = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
@@ -104,8 +104,8 @@ def test_what_would_take_minutes_ends_and_the_worker_itself_computes_nothing(
     there = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before_apart
     assert codes(found) == ["too_much_to_read"]
     assert found[0].blocking
-    assert "more than 2 s" in found[0].message
-    assert there > 1
+    assert "more than 1 s" in found[0].message
+    assert there > 0.5
     assert here < there / 4
 
 
