@@ -387,6 +387,8 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "lane",
             "run",
             "checkpoint",
+            "accepted",
+            "refusals",
             "model",
             "answered_by",
             "outcome",

@@ -25,7 +25,7 @@ from django.utils import timezone
 from memory import encryption, language_models, leases, track_records
 from memory.canonical import canonical_json, sha256
 from memory.language_models import Budget, LanguageModelError, Usage
-from memory.models import Checkpoint, Lane, LlmCall, LlmSpending, MemoryUser, Run, Workspace
+from memory.models import Lane, LlmCall, LlmSpending, MemoryUser, Run, Workspace
 from memory.models.leased import LeasedWork
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.users import LaneName
@@ -133,7 +133,7 @@ def start(
                 leases.check(leased)
         workspace = Workspace.objects.select_for_update(no_key=True).get(pk=work.workspace.pk)
         if work.purpose in track_records.AUTHORING:
-            _refuse_stopped(workspace, work, attempt)
+            _refuse_stopped(workspace, attempt.model)
         budget = budget or language_models.budget(workspace.chosen_llm)
         cost = _most_cost(attempt.model, budget, attempt.most)
         embeds = work.purpose == LlmPurpose.EMBED
@@ -240,11 +240,6 @@ def close_interrupted(limit: int) -> int:
         error="The worker ended during the call; what it has taken is not known.",
     )
     return sum(finish(call, ending, keep_content=False) for call in calls)
-
-
-def credit(work: Work, checkpoint: Checkpoint) -> None:
-    """Note which version came of the calls of a piece of work."""
-    LlmCall.objects.filter(work=work.id).update(checkpoint=checkpoint)
 
 
 def content(call: LlmCall) -> tuple[Any, Any]:
@@ -380,12 +375,9 @@ def failing() -> list[Failing]:
     ]
 
 
-def _refuse_stopped(workspace: Workspace, work: Work, attempt: Attempt) -> None:
+def _refuse_stopped(workspace: Workspace, model: str) -> None:
     """Raise track_records.Stopped if the model is to write to the workspace's projects no more."""
-    # Who asks the first question of a piece of work has ended the session before it.
-    begins = work.purpose != LlmPurpose.STRUCTURE or (attempt.turn, attempt.attempt) == (1, 1)
-    ended_for = work.user if begins else None
-    if reason := track_records.why_stopped(workspace, attempt.model, ended_for=ended_for):
+    if reason := track_records.why_stopped(workspace, model):
         raise track_records.Stopped(reason)
 
 

@@ -32,8 +32,7 @@ def claim(work: QuerySet[Leased], workspace_pk: int, **columns: Any) -> Leased |
     """
     with transaction.atomic():
         workspace = Workspace.objects.select_for_update(no_key=True).get(pk=workspace_pk)
-        # Not before its calls alone: while a lane is held its user's last session is not over.
-        if work.model is Lane and (reason := track_records.why_stopped(workspace)):
+        if work.model is Lane and (reason := track_records.judge(workspace)):
             _put_off(work, reason)
             return None
         now = timezone.now()

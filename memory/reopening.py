@@ -173,7 +173,19 @@ def _version(
         for one in before
     }
     were |= {seq: [seq, None, None] for seq in facts if seq not in were}
-    reopened = {"by": by, "outcomes": [were[seq] for seq in sorted(were)]}
+    # What was settled later than its version was made is none of that version's work.
+    versions = {
+        one.checkpoint.version
+        for one in before
+        if one.checkpoint is not None
+        and one.outcome == Outcome.COVERED
+        and one.decided_at == one.checkpoint.created_at
+    }
+    reopened = {
+        "by": by,
+        "outcomes": [were[seq] for seq in sorted(were)],
+        "versions": sorted(versions),
+    }
     restored = {"version": head.version, "by": by, "reason": reason, "reopened": True}
     checkpoint = Checkpoint.objects.create(
         user=user,

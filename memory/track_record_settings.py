@@ -10,7 +10,7 @@ from memory import chosen
 from memory.chosen import Chosen, Number
 
 MAX_SESSIONS = 500
-# Runs may be deleted after eight days; what they came to is not known any more then.
+# Calls may be deleted after a day; what their sessions came to is not known any more then.
 MAX_DAYS = 90
 NEVER = 100
 
@@ -74,7 +74,7 @@ def in_words(own: Chosen) -> str:
     holds = holding(own)
     return (
         f"A model is stopped when the gate refused more than {holds.llm_refused_percent} % of its"
-        f" proposals in the end, or more than {holds.llm_undone_percent} % of its accepted edits"
+        f" sessions in the end, or more than {holds.llm_undone_percent} % of its accepted edits"
         f" were undone: of its last {holds.llm_judged_sessions} sessions within"
         f" {holds.llm_judged_days} days, and of {holds.llm_judged_minimum} at least."
     )

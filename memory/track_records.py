@@ -1,49 +1,33 @@
 """Track records: a language model whose proposals are refused, or undone, is stopped.
 
-The record of a model in a workspace is read off rows that are there anyway: the first call of each
-session, the proposals that the session had judged, and the versions that came of them. So there is
-no counter that could be wrong. A session is one try to bring some entries into a project; it counts
-as refused if the gate refused a proposal of it and accepted none in the end. One in which nothing
-was judged (nobody reached the provider, no sandbox was there, the budget was spent) does not count.
-Each user counts alike: one user whom the model fails on, or who wants it to fail, does not stop it
-for all others.
+A session is one try to bring some entries into a project. What came of it is noted with its first
+call when it ends: by the gate, in the transaction of what it accepts, or by the worker, where the
+model came to nothing after the gate had refused it. One in which nothing was judged, or that was
+cut off (by the provider, a budget, a lost lease, a stop), does not count.
 
-The window ends with the newest session and not now, so a model that was stopped stays so until the
-staff let it go on, or choose another one.
+One user whom the model fails on, or who wants it to fail, does not stop it for all others: in the
+last sessions a user has a fifth at most while others have some, the mean over the users has to
+exceed the limit as well, and of several users three have to be judged.
+
+A stop is kept with the workspace. So it lasts, whatever is deleted meanwhile, until the staff let
+the model go on, change a limit, or choose another one.
 """
 
 import datetime
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 
-from django.contrib.postgres.expressions import ArraySubquery
 from django.db import transaction
-from django.db.models import (
-    BooleanField,
-    Count,
-    Exists,
-    ExpressionWrapper,
-    F,
-    IntegerField,
-    OuterRef,
-    Q,
-    QuerySet,
-    Subquery,
-    Value,
-)
-from django.db.models.fields.json import KT
-from django.db.models.functions import Cast, Coalesce, JSONObject
+from django.db.models import Exists, OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
 from memory import language_models, track_record_settings
 from memory.language_models import LanguageModelError
-from memory.models import Checkpoint, Lane, LlmCall, MemoryUser, Run, Workspace
+from memory.models import Checkpoint, Lane, LlmCall, Workspace
 from memory.models.checkpoints import Origin
 from memory.models.llm import LlmPurpose
-from memory.models.log import Outcome
-from memory.models.runs import RunKind, RunOutcome, RunTrigger
 from memory.models.users import LaneName
 from memory.track_record_settings import Holding
 
@@ -53,10 +37,12 @@ AUTHORING = (LlmPurpose.MEMORIZE, LlmPurpose.STRUCTURE)
 STOPPED = "Stopped by its track record: "
 # A record changes when the staff undo something or let a model go on: it is looked at again.
 AGAIN = datetime.timedelta(minutes=15)
-
-
-# Of a session after which there was none yet.
-_OPEN = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC)
+# The window is chosen from so many times as many sessions, and a user has this part of it at most
+# while others have some.
+LOOKED_AT = 4
+USERS_PART = 5
+# Of several users so many are judged before a model is stopped.
+MIN_USERS = 3
 
 
 class Stopped(LanguageModelError):
@@ -65,22 +51,27 @@ class Stopped(LanguageModelError):
 
 @dataclass(frozen=True)
 class _Session:
-    """A session that was judged: of whom, how many of its proposals were refused, the version that
-    came of it, and whether that was undone."""
+    """A session that was judged: of whom, whether the gate accepted it, how many of its proposals
+    were refused before, the version that it made, if it did, whether something was taken back since
+    that was there, and whether that has undone it."""
 
     user: int
+    accepted: bool
     refusals: int
-    made: int | None
-    undone: bool
+    version: int | None
+    followed: bool
+    undone: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrackRecord:
-    """What became of a model's last sessions in a workspace: how many were judged, refused in the
-    end and accepted, how many of the accepted versions were undone, and how many proposals were
-    made and refused in them. The shares are in percent; in them each user counts alike."""
+    """What became of a model's last sessions in a workspace: of how many users they are, how many
+    were refused in the end, made a version, and had it undone, and how many proposals were made and
+    refused in them. Shares are in percent; a mean is that of the users' own shares. `stopped` says
+    why the model is stopped, if it is."""
 
     model: str
+    users: int = 0
     sessions: int = 0
     refused: int = 0
     accepted: int = 0
@@ -88,33 +79,27 @@ class TrackRecord:
     proposals: int = 0
     proposals_refused: int = 0
     refused_percent: float = 0.0
+    refused_mean: float = 0.0
     undone_percent: float = 0.0
+    undone_mean: float = 0.0
+    stopped: str | None = None
 
-    def why_stopped(self, limits: Holding) -> str | None:
-        """Say why the model is stopped by these limits; None if it is not."""
+    def exceeded(self, limits: Holding) -> list[str]:
+        """Say which of the limits are exceeded, by the share and by the mean over the users."""
         told = []
-        if (
-            self.sessions >= limits.llm_judged_minimum
-            and self.refused_percent > limits.llm_refused_percent
-        ):
+        least, most = limits.llm_judged_minimum, limits.llm_refused_percent
+        if self.sessions >= least and min(self.refused_percent, self.refused_mean) > most:
             told.append(
                 f"the gate refused {self.refused_percent:.0f} % of the last {self.sessions}"
-                f" proposals in the end (limit {limits.llm_refused_percent} %)"
+                f" sessions in the end (mean over users {self.refused_mean:.0f} %, limit {most} %)"
             )
-        if (
-            self.accepted >= limits.llm_judged_minimum
-            and self.undone_percent > limits.llm_undone_percent
-        ):
+        most = limits.llm_undone_percent
+        if self.accepted >= least and min(self.undone_percent, self.undone_mean) > most:
             told.append(
                 f"{self.undone_percent:.0f} % of the last {self.accepted} accepted edits were"
-                f" undone (limit {limits.llm_undone_percent} %)"
+                f" undone (mean over users {self.undone_mean:.0f} %, limit {most} %)"
             )
-        if not told:
-            return None
-        return (
-            f"{STOPPED}{self.model}: {', and '.join(told)}. Entries wait until the staff let it go"
-            " on, or choose another model for the workspace."
-        )
+        return told
 
     def in_words(self) -> str:
         """Say what the record is, for the staff."""
@@ -122,8 +107,10 @@ class TrackRecord:
             return f"{self.model}: no session was judged yet"
         return (
             f"{self.model}: {self.refused_percent:.0f} % refused in the end ({self.refused} of"
-            f" {self.sessions} sessions; {self.proposals_refused} of {self.proposals} proposals),"
-            f" {self.undone_percent:.0f} % undone ({self.undone} of {self.accepted} accepted edits)"
+            f" {self.sessions} sessions, mean over users {self.refused_mean:.0f} %;"
+            f" {self.proposals_refused} of {self.proposals} proposals),"
+            f" {self.undone_percent:.0f} % undone ({self.undone} of {self.accepted} accepted edits,"
+            f" mean over users {self.undone_mean:.0f} %)"
         )
 
 
@@ -135,39 +122,92 @@ def model_of(workspace: Workspace) -> str | None:
         return None
 
 
-def why_stopped(
-    workspace: Workspace, model: str | None = None, *, ended_for: MemoryUser | None = None
-) -> str | None:
-    """Say why a model, by default the one chosen, is stopped for a workspace; None if it is not.
-
-    `ended_for` is a user whose last session is over, though his lane is held: by the asker.
-    """
-    limits = track_record_settings.holding(workspace.chosen_track_record)
+def why_stopped(workspace: Workspace, model: str | None = None) -> str | None:
+    """Say why a model, by default the one chosen, is stopped for a workspace; None if it is not."""
+    limits = _limits(workspace)
     model = model or model_of(workspace)
     if model is None or not limits.may_stop:
         return None
-    return read(workspace, model, ended_for=ended_for).why_stopped(limits)
+    return _kept(workspace, model, limits) or read(workspace, model).stopped
 
 
-def read(workspace: Workspace, model: str, *, ended_for: MemoryUser | None = None) -> TrackRecord:
-    """Return the record of a model in a workspace, by one statement on a bounded number of rows."""
-    limits = track_record_settings.holding(workspace.chosen_track_record)
-    found = _sessions(workspace, model, limits, ended_for)
-    accepted = [one for one in found if one.made is not None]
-    refused = [one for one in found if one.made is None]
-    gone = [one for one in accepted if one.undone]
+def judge(workspace: Workspace) -> str | None:
+    """Say why the workspace's model is stopped, and keep that with the workspace.
+
+    Call it under the lock of the workspace's row, with what that holds.
+    """
+    model = model_of(workspace)
+    if model is None:
+        return None
+    limits = _limits(workspace)
+    reason = why_stopped(workspace, model)
+    stops = dict(workspace.llm_stops or {})
+    if reason is None:
+        stops.pop(model, None)
+    elif _kept(workspace, model, limits) is None:
+        at = timezone.now().isoformat()
+        stops[model] = {"at": at, "reason": reason, "limits": asdict(limits)}
+    if stops != (workspace.llm_stops or {}):
+        workspace.llm_stops = stops
+        workspace.save(update_fields=["llm_stops"])
+    return reason
+
+
+def note_accepted(work: str, refusals: int, made: Checkpoint | None) -> None:
+    """Note with a session's calls that the gate accepts what it proposes, after so many proposals
+    that it refused, and which version it made, if any file has changed.
+
+    Call it in the transaction of what is accepted.
+    """
+    calls = LlmCall.objects.filter(work=work)
+    calls.update(checkpoint=made)
+    calls.filter(**_FIRST).update(accepted=True, refusals=refusals)
+
+
+def note_refused(workspace_pk: int, work: uuid.UUID, refusals: int) -> None:
+    """Note that a session has come to nothing after the gate refused so many proposals, and judge
+    the model."""
+    with transaction.atomic():
+        workspace = Workspace.objects.select_for_update(no_key=True).get(pk=workspace_pk)
+        LlmCall.objects.filter(work=work, **_FIRST).update(accepted=False, refusals=refusals)
+        judge(workspace)
+
+
+def read(workspace: Workspace, model: str) -> TrackRecord:
+    """Return the record of a model in a workspace, from a bounded number of its sessions.
+
+    It takes one statement, one more if some versions may have been undone, and one more if few
+    users have exceeded a limit.
+    """
+    limits = _limits(workspace)
+    found = _sessions(workspace, model, limits)
+    refused = [one for one in found if not one.accepted]
+    made = [one for one in found if one.version is not None]
+    undone = [one for one in made if one.undone]
+    users = {one.user for one in found}
     refusals = sum(one.refusals for one in found)
-    return TrackRecord(
+    record = TrackRecord(
         model=model,
+        users=len(users),
         sessions=len(found),
         refused=len(refused),
-        accepted=len(accepted),
-        undone=len(gone),
-        proposals=refusals + len(accepted),
+        accepted=len(made),
+        undone=len(undone),
+        proposals=refusals + len(found) - len(refused),
         proposals_refused=refusals,
-        refused_percent=_percent(refused, found),
-        undone_percent=_percent(gone, accepted),
+        refused_percent=_percent(len(refused), len(found)),
+        refused_mean=_mean(refused, found),
+        undone_percent=_percent(len(undone), len(made)),
+        undone_mean=_mean(undone, made),
     )
+    stopped = _kept(workspace, model, limits)
+    told = [] if stopped else record.exceeded(limits)
+    if told and not _spares(workspace, model, limits, users):
+        stopped = (
+            f"{STOPPED}{model}: {', and '.join(told)}. Entries wait until the staff let it go on,"
+            " or choose another model for the workspace."
+        )
+    return replace(record, stopped=stopped)
 
 
 def resume(workspace: Workspace, *, by: str, reason: str) -> str | None:
@@ -180,7 +220,8 @@ def resume(workspace: Workspace, *, by: str, reason: str) -> str | None:
         row = Workspace.objects.select_for_update(no_key=True).get(pk=workspace.pk)
         told = {"at": timezone.now().isoformat(), "by": by, "reason": reason}
         row.llm_resumptions = {**(row.llm_resumptions or {}), model: told}
-        row.save(update_fields=["llm_resumptions"])
+        row.llm_stops = {name: one for name, one in (row.llm_stops or {}).items() if name != model}
+        row.save(update_fields=["llm_resumptions", "llm_stops"])
     return model
 
 
@@ -209,86 +250,112 @@ def stopped() -> list[tuple[Workspace, str, str]]:
 
 # -- How it is read ------------------------------------------------------------------------------
 
+# What the first call of a session is told by.
+_FIRST = {"purpose": LlmPurpose.STRUCTURE, "turn": 1, "attempt": 1}
 
-def _first_calls() -> QuerySet[LlmCall]:
+
+def _limits(workspace: Workspace) -> Holding:
+    return track_record_settings.holding(workspace.chosen_track_record)
+
+
+def _kept(workspace: Workspace, model: str, limits: Holding) -> str | None:
+    """Return the reason of the stop that is kept, unless it was made by other limits."""
+    stop = (workspace.llm_stops or {}).get(model)
+    return stop["reason"] if stop and stop["limits"] == asdict(limits) else None
+
+
+def _begun(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
     """Select the first call of every session."""
-    return LlmCall.objects.filter(purpose=LlmPurpose.STRUCTURE, turn=1, attempt=1)
+    return LlmCall.objects.filter(workspace=workspace, model=model, user__isnull=False, **_FIRST)
 
 
-def _sessions(
-    workspace: Workspace, model: str, limits: Holding, ended_for: MemoryUser | None
-) -> list[_Session]:
-    """Return the sessions of the window that have ended and were judged.
+def _judged(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
+    """Select the first call of every session that was judged since the model was let go on.
 
-    A user has one session at a time: what is proposed from its beginning up to the next one's is of
-    this one. The newest one goes on as long as somebody holds the user's lane.
+    That none but first calls say `accepted` is not asked for: another index would do for that.
     """
-    begun = _first_calls().filter(workspace=workspace, model=model, user__isnull=False)
+    judged = LlmCall.objects.filter(
+        workspace=workspace, model=model, user__isnull=False, accepted__isnull=False
+    ).order_by("-started_at")
     if again := resumption(workspace, model):
-        begun = begun.filter(started_at__gt=datetime.datetime.fromisoformat(again["at"]))
-    newest = begun.order_by("-started_at").values("started_at")[:1]
-    later = _first_calls().filter(user=OuterRef("user"), started_at__gt=OuterRef("started_at"))
-    held = Lane.objects.filter(
-        user=OuterRef("user"), name=LaneName.STRUCTURE, lease_expires_at__gt=timezone.now()
-    )
-    going_on = Q(until=_OPEN) & Q(Exists(held))
-    if ended_for is not None:
-        going_on &= ~Q(user=ended_for)
-    proposals = Run.objects.filter(
-        user=OuterRef("user"),
-        kind=RunKind.PROPOSAL,
-        trigger=RunTrigger.MODEL,
-        queued_at__gte=OuterRef("started_at"),
-        queued_at__lt=OuterRef("until"),
-    ).order_by()
-    refusals = proposals.filter(outcome=RunOutcome.REJECTED).values("user")
-    # The version of one that was committed, and not only checked.
-    committed = proposals.filter(outcome=RunOutcome.OK).annotate(
-        version=Cast(KT("output__version"), IntegerField())
-    )
+        judged = judged.filter(started_at__gt=datetime.datetime.fromisoformat(again["at"]))
+    return judged
+
+
+def _lately(
+    calls: QuerySet[LlmCall], judged: QuerySet[LlmCall], limits: Holding
+) -> QuerySet[LlmCall]:
+    """Keep the calls in the days before the newest session that was judged."""
+    days = datetime.timedelta(days=limits.llm_judged_days)
+    return calls.filter(started_at__gte=Subquery(judged.values("started_at")[:1]) - days)
+
+
+def _spares(workspace: Workspace, model: str, limits: Holding, users: Collection[int]) -> bool:
+    """Return whether too few users are judged to stop the model, while others use it."""
+    if len(users) >= MIN_USERS:
+        return False
+    others = _begun(workspace, model).exclude(user__in=users)
+    return _lately(others, _judged(workspace, model), limits).exists()
+
+
+def _sessions(workspace: Workspace, model: str, limits: Holding) -> list[_Session]:
+    """Return the sessions of the window: the newest, first as many of each user as is a user's
+    part, and then of the others as many as there is room for."""
+    judged = _judged(workspace, model)
     restored = Checkpoint.objects.filter(
-        user=OuterRef("user"), origin=Origin.RESTORED, version__gt=OuterRef("made")
-    ).order_by()
-    told = JSONObject(
-        at="version", to="verdict__restored__version", outcomes="verdict__reopened__outcomes"
+        user=OuterRef("user"), origin=Origin.RESTORED, version__gt=OuterRef("checkpoint__version")
     )
-    since = Subquery(newest) - datetime.timedelta(days=limits.llm_judged_days)
     rows = (
-        begun.filter(started_at__gte=since)
-        .order_by("-started_at")
-        .annotate(
-            until=Coalesce(
-                Subquery(later.order_by("started_at").values("started_at")[:1]), Value(_OPEN)
-            )
-        )
-        .annotate(
-            refusals=Coalesce(Subquery(refusals.annotate(n=Count("pk")).values("n")), 0),
-            made=Coalesce(
-                F("checkpoint__version"),
-                Subquery(committed.filter(version__isnull=False).values("version")[:1]),
-            ),
-            goes_on=ExpressionWrapper(going_on, BooleanField()),
-        )
-        .annotate(restored=ArraySubquery(restored.values(told=told)))
-        .values_list("user_id", "refusals", "made", "goes_on", "restored")
+        _lately(judged, judged, limits)
+        .annotate(followed=Exists(restored))
+        .values_list("user_id", "accepted", "refusals", "checkpoint__version", "followed")
     )
+    part = max(1, limits.llm_judged_sessions // USERS_PART)
+    number: Counter[int] = Counter()
+    within: list[_Session] = []
+    beyond: list[_Session] = []
+    most = LOOKED_AT * limits.llm_judged_sessions
+    for user, accepted, refusals, version, followed in rows[:most]:
+        number[user] += 1
+        session = _Session(user, bool(accepted), refusals or 0, version, followed)
+        (within if number[user] <= part else beyond).append(session)
+    window = [*within, *beyond][: limits.llm_judged_sessions]
+    changes = _changes({one.user for one in window if one.followed})
     return [
-        _Session(user, refusals, made, made is not None and _is_undone(made, restored_later))
-        for user, refusals, made, goes_on, restored_later in rows[: limits.llm_judged_sessions]
-        if not goes_on and (made is not None or refusals)
+        replace(one, undone=one.version is not None and _is_undone(one.version, changes[one.user]))
+        for one in window
     ]
 
 
-def _is_undone(version: int, restored: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a version was undone by one of those `restored` after it: left out by a return
-    to an earlier one, or entries reopened that it had settled; unless that was undone in turn."""
-    returns = {one["at"]: one["to"] for one in restored if one["outcomes"] is None}
-    reopened = (
-        one["at"]
-        for one in restored
-        if [Outcome.COVERED, version] in [row[1:] for row in one["outcomes"] or ()]
+@dataclass(frozen=True)
+class _Changes:
+    """What was undone of a user: the versions that were returns to an earlier one, and to which;
+    and those by which entries were reopened, and whose versions' they were."""
+
+    returns: dict[int, int] = field(default_factory=dict)
+    reopenings: dict[int, Sequence[int]] = field(default_factory=dict)
+
+
+def _changes(users: Collection[int]) -> Mapping[int, _Changes]:
+    found: dict[int, _Changes] = defaultdict(_Changes)
+    restored = Checkpoint.objects.filter(user__in=users, origin=Origin.RESTORED).order_by()
+    for user, at, to, reopened in restored.values_list(
+        "user_id", "version", "verdict__restored__version", "verdict__reopened__versions"
+    ):
+        if reopened is None:
+            found[user].returns[at] = to
+        else:
+            found[user].reopenings[at] = reopened
+    return found
+
+
+def _is_undone(version: int, changes: _Changes) -> bool:
+    """Return whether a version was undone by what came after it: left out by a return to an earlier
+    one, or entries reopened that it had settled; unless that was undone in turn."""
+    return _is_left_out(version, changes.returns) or any(
+        version in versions and not _is_left_out(at, changes.returns)
+        for at, versions in changes.reopenings.items()
     )
-    return _is_left_out(version, returns) or any(not _is_left_out(at, returns) for at in reopened)
 
 
 def _is_left_out(version: int, returns: Mapping[int, int]) -> bool:
@@ -304,7 +371,12 @@ def _is_left_out(version: int, returns: Mapping[int, int]) -> bool:
     return version > last
 
 
-def _percent(some: Sequence[_Session], of: Sequence[_Session]) -> float:
+def _percent(part: int, whole: int) -> float:
+    return 100 * part / whole if whole else 0.0
+
+
+def _mean(some: Sequence[_Session], of: Sequence[_Session]) -> float:
     """Return which share of the sessions these are, as the mean of the users' own shares."""
     whole, part = (Counter(one.user for one in those) for those in (of, some))
-    return 100 * sum(part[user] / whole[user] for user in whole) / len(whole) if whole else 0.0
+    shares = [_percent(part[user], whole[user]) for user in whole]
+    return sum(shares) / len(shares) if shares else 0.0

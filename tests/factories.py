@@ -12,7 +12,7 @@ from memory.models import Checkpoint, LlmCall, LogEntry, MemoryUser, Redaction, 
 from memory.models.checkpoints import Origin
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.models.runs import RunKind, RunStatus, RunTrigger
 from memory.project import Outline
 from workers import tasks
 
@@ -80,12 +80,14 @@ def make_session(
     model: str = "openai:the-model",
     refusals: int = 0,
     made: Checkpoint | None = None,
+    accepted: bool = False,
     at: datetime.datetime | None = None,
 ) -> LlmCall:
-    """Store what a language model's session on a user leaves: its first call, the proposals that
-    the gate refused, and the one that became a version."""
+    """Store what a language model's session on a user leaves: its first call, with how often the
+    gate refused it, whether it was accepted, and the version that it made."""
     began = at or timezone.now()
-    call = LlmCall.objects.create(
+    accepted = accepted or made is not None
+    return LlmCall.objects.create(
         workspace=user.workspace,
         user=user,
         purpose=LlmPurpose.STRUCTURE,
@@ -99,19 +101,6 @@ def make_session(
         started_at=began,
         expires_at=began,
         checkpoint=made,
+        accepted=accepted if accepted or refusals else None,
+        refusals=refusals if accepted or refusals else None,
     )
-    ended: list[tuple[RunOutcome, Any]] = [(RunOutcome.REJECTED, None)] * refusals
-    if made is not None:
-        ended.append((RunOutcome.OK, {"version": made.version}))
-    for outcome, output in ended:
-        run = Run.objects.create(
-            user=user,
-            kind=RunKind.PROPOSAL,
-            trigger=RunTrigger.MODEL,
-            instant=began,
-            status=RunStatus.DONE,
-            outcome=outcome,
-            output=output,
-        )
-        Run.objects.filter(pk=run.pk).update(queued_at=began)
-    return call

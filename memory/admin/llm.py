@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from memory import encryption, llm_calls, track_record_settings, track_records
+from memory import encryption, llm_calls, track_records
 from memory.access import PROMPTS
 from memory.admin import paging
 from memory.admin.base import ReadOnlyAdmin, heavy, link, link_to_list, rows_for
@@ -102,11 +102,9 @@ def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
 
 def show_track_record(workspace: Workspace, record: TrackRecord) -> list[str]:
     """Return lines that say what a record in a workspace is, and whether it stops the model."""
-    limits = track_record_settings.holding(workspace.chosen_track_record)
-    stopped = record.why_stopped(limits)
     told: list[str] = [
-        format_html("{} {}", badge("bad", "stopped"), inline(stopped))
-        if stopped
+        format_html("{} {}", badge("bad", "stopped"), inline(record.stopped))
+        if record.stopped
         else badge("valid", "goes on"),
         inline(record.in_words()),
     ]

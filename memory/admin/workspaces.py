@@ -7,6 +7,7 @@ from typing import Any
 from django import forms
 from django.conf import settings
 from django.contrib import admin, messages
+from django.db import transaction
 from django.db.models import Count, QuerySet
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
@@ -146,8 +147,9 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             {
                 "fields": ["track_record", *JUDGED_FIELDS],
                 "description": "A model whose proposals are refused or undone too often is stopped:"
-                " entries wait, and nothing is lost. Each user counts alike. Left empty, a setting"
-                " is the server's. What is changed here holds from the next call on.",
+                " entries wait, and nothing is lost. No user decides for all others: the mean over"
+                " the users has to exceed the limit, too. Left empty, a setting is the server's."
+                " What is changed here holds from the next call on.",
             },
         ),
         (
@@ -204,7 +206,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
     def actions_for(self, row: Workspace) -> Collection[str]:
         """Offer what can be done."""
         record = _record_of(row)
-        stopped = record and record.why_stopped(_limits(row))
+        stopped = record and record.stopped
         return [*self.pausing_for(row), *(["let_model_go_on"] if stopped else [])]
 
     def save_model(
@@ -213,7 +215,9 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         """Store it; what has failed for lack of a budget or a key is tried again with the new."""
         super().save_model(request, obj, form, change)
         if {*LLM_FIELDS, *KEY_FIELDS, *JUDGED_FIELDS} & set(form.changed_data):
-            lanes.hurry(lanes.due(LaneName.STRUCTURE).filter(user__workspace=obj))
+            waiting = lanes.due(LaneName.STRUCTURE).filter(user__workspace=obj)
+            # Not while the workspace is locked: who holds a lane may wait for it.
+            transaction.on_commit(lambda: lanes.hurry(waiting))
 
     @admin.action(description="Let the language model go on", permissions=["change"])
     def let_model_go_on(self, request: HttpRequest, queryset: QuerySet[Workspace]) -> None:
@@ -397,10 +401,6 @@ def _record_of(workspace: Workspace) -> TrackRecord | None:
         workspace.__dict__["_record"] = found
     record: TrackRecord | None = workspace.__dict__["_record"]
     return record
-
-
-def _limits(workspace: Workspace) -> track_record_settings.Holding:
-    return track_record_settings.holding(workspace.chosen_track_record)
 
 
 def _budget_lines(budget: Budget) -> list[str]:

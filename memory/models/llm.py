@@ -68,6 +68,15 @@ class LlmCall(models.Model):
         related_name="llm_calls",
         help_text="The version that came of it.",
     )
+    # What became of a session, with its first call: see `memory.track_records`.
+    accepted = models.BooleanField(
+        null=True,
+        help_text="Whether the gate accepted what its session proposed; empty where it was not"
+        " judged, or cut off.",
+    )
+    refusals = models.IntegerField(
+        null=True, help_text="How many proposals of its session the gate refused."
+    )
 
     model = models.CharField(max_length=220, help_text="Provider and model that were asked.")
     answered_by = models.CharField(
@@ -114,16 +123,16 @@ class LlmCall(models.Model):
             models.Index(fields=["-started_at"], name="llm_call_age"),
             models.Index(fields=["workspace", "-started_at"], name="llm_call_of_workspace"),
             models.Index(fields=["work"], name="llm_call_of_work"),
-            # The first call of each session: see `memory.track_records`.
+            # The first call of each session, and of each that was judged.
             models.Index(
                 fields=["workspace", "model", "-started_at"],
                 name="llm_call_first_of_model",
                 condition=models.Q(purpose="structure", turn=1, attempt=1),
             ),
             models.Index(
-                fields=["user", "started_at"],
-                name="llm_call_first_of_user",
-                condition=models.Q(purpose="structure", turn=1, attempt=1),
+                fields=["workspace", "model", "-started_at"],
+                name="llm_call_judged_of_model",
+                condition=models.Q(accepted__isnull=False),
             ),
             models.Index(
                 fields=["workspace", "expires_at"],

@@ -157,11 +157,6 @@ class Run(MortalWork):
             ),
             models.Index(fields=["-queued_at"], name="run_newest"),
             models.Index(
-                fields=["user", "queued_at"],
-                name="run_of_model",
-                condition=models.Q(kind="proposal", trigger="model"),
-            ),
-            models.Index(
                 fields=["checkpoint", "answer_key"],
                 name="run_answer",
                 condition=models.Q(outcome="ok") & ~models.Q(answer_key=""),

@@ -7,7 +7,7 @@ from memory import chosen, track_record_settings
 
 
 class TrackRecordSettings(models.Model):
-    """Which track record stops a language model, and which models the staff let go on.
+    """Which track record stops a language model, which were stopped, and let go on by the staff.
 
     What is empty is as the server's settings say. A change holds from the next call on.
     """
@@ -49,6 +49,12 @@ class TrackRecordSettings(models.Model):
         blank=True,
         editable=False,
         help_text="Model → since when it is judged anew, who let it go on, and why.",
+    )
+    llm_stops = models.JSONField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="Model → since when it is stopped, why, and by which limits.",
     )
 
     class Meta:

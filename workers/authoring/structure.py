@@ -12,9 +12,9 @@ import structlog
 from django.conf import settings
 from django.db import transaction
 
-from memory import lanes, leases, llm_calls, retrieval, runs, users
+from memory import lanes, leases, retrieval, runs, track_records, users
 from memory.llm_calls import Work
-from memory.models import Checkpoint, Lane, LogEntry, MemoryUser, Run
+from memory.models import Lane, LogEntry, MemoryUser, Run
 from memory.models.llm import LlmPurpose
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
@@ -94,7 +94,17 @@ class _Session:
         self._done = False
 
     def work(self) -> None:
-        """Talk until the model has finished."""
+        """Talk until the model has finished, and note where it came to nothing."""
+        try:
+            self._talk()
+        except NotSettled as failure:
+            # Where a call has failed, that was the end of it, and not the gate.
+            if self._refusals and failure.__cause__ is None:
+                workspace = self._user.workspace_id
+                track_records.note_refused(workspace, self._work.id, self._refusals)
+            raise
+
+    def _talk(self) -> None:
         self._conversation.tell(prompts.STRUCTURE, self._question())
         for _ in range(MAX_TURNS):
             if self._conversation.characters > MAX_CHARACTERS:
@@ -191,7 +201,9 @@ class _Session:
         if run.outcome == RunOutcome.OK:
             if not commit:
                 return _in_order(run)
-            self._credit(run)
+            version = (run.output or {})["version"]
+            number = len(self._entries)
+            logger.info("structured", user=self._user.pk, entries=number, version=version)
             self._done = True
             return "Done."
         if run.outcome != RunOutcome.REJECTED:
@@ -209,6 +221,8 @@ class _Session:
                 "edits": [edit_to_json(edit) for edit in self._bench.edits],
                 "considered": self._considered,
                 "dry_run": not commit,
+                # Whose calls the version is of, and what the gate has said before.
+                "session": {"work": str(self._work.id), "refusals": self._refusals},
             },
         )
 
@@ -219,13 +233,6 @@ class _Session:
             return []
         self._user = user
         return ["The project has changed meanwhile.", *self._bench.reopen(user, self._bench.edits)]
-
-    def _credit(self, run: Run) -> None:
-        version = (run.output or {})["version"]
-        checkpoint = Checkpoint.objects.filter(user=self._user, version=version).first()
-        if checkpoint is not None:
-            llm_calls.credit(self._work, checkpoint)
-        logger.info("structured", user=self._user.pk, entries=len(self._entries), version=version)
 
     def _query(self, code: str) -> Any:
         """Have a query run on the newest version, by a sandbox worker."""

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from django.db import transaction
 
-from memory import alerts, checkpoints, log, redaction, runs, users
+from memory import alerts, checkpoints, log, redaction, runs, track_records, users
 from memory.checkpoints import Candidate, Decision, HeadMoved
-from memory.models import LogEntry, MemoryUser, Run
+from memory.models import Checkpoint, LogEntry, MemoryUser, Run
 from memory.models.checkpoints import Origin
 from memory.models.log import EntryKind, Outcome
 from memory.models.runs import RunOutcome, RunTrigger
@@ -272,7 +272,7 @@ def _commit(
             verdict.checks = [Check("coverage", settled)]
             _refuse(run, verdict)
             return
-        checkpoint = user.head
+        made: Checkpoint | None = None
         decisions = _decisions(run, user, edits, considered)
         if change.files:
             candidate = Candidate(
@@ -285,10 +285,13 @@ def _commit(
                 bytecode=verdict.bytecode,
                 image_digest=verdict.image_digest,
             )
-            checkpoint = checkpoints.commit(run, user, candidate, decisions)
+            made = checkpoints.commit(run, user, candidate, decisions)
         else:
             checkpoints.decide(run, user, decisions)
-        _accept(run, verdict, checkpoint.version if checkpoint else None)
+        if session := run.input.get("session"):
+            track_records.note_accepted(session["work"], session["refusals"], made)
+        newest = made or user.head
+        _accept(run, verdict, newest.version if newest else None)
 
 
 def _decisions(

@@ -16,7 +16,15 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from memory import alerts, hosts, llm_calls, log, staff_mail, workspace_constraints
+from memory import (
+    alerts,
+    hosts,
+    llm_calls,
+    log,
+    staff_mail,
+    track_records,
+    workspace_constraints,
+)
 from memory.alerts import Finding
 from memory.canonical import sha256
 from memory.language_models import Usage
@@ -679,7 +687,7 @@ def _call(user: MemoryUser, run: Run, text: str) -> LlmCall:
     )
     llm_calls.finish(call, ending, keep_content=False)
     assert run.checkpoint is not None
-    llm_calls.credit(work, run.checkpoint)
+    track_records.note_accepted(str(work.id), 0, run.checkpoint)
     call.refresh_from_db()
     return call
 

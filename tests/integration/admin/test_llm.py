@@ -394,7 +394,11 @@ def test_a_workspace_gets_a_schedule_of_its_own(admin_client: Client, workspace:
 
 
 def test_what_has_failed_is_tried_again_when_the_model_is_changed(
-    admin_client: Client, rows: Rows, workspace: Workspace, populate: Populate
+    admin_client: Client,
+    rows: Rows,
+    workspace: Workspace,
+    populate: Populate,
+    django_capture_on_commit_callbacks: Any,
 ) -> None:
     quiet = populate("Ibuprofen", "bob")[MemoryUser]
     tomorrow = timezone.now() + datetime.timedelta(days=1)
@@ -403,9 +407,11 @@ def test_what_has_failed_is_tried_again_when_the_model_is_changed(
     model_lanes.filter(user=rows[MemoryUser]).update(due_at=timezone.now())
     model_lanes.filter(user=quiet).update(due_at=tomorrow)
 
-    change(admin_client, workspace, structure_entries="7")
+    with django_capture_on_commit_callbacks(execute=True):
+        change(admin_client, workspace, structure_entries="7")
     assert set(Lane.objects.values_list("run_after", flat=True)) == {tomorrow}
-    change(admin_client, workspace, structure_entries="7", llm_tokens_per_day="100000")
+    with django_capture_on_commit_callbacks(execute=True):
+        change(admin_client, workspace, structure_entries="7", llm_tokens_per_day="100000")
 
     tried = Lane.objects.exclude(run_after=tomorrow).get()
     assert (tried.user, tried.name) == (rows[MemoryUser], LaneName.STRUCTURE)
@@ -469,12 +475,15 @@ def waits(user: MemoryUser, settings: Settings) -> Lane:
 def test_the_workspace_and_the_calls_show_the_track_record(
     admin_client: Client, workspace: Workspace, waits: Lane
 ) -> None:
-    record = "100 % refused in the end (2 of 2 sessions; 8 of 8 proposals), 0 % undone (0 of 0"
+    record = (
+        "100 % refused in the end (2 of 2 sessions, mean over users 100 %; 8 of 8 proposals),"
+        " 0 % undone (0 of 0"
+    )
 
     page = shown(admin_client.get(page_url(workspace)))
     assert record in page
     assert "stopped Stopped by its track record: openai:gpt-5-mini: the gate refused 100 %" in page
-    assert "more than 80 % of its proposals in the end, or more than 50 % of its accepted" in page
+    assert "more than 80 % of its sessions in the end, or more than 50 % of its accepted" in page
 
     assert record in shown(admin_client.get(page_url(LlmCall.objects.all()[0])))
     of_workspace = {"workspace__id__exact": str(workspace.pk)}
@@ -522,9 +531,13 @@ def test_who_may_only_look_does_not_let_a_model_go_on(
 
 
 def test_a_workspace_gets_limits_of_its_own_for_the_track_record(
-    admin_client: Client, workspace: Workspace, waits: Lane
+    admin_client: Client,
+    workspace: Workspace,
+    waits: Lane,
+    django_capture_on_commit_callbacks: Any,
 ) -> None:
-    change(admin_client, workspace, llm_refused_percent="100", llm_judged_days="3")
+    with django_capture_on_commit_callbacks(execute=True):
+        change(admin_client, workspace, llm_refused_percent="100", llm_judged_days="3")
 
     workspace.refresh_from_db()
     assert workspace.chosen_track_record == {

@@ -305,6 +305,8 @@ def test_what_is_proposed_is_not_proposed_again(
     assert work().requests == []
     assert coverage(user).covered == 1
     assert lane().due_at is None
+    # And the session has its version
+    assert LlmCall.objects.filter(accepted=True, checkpoint=user.head).count() == 1
 
 
 def test_two_proposals_of_one_entry_add_its_record_once(

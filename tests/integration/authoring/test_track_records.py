@@ -10,15 +10,16 @@ from rest_framework.test import APIClient
 
 from memory import history, lanes, leases, llm_turns, reopening, track_records
 from memory.log import coverage
-from memory.models import Lane, LlmCall, MemoryUser, Workspace
+from memory.models import Lane, LlmCall, MemoryUser, Run, Workspace
 from memory.models.log import EntryKind
+from memory.models.runs import RunKind, RunOutcome
 from memory.models.users import LaneName
 from memory.reopening import Selection
 from memory.users import create_user
 from tests.factories import make_session
 from tests.integration.authoring.conftest import Meanwhile, Say, Work, edits, finishes
 from tests.integration.authoring.test_structure import begins, taking_notes, window
-from tests.llm_server import Reply, Request
+from tests.llm_server import Reply, Request, said, status
 
 pytestmark = pytest.mark.django_db
 
@@ -67,6 +68,9 @@ def test_a_model_that_is_refused_again_and_again_is_stopped_and_goes_on_by_the_s
     say("The user likes tea.", kind=EntryKind.FACT)
     for _ in range(2):
         assert len(work(script=inventing).requests) > 1
+    # Which is kept as soon as the last of these sessions has ended
+    workspace.refresh_from_db()
+    assert list(workspace.llm_stops or {}) == ["openai:the-model"]
     # When there is more to do
     attempts = lane().attempts
     server = work(script=inventing)
@@ -85,6 +89,49 @@ def test_a_model_that_is_refused_again_and_again_is_stopped_and_goes_on_by_the_s
     assert coverage(user).covered == 1
     found = track_records.read(Workspace.objects.get(pk=workspace.pk), "openai:the-model")
     assert (found.sessions, found.accepted) == (1, 1)
+
+
+@pytest.mark.parametrize("how", ["provider", "filter", "budget"])
+def test_a_session_that_is_cut_off_is_not_refused_by_the_gate(
+    user: MemoryUser, workspace: Workspace, say: Say, work: Work, settings: Settings, how: str
+) -> None:
+    # Given a model whose proposal the gate refuses once
+    settings.UAC_LLM_ATTEMPTS = 1
+    say("The user likes tea.", kind=EntryKind.FACT)
+
+    def script(request: Request) -> Reply:
+        if len(request.body["messages"]) < 6:
+            if how == "budget" and not begins(request):
+                settings.UAC_LLM_TOKENS_PER_DAY = 0
+            return inventing(request)
+        return status(503) if how == "provider" else said("", finish="refusal")
+
+    # When it gets no answer, or none can be asked for, to mend it
+    server = work(script=script)
+    # Then the session does not count
+    assert len(server.requests) == (2 if how == "budget" else 3)
+    assert Run.objects.get(user=user, kind=RunKind.PROPOSAL).outcome == RunOutcome.REJECTED
+    assert track_records.read(workspace, "openai:the-model").sessions == 0
+
+
+def test_a_version_is_that_of_the_session_alone_whose_edits_it_has(
+    user: MemoryUser, workspace: Workspace, say: Say, work: Work
+) -> None:
+    # Given a version, and a later session that dismisses its entry, which changes no file
+    say("The user likes tea.", kind=EntryKind.FACT)
+    work(script=taking_notes)
+    (greeting,) = say("Hello!", kind=EntryKind.FACT)
+    dismissed = {"op": "dismiss", "reason": "small talk", "sources": [greeting]}
+    work(edits(dismissed), finishes())
+    # Then both sessions are accepted, and the version is of the first
+    assert LlmCall.objects.filter(checkpoint=user.head).values("work").distinct().count() == 1
+    found = track_records.read(workspace, "openai:the-model")
+    assert (found.sessions, found.refused, found.accepted) == (2, 0, 1)
+    # And by what the second settled it is not undone
+    reopening.reopen(user, Selection(entries=[greeting]), by="staff:eve")
+    assert track_records.read(workspace, "openai:the-model").undone == 0
+    reopening.reopen(user, Selection(entries=[1]), by="staff:eve")
+    assert track_records.read(workspace, "openai:the-model").undone == 1
 
 
 def test_another_model_goes_on_by_itself(
@@ -131,7 +178,8 @@ def test_what_is_stopped_in_the_middle_of_a_session_makes_no_further_call(
 ) -> None:
     # Given a session during whose first call the model is stopped by what it did elsewhere
     say("The user likes tea.", kind=EntryKind.FACT)
-    meanwhile(lambda: refused(other, 2))
+    refused(user, 1)
+    meanwhile(lambda: refused(other, 1))
     # Then that call was the last, and nothing is lost
     assert len(work(script=taking_notes).requests) == 1
     assert_waits(user, 1)

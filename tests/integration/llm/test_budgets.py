@@ -14,9 +14,8 @@ from pytest_django.fixtures import Settings
 from memory import llm_calls
 from memory.language_models import NotConfigured, Usage
 from memory.llm_calls import Attempt, BudgetExhausted, Ending, TooManyCalls, Work
-from memory.models import LlmCall, LlmSpending, MemoryUser, Workspace
+from memory.models import LlmCall, LlmSpending, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
-from tests.factories import make_checkpoint
 from tests.integration.llm.conftest import NOON, QUESTION, Connect
 from tests.llm_server import Said, hangs, llm_server, said, status
 from tests.waiting import eventually
@@ -342,17 +341,6 @@ def test_erasing_a_call_gives_no_budget_back(work: Work) -> None:
     LlmCall.objects.all().delete()
 
     assert llm_calls.spent(work.workspace, timezone.now())[0].used_tokens == 700
-
-
-def test_a_version_is_credited_with_the_calls_of_its_work(work: Work, user: MemoryUser) -> None:
-    mine, other = start(work), start(Work(workspace=work.workspace, purpose=LlmPurpose.MEMORIZE))
-
-    checkpoint = make_checkpoint(user)
-    llm_calls.credit(work, checkpoint)
-
-    mine.refresh_from_db()
-    other.refresh_from_db()
-    assert (mine.checkpoint, other.checkpoint) == (checkpoint, None)
 
 
 def test_the_timeout_is_told_as_such_when_the_budget_has_room(

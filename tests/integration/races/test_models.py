@@ -2,19 +2,28 @@
 
 import functools
 import threading
+from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import lanes, log, track_records
+from memory import lanes, leases, llm_calls, log, track_records
+from memory.language_models import Usage
+from memory.llm_calls import Attempt
+from memory.llm_calls import Work as Calls
 from memory.log import Draft
 from memory.models import Checkpoint, Lane, LlmCall, MemoryUser, Run, Workspace
+from memory.models.leased import LeasedWork
+from memory.models.llm import LlmPurpose
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
 from memory.users import create_user
 from memory.verification import problems
 from tests.factories import make_session
+from tests.integration.admin.test_llm import change
 from tests.integration.authoring.conftest import (
     Meanwhile,
     Say,
@@ -27,8 +36,8 @@ from tests.integration.authoring.conftest import (
     work,
 )
 from tests.integration.authoring.test_structure import taking_notes
-from tests.integration.races.conftest import Rival, at_once
-from tests.llm_server import Reply, Request, llm_server, status
+from tests.integration.races.conftest import Rival, at_once, at_the_lock
+from tests.llm_server import KEY, Reply, Request, llm_server, status
 from tests.waiting import eventually, scaled
 from workers.authoring import lane as model_lane
 
@@ -86,6 +95,45 @@ def test_workers_that_claim_at_once_after_the_stop_make_no_call(
         lane = Lane.objects.get(user=person, name=LaneName.STRUCTURE)
         assert lane.last_error.startswith(track_records.STOPPED)
         assert (lane.attempts, lane.lease_expires_at) == (0, None)
+
+
+def test_staff_who_save_the_limits_and_a_call_that_begins_do_not_wait_for_each_other(
+    live_database: str,
+    workspace: Workspace,
+    user: MemoryUser,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given a lane that is worked on, and somebody of the staff at the workspace's limits
+    settings.UAC_LLM_MODEL = "openai:the-model"
+    settings.UAC_LLM_API_KEY = KEY
+    Lane.objects.filter(user=user, name=LaneName.STRUCTURE).update(due_at=timezone.now())
+    lane = leases.claim(Lane.objects.filter(user=user, name=LaneName.STRUCTURE))
+    client = Client()
+    client.force_login(User.objects.create_superuser("root"))
+    answers: list[Any] = []
+    with at_the_lock(
+        lambda: answers.append(change(client, workspace, llm_refused_percent="90"))
+    ) as staff:
+        # When a call begins, and the limits are saved once its lane is locked
+        check = leases.check
+
+        def checked(row: LeasedWork) -> None:
+            check(row)
+            staff.start_and_wait_for_lock()
+
+        monkeypatch.setattr(leases, "check", checked)
+        calls = Calls(workspace=workspace, purpose=LlmPurpose.STRUCTURE, user=user, lane=lane)
+        most = Usage(input_tokens=1, output_tokens=1)
+        attempt = Attempt(
+            model="openai:the-model", turn=1, attempt=1, prompt={}, most=most, seconds=60
+        )
+        llm_calls.start(calls, attempt, keep_content=False)
+    # Then both are done
+    assert staff.error is None
+    assert answers[0].status_code == 302
+    workspace.refresh_from_db()
+    assert workspace.llm_refused_percent == 90
 
 
 @pytest.mark.parametrize(("slow_seconds", "begun"), [(0.0, True), (1000.0, False)])

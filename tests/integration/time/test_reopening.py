@@ -9,7 +9,8 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import history, log, reopening, runs
+from memory import checkpoints, history, lanes, leases, log, reopening, runs
+from memory.checkpoints import Decision
 from memory.log import Draft
 from memory.models import Checkpoint, EntryOutcome, Lane, LlmCall, MemoryUser
 from memory.models.log import EntryKind
@@ -122,6 +123,28 @@ def test_what_is_chosen_is_pending_again(
     assert told.head.verdict["reopened"]["by"] == "me"
     if facts:
         assert EntryOutcome.objects.get(user=told, seq=5).reason == REMEMBERED_ANEW
+
+
+def test_it_says_which_versions_had_settled_what_is_reopened(
+    user: MemoryUser, settle: Callable[..., Checkpoint | None]
+) -> None:
+    # Given a version of a fact, a message that was remembered while that was the newest, and the
+    # version of the fact that was found in it
+    log.append(user, [Draft(kind=EntryKind.FACT, content="I have a dog.")], source="test")
+    settle({"op": "note", "text": "has a dog", "sources": [1]}, considered=[1])
+    log.append(user, [Draft(kind=EntryKind.MESSAGE, content="I sing.")], source="test")
+    lane = leases.claim(Lane.objects.filter(user=user, name="structure"))
+    assert lane is not None
+    user.refresh_from_db()
+    checkpoints.decide(lane, user, [Decision(2, "covered")])
+    lanes.release(lane)
+    sings = Draft(kind=EntryKind.FACT, content="The user sings.", derived_from=[2])
+    log.append(user, [sings], source="memorize")
+    settle({"op": "note", "text": "sings", "sources": [3]}, considered=[3])
+    # When the message is reopened, then it is the second version's work that is undone
+    done = reopening.reopen(user, Selection(entries=[2]), by="me")
+    assert done.checkpoint is not None
+    assert done.checkpoint.verdict["reopened"]["versions"] == [2]
 
 
 def test_reopening_is_undone_by_the_return_to_the_version_before(
