@@ -168,7 +168,7 @@ class _Session:
                 case "read_entry":
                     told = bench.read_entry(arguments["seq"], arguments.get("start", 0))
                 case "edit":
-                    told = bench.edit(arguments["edits"])
+                    told = self._edit(**arguments)
                 case "drop_edits":
                     told = bench.drop_edits(arguments["numbers"])
                 case "check":
@@ -180,6 +180,16 @@ class _Session:
             self._conversation.answer(call, str(failure), failed=True)
         else:
             self._conversation.answer(call, told)
+
+    def _edit(self, edits: Sequence[Any], finish: bool = False) -> str:
+        """Apply edits, and finish with them if so asked; raises ToolFailed with what is wrong."""
+        told = self._bench.edit(edits)
+        if not finish:
+            return told
+        try:
+            return self._judge(commit=True)
+        except ToolFailed as failure:
+            raise ToolFailed(f"{told} {failure}") from None
 
     def _judge(self, *, commit: bool) -> str:
         """Have the gate judge the edits, and commit them where it accepts them.

@@ -52,7 +52,7 @@ EDIT = {
         },
         "kind": {"type": "string", "enum": ["record", "object", "enum"]},
         "members": {"type": "object", "description": 'Of an enum: {"RED": "red"}.'},
-        "doc": _text("One line: what an object of the class is."),
+        "doc": _text("Of define_class alone, one line: what an object of the class is."),
         "class_name": _TEXT,
         "type": _text(
             "As in Python, qualified: str, int, float, bool, decimal.Decimal, datetime.date,"
@@ -119,7 +119,16 @@ TOOLS = (
     Tool(
         "edit",
         "Apply edits to the project, in their order. Each is an object with `op` and its fields.",
-        _object({"edits": {"type": "array", "items": EDIT, "minItems": 1}}, "edits"),
+        _object(
+            {
+                "edits": {"type": "array", "items": EDIT, "minItems": 1},
+                "finish": {
+                    "type": "boolean",
+                    "description": "Whether to `finish` at once, if all of them are applied.",
+                },
+            },
+            "edits",
+        ),
     ),
     Tool(
         "drop_edits",

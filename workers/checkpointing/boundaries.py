@@ -9,7 +9,8 @@ import io
 import itertools
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 # Of one constraint: comparisons first, then `and` and `or`, then numbers.
@@ -18,6 +19,14 @@ CLOCK = frozenset({"today", "now"})
 
 _FLIPPED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 _SWAPPED = {"and": "or", "or": "and"}
+# What ends an operand of a comparison, to either side; and how much of both is quoted.
+_OUTSIDE = frozenset(
+    {*_FLIPPED, "and", "or", "not", "if", "elif", "else", "while", "in", "for", "return", "assert"}
+    | {"=", ",", ":", ":=", ";", "==", "!="}
+)
+_OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
+MAX_QUOTED = 80
+_FACTORS = frozenset({"*", "/", "//", "%", "**"})
 _INTEGER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _IGNORED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 
@@ -30,12 +39,16 @@ class BoundaryMutant:
     line: int
     written: str
     instead: str
+    quoted: str
     fix: str
 
     @property
     def message(self) -> str:
-        """Say what no test notices."""
-        return f"no test notices `{self.instead}` for `{self.written}` in line {self.line}"
+        """Say what no test notices, and where: a line may have the same token twice."""
+        return (
+            f"no test notices `{self.instead}` for `{self.written}` in line {self.line},"
+            f" in `{self.quoted}`"
+        )
 
 
 def boundary_mutants(source: str) -> list[BoundaryMutant]:
@@ -49,14 +62,17 @@ def boundary_mutants(source: str) -> list[BoundaryMutant]:
         return []
     lines = source.splitlines(keepends=True)
     found: tuple[list[BoundaryMutant], ...] = ([], [], [])
-    blank = tokenize.TokenInfo(tokenize.OP, "", (0, 0), (0, 0), "")
-    for before, token, after in zip([blank, *tokens], tokens, [*tokens[1:], blank], strict=False):
-        written = token.string
+    for place, token in enumerate(tokens):
+        written, quoted = token.string, ""
         if token.type == tokenize.OP and written in _FLIPPED:
-            rank, instead, fix = 0, _FLIPPED[written], "add one on that very day, or at that value"
+            rank, instead, quoted = 0, _FLIPPED[written], _comparison(tokens, place)
+            fix = (
+                "decide from what was said whether it holds where both are equal, and add one on"
+                " that very day, or at that value"
+            )
         elif token.type == tokenize.NAME and written in _SWAPPED:
             rank, instead, fix = 1, _SWAPPED[written], "add one in which only one of the two holds"
-        elif _is_boundary(before, token, after):
+        elif _is_boundary(tokens, place):
             rank, instead = 2, str(int(written) + 1)
             fix = "add one on the last day, or value, for which it holds, and one just beyond"
         else:
@@ -65,18 +81,51 @@ def boundary_mutants(source: str) -> list[BoundaryMutant]:
         line = lines[row]
         changed = f"{line[:start]}{instead}{line[token.end[1] :]}"
         mutant = "".join([*lines[:row], changed, *lines[row + 1 :]])
-        found[rank].append(BoundaryMutant(mutant, row + 1, written, instead, fix))
+        quoted = quoted or line.strip()
+        if len(quoted) > MAX_QUOTED:
+            quoted = f"{quoted[: MAX_QUOTED - 1]}…"
+        found[rank].append(BoundaryMutant(mutant, row + 1, written, instead, quoted, fix))
     return list(itertools.chain(*found))[:MAX_MUTANTS]
 
 
-def _is_boundary(
-    before: tokenize.TokenInfo, token: tokenize.TokenInfo, after: tokenize.TokenInfo
-) -> bool:
-    """Whether a token is a whole number, neither an index nor the step of a loop."""
+def _comparison(tokens: Sequence[tokenize.TokenInfo], place: int) -> str:
+    """Return the comparison whose operator stands at this place, with its two operands."""
+    before = list(_operand(reversed(tokens[:place]), _CLOSING, _OPENING))
+    after = list(_operand(tokens[place + 1 :], _OPENING, _CLOSING))
+    both = [*reversed(before), tokens[place], *after]
+    gaps = [" " if one.end != another.start else "" for one, another in itertools.pairwise(both)]
+    return "".join(
+        part for one, gap in zip(both, [*gaps, ""], strict=True) for part in (one.string, gap)
+    )
+
+
+def _operand(
+    tokens: Iterable[tokenize.TokenInfo], opening: AbstractSet[str], closing: AbstractSet[str]
+) -> Iterator[tokenize.TokenInfo]:
+    """Yield the tokens of an operand, away from its comparison."""
+    depth = 0
+    for token in tokens:
+        depth += (token.string in opening) - (token.string in closing)
+        if depth < 0 or (depth == 0 and token.string in _OUTSIDE):
+            return
+        yield token
+
+
+def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
+    """Tell whether a token is a whole number, neither an index nor the step of a loop, nor a factor
+    of another number: nothing is said on the boundary of 24 in `24 * 60`."""
+    token = tokens[place]
     if token.type != tokenize.NUMBER or not _INTEGER.fullmatch(token.string):
         return False
-    is_index = after.string == "]" and before.string in ("[", "-")
-    return not is_index and before.string not in ("+=", "-=")
+    around = [
+        tokens[one] if 0 <= one < len(tokens) else None for one in range(place - 2, place + 3)
+    ]
+    further, before, _, after, beyond = [one.string if one else "" for one in around]
+    is_index = after == "]" and before in ("[", "-")
+    is_factor = (after in _FACTORS and beyond[:1].isdigit()) or (
+        before in _FACTORS and further[:1].isdigit()
+    )
+    return not (is_index or is_factor or before in ("+=", "-="))
 
 
 def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:

@@ -107,9 +107,9 @@ def remembers(*facts: tuple[str, Sequence[int]]) -> Said:
     return called("remember", {"facts": found})
 
 
-def edits(*edits: dict[str, Any]) -> Said:
+def edits(*edits: dict[str, Any], **options: bool) -> Said:
     """Answer with edits."""
-    return called("edit", {"edits": list(edits)})
+    return called("edit", {"edits": list(edits), **options})
 
 
 def finishes() -> Said:

@@ -117,6 +117,44 @@ def test_update_keeps_both_sources(
     )
 
 
+def test_an_edit_may_finish_at_once(
+    user: MemoryUser, say: Say, work: Work, fields_of: Fields
+) -> None:
+    # Given a trip
+    (seq,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT)
+    # When the model edits and finishes in one call
+    server = work(edits(TRIP, trip(seq), finish=True))
+    # Then that was all
+    assert len(server.requests) == 1
+    assert set(fields_of("travel.trips")) == {"trip-1"}
+    assert user.head is not None
+
+
+def test_nothing_is_finished_of_which_an_edit_was_refused(
+    user: MemoryUser, say: Say, work: Work, fields_of: Fields
+) -> None:
+    (seq,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT)
+    lost = {"op": "retire", "domain": "travel", "collection": "trips", "key": "no-such"}
+    # When one of the edits is refused, or the gate refuses them all
+    server = work(
+        edits(TRIP, trip(seq), {**lost, "sources": [seq], "reason": "off"}, finish=True),
+        edits({**trip(seq), "key": "b", "fields": {"to": "Rome", "starts_on": "2026-05-09"}},
+              finish=True),
+        called("drop_edits", {"numbers": [2]}),
+        finishes(),
+    )  # fmt: skip
+    first, second = (server.requests[number].results[0] for number in (1, 2))
+    # Then nothing is judged of the first, and the second is told what was applied and what is wrong
+    assert "Applied, with these numbers: 0, 1." in first
+    assert "Refused; send these again, mended:" in first
+    assert "travel.trips has no 'no-such'" in first
+    assert "Nothing was committed" not in first
+    assert "Applied, with these numbers: 2." in second
+    assert "Nothing was committed; your edits stay." in second
+    # And both may be mended
+    assert set(fields_of("travel.trips")) == {"trip-1"}
+
+
 def test_parties_that_disagree_both_stay(
     user: MemoryUser, say: Say, work: Work, fields_of: Fields
 ) -> None:

@@ -318,7 +318,12 @@ FAULTS: dict[str, Fault] = {
         [{**constraint(UNTIL_JUNE), "sources": [3]}],
         "mutants",
         "boundary_unnoticed",
-        {**RULE, "line": 10, "message": "no test notices `<=` for `<` in line 10"},
+        {
+            **RULE,
+            "line": 10,
+            "message": "no test notices `<=` for `<` in line 10, in"
+            " `today < datetime.date(2026, 6, 1)`",
+        },
         trigger=RunTrigger.MODEL,
     ),
     "anybody's boundary that no test notices": Fault(

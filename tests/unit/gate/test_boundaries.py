@@ -18,6 +18,8 @@ LINES = {
     "message = f'{today} {1 if a < b else 2} < and 30'  # or <= 3": [],
     "yield critical('within 30 days', evidence=[today])": [],
     "ratio = today.year * 1.5": [],
+    # Nobody tests a 25th hour.
+    "if now.hour * 60 + now.minute > 24 * 60: ...": [(">", ">="), ("60", "61")],
 }
 
 
@@ -34,8 +36,14 @@ def test_each_boundary_has_a_mutant(line: str) -> None:
 
 def test_it_says_what_no_test_notices() -> None:
     (mutant,) = boundary_mutants(f"{HEAD}    for trip in trips:\n        if today < trip.on: ...\n")
-    assert mutant.message == "no test notices `<=` for `<` in line 3"
+    assert mutant.message == "no test notices `<=` for `<` in line 3, in `today < trip.on`"
     assert "on that very day" in mutant.fix
+
+
+def test_of_two_in_a_line_it_says_which() -> None:
+    line = "if trip.on(1, 2)  <= today <= max(a, b) - timedelta(days=x) and not ok: ..."
+    told = [one.quoted for one in boundary_mutants(f"{HEAD}    {line}\n")[:2]]
+    assert told == ["trip.on(1, 2) <= today", "today <= max(a, b) - timedelta(days=x)"]
 
 
 @pytest.mark.parametrize(
