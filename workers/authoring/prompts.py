@@ -2,7 +2,7 @@
 
 import datetime
 import zoneinfo
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,10 @@ def alerts(told: Mapping[str, Any]) -> str:
 
 
 def _line(text: str) -> str:
-    return " ".join(text.split())[:MAX_ALERT_CHARACTERS]
+    line = " ".join(text.split())
+    if len(line) > MAX_ALERT_CHARACTERS:
+        return f"{line[: MAX_ALERT_CHARACTERS - 4]} ..."
+    return line
 
 
 def _change(when: str, kind: str, severity: str) -> str:
@@ -121,17 +124,22 @@ def _constraint(path: str) -> str:
 
 def findings(found: Iterable[Finding | Mapping[str, Any]]) -> str:
     """Return what is wrong, for the model to mend: one line for each finding that blocks."""
-    lines = []
-    for one in found:
-        finding = one.to_json() if isinstance(one, Finding) else one
-        if not finding.get("blocking", True):
-            continue
-        place = [
-            f"{name} {finding[name]}"
-            for name in ("path", "line", "edit", "test")
-            if name in finding
-        ]
-        fix = f" Fix: {finding['fix']}." if finding.get("fix") else ""
-        where = f" ({', '.join(place)})" if place else ""
-        lines.append(f"- {finding['code']}{where}: {finding['message']}.{fix}")
+    told = [one.to_json() if isinstance(one, Finding) else one for one in found]
+    lines = [_finding(one) for one in told if one.get("blocking", True)]
     return "\n".join(["What is wrong:", *lines])
+
+
+def advice(verdict: Mapping[str, Any], codes: Collection[str]) -> str:
+    """Return what an accepted verdict reports under these codes; nothing if it has none."""
+    found = [one for check in verdict["checks"] for one in check["findings"]]
+    lines = [_finding(one) for one in found if one["code"] in codes]
+    return "\n".join(["A slip may still hide here:", *lines]) if lines else ""
+
+
+def _finding(finding: Mapping[str, Any]) -> str:
+    place = [
+        f"{name} {finding[name]}" for name in ("path", "line", "edit", "test") if name in finding
+    ]
+    fix = f" Fix: {finding['fix']}." if finding.get("fix") else ""
+    where = f" ({', '.join(place)})" if place else ""
+    return f"- {finding['code']}{where}: {finding['message']}.{fix}"

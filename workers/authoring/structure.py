@@ -25,6 +25,7 @@ from workers.authoring.settling import NotSettled
 from workers.authoring.tools import TOOLS
 from workers.authoring.workbench import ToolFailed, Workbench
 from workers.checkpointing.coverage import uncovered
+from workers.checkpointing.mutants import BLOCKING_ONCE
 from workers.llm.interface import ToolCall
 
 logger = structlog.get_logger(__name__)
@@ -301,8 +302,12 @@ def _not_committed(told: str) -> str:
 
 def _in_order(run: Run) -> str:
     verdict = (run.output or {})["verdict"]
-    alerts = f" {prompts.alerts(verdict)}" if verdict["day"] else ""
-    return f"Everything is in order: call finish.{alerts}"[:MAX_TOLD]
+    advice = prompts.advice(verdict, BLOCKING_ONCE)
+    begin = (
+        "You may finish, or mend the tests first." if advice else "Everything is in order: finish."
+    )
+    alerts = prompts.alerts(verdict) if verdict["day"] else ""
+    return "\n".join(filter(None, [begin, advice, alerts]))[:MAX_TOLD]
 
 
 def _refusal(run: Run) -> str:

@@ -98,7 +98,7 @@ def judge(
     of what is not committed.
 
     The checks run from the cheap to the dear and stop at the first that fails, because those after
-    it would speak of its consequences.
+    it would speak of its consequences; but what is held and what no test notices are told together.
     """
     verdict = Verdict(checks=[*checks])
     # What is kept of another project as it came is no part of this one's program.
@@ -248,7 +248,9 @@ def _execute(
         if judge_code and verdict.accepted:
             found = _constraints(sandboxes, user, parent, change, allowance, verdict, at, written)
             verdict.checks.append(Check("constraints", list(found)))
-        if of_model and parent is not None and verdict.accepted:
+        # What is held says nothing of the tests: both are told at once.
+        is_sound = verdict.accepted
+        if of_model and parent is not None and is_sound:
             # In the one that nobody uses afterwards.
             candidate = Candidate(
                 user=user,
@@ -260,7 +262,7 @@ def _execute(
                 now=timezone.now(),
             )
             verdict.checks.append(Check("holds", list(held(candidate))))
-        if judge_code and verdict.accepted:
+        if judge_code and is_sound:
             constraints = _changed_constraints(sources)
             survivors = surviving_mutants(sandboxes[-1], constraints, sources, allowance.limits)
             if of_model:

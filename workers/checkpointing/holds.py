@@ -268,11 +268,14 @@ def _weaker_rules(
             entry=asking[-1] if asking else None,
             message=f"the constraint {name} {what}; "
             + (
-                f"entry {asking[-1]} names it"
+                f"entry {asking[-1]} speaks of it"
                 if asking
-                else f"no entry that is cited ({named}) names it"
+                else f"no entry that is cited ({named}) speaks of what it is about"
             ),
-            fix="" if asking else "cite the entry that asks for it, or leave the rule as strict",
+            fix=""
+            if asking
+            else "cite the entry that asks for it, or leave the rule as strict: what was replaced"
+            " may have an alert with another message",
             blocking=not asking,
         )
 

@@ -26,8 +26,8 @@ MAX_BOUNDARY_MUTANTS = 120
 # A shifted number may make a loop endless. What takes as long counts as noticed.
 BOUNDARY_WALL_SECONDS = 2.0
 BOUNDARY_TOTAL_SECONDS = 20.0
-# Of one constraint; whoever adds a test for these mostly covers the others.
-MAX_BOUNDARIES_TOLD = 5
+# Of one constraint; how many more there are is said with the last.
+MAX_BOUNDARIES_TOLD = 12
 
 
 @dataclass(frozen=True)
@@ -193,13 +193,15 @@ def _unnoticed_parts(
     survive = bench.unnoticed([(name, mutant.source) for name, mutant in mutants], bounded)
     survivors = itertools.compress(mutants, survive)
     for name, group in itertools.groupby(survivors, key=lambda one: one[0]):
-        for _, mutant in itertools.islice(group, MAX_BOUNDARIES_TOLD):
+        found = [mutant for _, mutant in group]
+        for number, mutant in enumerate(found[:MAX_BOUNDARIES_TOLD], 1):
             is_alert = isinstance(mutant, UnreachedAlert)
+            more = len(found) - number if number == MAX_BOUNDARIES_TOLD else 0
             yield Finding(
                 code=ALERT_UNREACHED if is_alert else BOUNDARY_UNNOTICED,
                 path=bench.path(name),
                 line=mutant.line,
-                message=mutant.message,
+                message=mutant.message + (f"; {more} more are not told" if more else ""),
                 fix=mutant.fix,
                 blocking=False,
             )

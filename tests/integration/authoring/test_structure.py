@@ -629,6 +629,7 @@ def test_refusals_speak_of_the_newest_entrys_day(say: Say, work: Work) -> None:
     server = work(
         edits(TRIP, near("a", seq, "2025-01-03"), constraint(DAYS, lax)),
         finishes(),
+        called("check", {}),
         finishes(),
     )
     # Then it is told which one, and what the constraint would say
@@ -636,8 +637,11 @@ def test_refusals_speak_of_the_newest_entrys_day(say: Say, work: Work) -> None:
     assert "no test notices `<` for `<=` in line 12" in told
     assert "Alerts on 2024-12-30" in told
     assert "2024-12-31 opens warning" in told
-    # And it may leave it
-    assert len(server.requests) == 3
+    # And it may leave it, of which it is told again
+    told = server.requests[3].results[0]
+    assert told.startswith("You may finish, or mend the tests first.\nA slip may still hide here:")
+    assert "no test notices `<` for `<=` in line 12" in told
+    assert len(server.requests) == 4
 
 
 def test_open_alerts_are_those_of_the_newest_entrys_day(

@@ -315,6 +315,14 @@ def budget(
     return Alert.objects.get(user=user)
 
 
+def test_what_is_held_and_what_no_test_notices_are_told_at_once(
+    budget: Alert, say: Say, propose: Propose
+) -> None:
+    weaker = WEAKER[0].replace("> 2000:", "> 2000 and today < datetime.date(2036, 6, 1):")
+    run = propose(rule(weaker, WEAKER[1], say(JAZZ)), trigger=RunTrigger.MODEL)
+    assert {one["code"] for one in findings(run)} == {"weaker_rule", "boundary_unnoticed"}
+
+
 @pytest.mark.parametrize(
     ("source", "tests", "what"),
     [
@@ -343,7 +351,7 @@ def test_rule_is_written_weaker_only_if_an_entry_asks_for_it(
     (finding,) = findings(run)
     assert (finding["code"], finding["path"]) == ("weaker_rule", "constraints/budget.py")
     assert what in finding["message"]
-    # And accepted, and reported, where an entry names it
+    # And accepted, and reported, where an entry speaks of it
     asked = say("A trip may cost 2000 from now on")
     run = propose(rule(source, tests, asked), trigger=RunTrigger.MODEL)
     assert run.outcome == "ok", run.error

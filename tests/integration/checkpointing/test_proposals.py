@@ -748,6 +748,32 @@ def test_a_boundary_refuses_a_models_constraint_once(checkpoint: Append, propose
     assert set(unnoticed(again)) == {(10, False)}
 
 
+def test_it_is_said_how_many_boundaries_are_not_told(
+    checkpoint: Append, propose: Propose, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given four boundaries that no test notices, and room for three
+    checkpoint(trip(key="a", cost=10))
+    many = BUDGET.replace(
+        "> 1000:", "> 1000 and today.day < 28 and today.month <= 11 and today.year >= 2000:"
+    )
+    monkeypatch.setattr(mutants, "MAX_BOUNDARIES_TOLD", 99)
+    told = propose({**constraint(many), "sources": [1]}, dry_run=True)
+    monkeypatch.setattr(mutants, "MAX_BOUNDARIES_TOLD", 3)
+    run = propose({**constraint(many), "sources": [1]}, dry_run=True)
+    # Then these are told, and how many others there are
+    assert len(unnoticed(told)) > 3
+    assert run.output is not None
+    messages = [
+        finding["message"]
+        for check in run.output["verdict"]["checks"]
+        for finding in check["findings"]
+        if finding["code"] == "boundary_unnoticed"
+    ]
+    assert len(messages) == 3
+    assert messages[-1].endswith(f"; {len(unnoticed(told)) - 3} more are not told")
+    assert "more" not in "".join(messages[:-1])
+
+
 def test_a_test_of_that_very_day_is_all_that_is_asked_for(
     checkpoint: Append, propose: Propose
 ) -> None:
