@@ -74,7 +74,10 @@ def boundary_mutants(source: str) -> list[BoundaryMutant]:
             rank, instead, fix = 1, _SWAPPED[written], "add one in which only one of the two holds"
         elif _is_boundary(tokens, place):
             rank, instead = 2, str(int(written) + 1)
-            fix = "add one on the last day, or value, for which it holds, and one just beyond"
+            fix = (
+                "decide from what was said which day, or value, is the last for which it holds, and"
+                " add one on it and one just beyond"
+            )
         else:
             continue
         row, start = token.start[0] - 1, token.start[1]
