@@ -18,11 +18,25 @@ MAX_MUTANTS = 40
 CLOCK = frozenset({"today", "now"})
 
 _FLIPPED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
+_COMPARING = frozenset({*_FLIPPED, "==", "!="})
 _SWAPPED = {"and": "or", "or": "and"}
 # What ends an operand of a comparison, to either side; and how much of both is quoted.
 _OUTSIDE = frozenset(
-    {*_FLIPPED, "and", "or", "not", "if", "elif", "else", "while", "in", "for", "return", "assert"}
-    | {"=", ",", ":", ":=", ";", "==", "!="}
+    {
+        *_COMPARING,
+        "and",
+        "or",
+        "not",
+        "if",
+        "elif",
+        "else",
+        "while",
+        "in",
+        "for",
+        "return",
+        "assert",
+    }
+    | {"=", ",", ":", ":=", ";"}
 )
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 MAX_QUOTED = 80
@@ -124,6 +138,8 @@ def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
         tokens[one] if 0 <= one < len(tokens) else None for one in range(place - 2, place + 3)
     ]
     further, before, _, after, beyond = [one.string if one else "" for one in around]
+    if token.string == "0" and not {before, after} & _COMPARING:
+        return False  # as in `count or 0`, where no day and no amount is meant
     is_index = after == "]" and before in ("[", "-")
     is_factor = (after in _FACTORS and beyond[:1].isdigit()) or (
         before in _FACTORS and further[:1].isdigit()

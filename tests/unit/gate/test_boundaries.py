@@ -18,6 +18,8 @@ LINES = {
     "message = f'{today} {1 if a < b else 2} < and 30'  # or <= 3": [],
     "yield critical('within 30 days', evidence=[today])": [],
     "ratio = today.year * 1.5": [],
+    "x = trip.days or 0, range(0), today": [("or", "and")],
+    "if (today - trip.on).days == 0: ...": [("0", "1")],
     # Nobody tests a 25th hour.
     "if now.hour * 60 + now.minute > 24 * 60: ...": [(">", ">="), ("60", "61")],
 }
