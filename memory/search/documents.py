@@ -31,7 +31,7 @@ KINDS: Mapping[CorpusName, tuple[EntryKind, ...]] = {
 _NAME = re.compile(r"\w+")
 # What may be the key of another record: a key with spaces is found by its words, and numbers and
 # moments are none.
-_KEY = re.compile(r"(?![0-9T:.+-]+\Z)\S{1,200}")
+_KEY = re.compile(r"(?![0-9T:.+-]{1,200}\Z)\S{1,200}")
 # What has these roles, or none as facts and records have, tells of the person by itself; others
 # have answered.
 OWN_ROLES = ("user", "", None)

@@ -306,8 +306,22 @@ def _silent_alerts(
     return {
         PurePosixPath(finding.constraint).stem: finding.message
         for fingerprint, finding in going_on.items()
-        if fingerprint in before and _is_silenced(finding, fingerprint, after)
+        if fingerprint in before
+        and _is_silenced(finding, fingerprint, after)
+        and not _rests_on_more(finding, after)
     }
+
+
+def _rests_on_more(finding: alerts.Finding, after: Found) -> bool:
+    """Tell whether the constraint finds as grave a thing of all these records, and of others: what
+    was extended is not weaker, though its alert is another one then."""
+    mine = _ids(finding)
+    return bool(mine) and any(
+        other.constraint == finding.constraint
+        and severity_rank(other.severity) >= severity_rank(finding.severity)
+        and mine <= _ids(other)
+        for other in after.values()
+    )
 
 
 def _lost_cases(

@@ -369,6 +369,21 @@ def test_rule_is_deleted_only_if_an_entry_asks_for_it(
     assert propose({**delete, "sources": [asked]}, trigger=RunTrigger.MODEL).outcome == "ok"
 
 
+def test_rule_whose_alert_rests_on_more_is_not_weaker(
+    budget: Alert, checkpoint: Append, say: Say, propose: Propose
+) -> None:
+    checkpoint(trip(key="b", cost=10))
+    every = BUDGET.replace("evidence=[trip]", "evidence=trips")
+    assert every != BUDGET
+    run = propose(rule(every, BUDGET_TESTS + CASE, say(JAZZ)), trigger=RunTrigger.MODEL)
+    assert (run.outcome, findings(run)) == ("ok", [])
+    # But one that rests on another record has lost what it found
+    others = "[one for one in trips if one is not trip] or [trip]"
+    other = BUDGET.replace("evidence=[trip]", f"evidence={others}")
+    run = propose(rule(other, BUDGET_TESTS + CASE, say(JAZZ)), trigger=RunTrigger.MODEL)
+    assert [one["code"] for one in findings(run)] == ["weaker_rule"]
+
+
 def test_rule_may_be_written_stricter_on_any_entry(
     budget: Alert, say: Say, propose: Propose
 ) -> None:
