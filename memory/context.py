@@ -30,7 +30,7 @@ from memory.project.outline import Singleton
 from memory.search.documents import CorpusName, day_of, key_of
 from memory.search.embeddings import closeness
 from memory.search.finding import Hit, Meaning, find
-from memory.search.followups import Question, Turn, understand
+from memory.search.followups import Question
 from memory.search.words import terms
 
 # Tokens are not counted as any provider counts them: so many characters are taken for one.
@@ -89,15 +89,14 @@ class Context:
     """The block. Its first characters, so many, are the same whatever is asked.
 
     `meaning` says what meaning had to do with what was found; None where nothing was looked for.
-    `taken_as` is what the query was taken to mean, None where it was left as it is.
     """
 
     text: str
     stable_characters: int
     parts: Sequence[Part]
     known: Known
+    question: Question
     meaning: Meaning | None = None
-    taken_as: str | None = None
 
     @property
     def tokens(self) -> int:
@@ -134,16 +133,14 @@ def tokens_in(text: str) -> int:
     return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
 
 
-def compose(known: Known, query: str, tokens: int, turns: Sequence[Turn] = ()) -> Context:
-    """Return what matters of what is or was known: without a query, what matters always.
+def compose(known: Known, question: Question, tokens: int) -> Context:
+    """Return what matters of what is or was known: where nothing is asked, what matters always.
 
-    A query that leans on the turns before it is completed from them. The block
-    takes `tokens` at most; what does not fit is left out, line by line, and counted.
+    The block takes `tokens` at most; what does not fit is left out, line by line, and counted.
     """
-    question = understand(query, turns)
     room = tokens * CHARACTERS_PER_TOKEN - len(PREAMBLE)
     if room <= 0:
-        return Context("", 0, [], known, None, question.taken_as)
+        return Context("", 0, [], known, question)
     # The alerts have the first say, and stand behind what changes less often.
     open_alerts = retrieval.open_alerts(known.user) if known.is_now else []
     failing = failures.alerts_of(known.user) if known.is_now else []
@@ -156,7 +153,7 @@ def compose(known: Known, query: str, tokens: int, turns: Sequence[Turn] = ()) -
     stable = PREAMBLE + manifest.text + alerts.text
     left -= len(manifest.text)
     meaning = None
-    if query.strip():
+    if question.text.strip():
         up_to = None if known.is_now else known.seq
         found = find(known.user, question, top_k=MOST_HITS, up_to=up_to)
         hits, meaning = found.hits, found.meaning
@@ -176,7 +173,7 @@ def compose(known: Known, query: str, tokens: int, turns: Sequence[Turn] = ()) -
             left -= len(part.text)
             parts.insert(2 if name == "state" else len(parts), part)
     text = stable + "".join(part.text for part in parts[2:])
-    return Context(text, len(stable), parts, known, meaning, question.taken_as)
+    return Context(text, len(stable), parts, known, question, meaning)
 
 
 def _part(name: str, title: str, lines: Iterable[Line], room: int) -> Part:

@@ -313,7 +313,7 @@ def _spent(workspace: Workspace, now: datetime.datetime, of_kind: Q) -> tuple[Sp
 
 
 def why_stopped(workspace: Workspace) -> str | None:
-    """Say why no call can be made for a workspace now, for its staff; None if one can."""
+    """Say why no call of a language model can be made for a workspace now; None if one can."""
     chosen = workspace.chosen_llm
     budget = language_models.budget(chosen)
     try:

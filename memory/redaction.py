@@ -28,7 +28,7 @@ MAX_REASON = 2000
 # What stands where something was redacted that has to say something.
 TOLD = "(redacted)"
 # Their input was written by somebody who may have read any entry.
-AUTHORED = (RunKind.ASK, RunKind.PROPOSAL, RunKind.IMPORT)
+AUTHORED = (RunKind.ASK, RunKind.FOLLOW_UP, RunKind.PROPOSAL, RunKind.IMPORT)
 
 
 class RedactionRefused(ValueError):

@@ -15,7 +15,7 @@ from django.utils import timezone
 from memory import leases, usage
 from memory.hints import hint, signal_done, wait_done
 from memory.models import Checkpoint, MemoryUser, Run
-from memory.models.runs import ASKED_FOR, RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.models.runs import ASKED_FOR, BY_MODEL, RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.statements import Parameter, Statement
 from memory.users import run_daily, undisturbed, unpaused
 
@@ -72,7 +72,7 @@ def queue(
         answer_key=answer_key,
         hinted_at=now,
     )
-    if kind == RunKind.ASK:
+    if kind in BY_MODEL:
         hint(ANSWER_TASK, str(run.pk), workspace_pk=user.workspace_id)
     else:
         hint(TASK, str(run.pk), workspace_pk=user.workspace_id, user_pk=user.pk, kind=kind)
@@ -81,12 +81,12 @@ def queue(
 
 def waiting() -> QuerySet[Run]:
     """Return the runs that can be done, for the workers with sandboxes."""
-    return _open().exclude(kind=RunKind.ASK)
+    return _open().exclude(kind__in=BY_MODEL)
 
 
 def questions() -> QuerySet[Run]:
-    """Return the questions that can be answered, for the workers with language models."""
-    return _open().filter(kind=RunKind.ASK)
+    """Return the questions that can be worked on, for the workers with language models."""
+    return _open().filter(kind__in=BY_MODEL)
 
 
 def _open() -> QuerySet[Run]:
@@ -202,7 +202,7 @@ def retry(run: Run) -> None:
         raise NotToBeRetried(
             "Only a run that the server has given up (abandoned) is tried again; ask anew instead."
         )
-    task = ANSWER_TASK if run.kind == RunKind.ASK else TASK
+    task = ANSWER_TASK if run.kind in BY_MODEL else TASK
     whose = {"workspace_pk": run.user.workspace_id, "user_pk": run.user_id}
     hint(task, str(run.pk), **whose, kind=run.kind)
 

@@ -33,7 +33,7 @@ from memory import (
 )
 from memory.models import Backtest, Delivery, Forecast, Run
 from memory.models.leased import LeasedWork
-from memory.models.runs import RunKind
+from memory.models.runs import BY_MODEL
 from memory.models.users import LaneName
 from memory.models.webhooks import DeliveryState
 from memory.search import announcing
@@ -123,7 +123,7 @@ KINDS: Mapping[str, Kind] = {
             work=runs.waiting,
             since="queued_at",
             whose="user",
-            mortal=lambda: Run.objects.exclude(kind=RunKind.ASK),
+            mortal=lambda: Run.objects.exclude(kind__in=BY_MODEL),
             again=runs.try_again,
         ),
         Kind(
@@ -133,7 +133,7 @@ KINDS: Mapping[str, Kind] = {
             work=runs.questions,
             since="queued_at",
             whose="user",
-            mortal=lambda: Run.objects.filter(kind=RunKind.ASK),
+            mortal=lambda: Run.objects.filter(kind__in=BY_MODEL),
             again=runs.try_again,
         ),
         Kind(

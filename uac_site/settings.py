@@ -449,6 +449,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "CorpusEnum": [(name, name) for name in ("facts", "archive")],
         "ByEnum": "memory.models.log.By",
+        "CompleteByEnum": "memory.api.completing.CHOICES",
         "EntryKindEnum": "memory.models.log.EntryKind",
         "NewEntryKindEnum": "memory.api.entries.APPENDED_KINDS",
         "RunKindEnum": "memory.models.runs.RunKind",

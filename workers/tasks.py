@@ -25,7 +25,7 @@ from workers import (
     queries,
     workspace_constraints,
 )
-from workers.authoring import answering, lane
+from workers.authoring import answering, completing, lane
 from workers.checkpointing import imports, proposals, records, redactions
 
 logger = structlog.get_logger(__name__)
@@ -35,6 +35,7 @@ EXECUTORS = {
     RunKind.CONSTRAINT: constraints.try_one,
     RunKind.QUERY: queries.execute,
     RunKind.ASK: answering.execute,
+    RunKind.FOLLOW_UP: completing.execute,
     RunKind.PROPOSAL: proposals.execute,
     RunKind.IMPORT: imports.execute,
 }
@@ -106,7 +107,7 @@ def forecast(user_pk: int) -> None:
 
 @shared_task(name="workers.tasks.answer")
 def answer(run_id: str) -> None:
-    """Have a question answered by a language model, when it is its workspace's turn."""
+    """Have a language model work on a question, when it is its workspace's turn."""
     of = Run.objects.filter(pk=run_id).values_list("user__workspace", flat=True).first()
     if of is None:
         return

@@ -47,7 +47,7 @@ from memory.admin.results import Stage, show_value, waterfall
 from memory.api import waiting
 from memory.checkpoints import Redacted
 from memory.models import Alert, AlertEvent, MemoryUser, Run
-from memory.models.runs import RunKind, RunOutcome, RunStatus
+from memory.models.runs import BY_MODEL, RunKind, RunOutcome, RunStatus
 from memory.redaction import TOLD
 from memory.users import UserMerged
 
@@ -243,7 +243,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     @admin.display(description="input")
     def asked(self, run: Run) -> str:
         """Show the question, the code, the edits, or the names of the files."""
-        if run.kind == RunKind.ASK:
+        if run.kind in BY_MODEL:
             return inline(run.input.get("question", TOLD))
         if run.input.get("code"):
             if run.kind != RunKind.QUERY:
@@ -281,6 +281,8 @@ class RunAdmin(ReadOnlyAdmin[Run]):
             return _show_trial(run, output)
         if run.kind == RunKind.QUERY:
             return _value(run, output)
+        if run.kind == RunKind.FOLLOW_UP:
+            return inline(output["question"])
         if run.kind == RunKind.ASK:
             return _answer(run, output)
         accepted, verdict = output.get("version"), output.get("verdict") or {}

@@ -1,6 +1,5 @@
 """`/v1/users/{user_id}/ask/`: a question in words, answered by a computed value."""
 
-from dataclasses import asdict
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -21,12 +20,11 @@ from memory.api.runs import (
     instant_asked,
     known_state,
 )
-from memory.api.turns import TurnsField, turns_of
+from memory.api.turns import TurnsField, input_of, turns_of
 from memory.api.users import UserScopedView
 from memory.language_models import NotConfigured
 from memory.models import Run
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
-from memory.search.followups import shortened
 
 MAX_QUESTION = 4000
 # A model takes its time; no more than UAC_MAX_WAIT_SECONDS is waited.
@@ -112,8 +110,7 @@ class Ask(UserScopedView):
         known, checkpoint = known_state(user, asked)
         instant = instant_asked(user, asked)
 
-        turns = shortened(turns_of(asked))
-        said = {"messages": [asdict(one) for one in turns]} if turns else {}
+        said = input_of(turns_of(asked))
 
         def queue() -> Run:
             return runs.queue(

@@ -8,11 +8,19 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory import context
+from memory.api.completing import (
+    TAKEN_AS,
+    WAIT,
+    CompleteByField,
+    CompletionSerializer,
+    complete_question,
+)
 from memory.api.moments import AsOfSerializer, known_of
 from memory.api.search import MeaningSerializer
 from memory.api.serializers import MomentField, StrictSerializer
-from memory.api.turns import TAKEN_AS, TurnsField, turns_of
+from memory.api.turns import TurnsField
 from memory.api.users import UserScopedView
+from memory.users import ASKED
 
 MAX_QUERY = 10_000
 
@@ -27,6 +35,7 @@ class ContextRequestSerializer(StrictSerializer):
         help_text="The last message, or what it is about. Without: what matters always.",
     )
     messages = TurnsField()
+    complete_by = CompleteByField()
     tokens = serializers.IntegerField(
         default=2000,
         min_value=1,
@@ -59,7 +68,10 @@ class ContextSerializer(serializers.Serializer[context.Context]):
         help_text="So many of the first characters do not depend on the query: what a provider's"
         " prompt cache can keep."
     )
-    taken_as = serializers.CharField(allow_null=True, help_text=TAKEN_AS)
+    taken_as = serializers.CharField(
+        source="question.taken_as", allow_null=True, help_text=TAKEN_AS
+    )
+    completion = CompletionSerializer(source="question")
     parts = PartSerializer(many=True)
     entries = serializers.ListField(
         child=serializers.IntegerField(), help_text="The entries that are cited."
@@ -77,15 +89,17 @@ class Context(UserScopedView):
     """Get what an agent should know of a user before it answers."""
 
     costly = ("POST",)
+    parameters = {"POST": ["wait"]}
     reads_only = True
 
-    @extend_schema(request=ContextRequestSerializer, responses=ContextSerializer)
+    @extend_schema(request=ContextRequestSerializer, responses=ContextSerializer, parameters=[WAIT])
     def post(self, request: Request, user_id: str) -> Response:
         """Return the manifest and the open alerts, and the records, facts and messages that matter
         to the query, under a budget of tokens, each line with the entries that it rests on."""
         body = ContextRequestSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         asked: dict[str, Any] = body.validated_data
+        question = complete_question(request, self.memory_user(ASKED), asked)
         known = known_of(self.memory_user(), asked)
-        found = context.compose(known, asked["query"], asked["tokens"], turns_of(asked))
+        found = context.compose(known, question, asked["tokens"])
         return Response(ContextSerializer(found).data)

@@ -340,7 +340,7 @@ class Query(UserScopedView):
         if found.cached:
             same = {"cached": True, "as_of": known.to_json(), "instant": instant}
             return Response({**answer(found.run), **same})
-        run = _wait_for(found.run, limit)
+        run = wait_for(found.run, limit)
         if run.status != RunStatus.DONE:
             return under_way(run)
         return done(run, answer(run))
@@ -362,13 +362,13 @@ def asked_once(
         refer=lambda run: str(run.pk),
         recall=lambda known: Run.objects.get(pk=known.reference),
     )
-    run = _wait_for(written.result, limit)
+    run = wait_for(written.result, limit)
     if run.status != RunStatus.DONE:
         return under_way(run, written.headers)
     return done(run, tell(run), written.headers)
 
 
-def _wait_for(run: Run, limit: float) -> Run:
+def wait_for(run: Run, limit: float) -> Run:
     """Wait so many seconds; the log's lines of the request name the run from now on."""
     structlog.contextvars.bind_contextvars(run=str(run.pk))
     return waiting.for_run(run, limit)

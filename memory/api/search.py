@@ -7,16 +7,22 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from memory.api.completing import (
+    TAKEN_AS,
+    WAIT,
+    CompleteByField,
+    CompletionSerializer,
+    complete_question,
+)
 from memory.api.moments import AsOfSerializer, known_as_of
 from memory.api.serializers import MomentField, StrictSerializer
-from memory.api.turns import TAKEN_AS, TurnsField, turns_of
+from memory.api.turns import TurnsField
 from memory.api.users import UserScopedView
 from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
 from memory.search import filters
 from memory.search.documents import CorpusName
 from memory.search.finding import Explanation, Found, Hit, Meaning, find
-from memory.search.followups import understand
 from memory.users import ASKED, WITH_HEAD
 
 if TYPE_CHECKING:
@@ -32,6 +38,7 @@ class SearchSerializer(StrictSerializer):
 
     query = serializers.CharField(max_length=MAX_QUERY, help_text="A question, or words.")
     messages = TurnsField()
+    complete_by = CompleteByField()
     top_k = serializers.IntegerField(
         default=10, min_value=1, max_value=MAX_TOP_K, help_text="Hits at most."
     )
@@ -158,6 +165,7 @@ class FoundSerializer(serializers.Serializer[Any]):
         help_text="What was looked for: the words without those that say nothing, as the and of.",
     )
     taken_as = serializers.CharField(allow_null=True, help_text=TAKEN_AS)
+    completion = CompletionSerializer()
     searched = serializers.DictField(
         child=serializers.IntegerField(), help_text="Corpus → how many entries it has."
     )
@@ -169,9 +177,10 @@ class Search(UserScopedView):
     """Find what was said and understood, by its words and its meaning."""
 
     costly = ("POST",)
+    parameters = {"POST": ["wait"]}
     reads_only = True
 
-    @extend_schema(request=SearchSerializer, responses=FoundSerializer)
+    @extend_schema(request=SearchSerializer, responses=FoundSerializer, parameters=[WAIT])
     def post(self, request: Request, user_id: str) -> Response:
         """Return the entries that answer a query best, the newest of those that do equally well.
 
@@ -184,7 +193,7 @@ class Search(UserScopedView):
         known = known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else None
         found = find(
             user,
-            understand(asked["query"], turns_of(asked)),
+            complete_question(request, user, asked),
             corpora=[CorpusName(name) for name in asked["in"]],
             top_k=asked["top_k"],
             words=asked.get("words"),
@@ -196,7 +205,8 @@ class Search(UserScopedView):
         answer = {
             "hits": found.hits,
             "terms": found.terms,
-            "taken_as": found.taken_as,
+            "taken_as": found.question.taken_as,
+            "completion": found.question,
             "searched": found.searched,
             "meaning": found.meaning,
             "as_of": known.to_json() if known else None,

@@ -1,19 +1,16 @@
 """`messages`: what was said before a question, by which a follow-up question is understood."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rest_framework import serializers
 
 from memory.api.serializers import StrictSerializer
-from memory.search.followups import ASSISTANT, USER, Turn
+from memory.search.followups import ASSISTANT, USER, Turn, shortened
 
 MAX_MESSAGES = 50
 MAX_BYTES = 64 * 1024
-TAKEN_AS = (
-    "The question with the words that were taken from `messages`; null where it stands by itself"
-    " and is left as it is."
-)
 
 
 class TurnSerializer(StrictSerializer):
@@ -58,3 +55,9 @@ class TurnsField(serializers.ListField):
 def turns_of(asked: Mapping[str, Any]) -> Sequence[Turn]:
     """Return the turns of a validated body."""
     return [Turn(**one) for one in asked.get("messages", [])]
+
+
+def input_of(turns: Sequence[Turn]) -> dict[str, Any]:
+    """Return what a language model's run is given of the turns."""
+    newest = [asdict(one) for one in shortened(turns)]
+    return {"messages": newest} if newest else {}

@@ -105,7 +105,8 @@ def create(caller_of: Callable[[Any], Caller]) -> Server[Any]:
 def _text_of(answer: Json) -> str:
     """Return what a model is to read: of a context or a manifest its text, else all of it.
 
-    What a context had no room for, and what kept meaning from it, is said behind its text.
+    What a context had no room for, and what kept meaning or a language model from it, is said
+    behind its text.
     """
     text = answer.get("text")
     if not isinstance(text, str):
@@ -115,10 +116,9 @@ def _text_of(answer: Json) -> str:
         for part in answer.get("parts", ())
         if part["left_out"]
     )
-    meaning = answer.get("meaning")
-    problem = meaning.get("problem") if isinstance(meaning, dict) else None
+    problems = [(answer.get(part) or {}).get("problem") for part in ("completion", "meaning")]
     notes = (
         f"(Left out for lack of room: {left_out}.)" if left_out else "",
-        f"(Search: {problem})" if problem else "",
+        *(f"(Search: {problem})" for problem in problems if problem),
     )
     return "\n\n".join(filter(None, [text, *notes]))

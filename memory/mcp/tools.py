@@ -114,6 +114,14 @@ MESSAGES: dict[str, Schema] = {
         ' last few turns where the question leans on them: "And in May?", "When was she there?"',
     }
 }
+FOLLOW_UP: dict[str, Schema] = {
+    **MESSAGES,
+    "complete_by": _text(
+        "What completes a question that leans on `messages`: words, at once (default); or model,"
+        " the server's language model, which understands more, takes seconds and costs tokens.",
+        enum=["words", "model"],
+    ),
+}
 ENTRY: Schema = {
     "type": "object",
     "properties": {
@@ -257,7 +265,7 @@ _ALL = (
         {
             **USER,
             "query": _text("The user's last message, or what it is about."),
-            **MESSAGES,
+            **FOLLOW_UP,
             "tokens": _number("The block takes so many at most; default 2000.", minimum=1),
             "as_of": AS_OF,
         },
@@ -289,7 +297,7 @@ _ALL = (
         {
             **USER,
             "query": _text("A question, or words."),
-            **MESSAGES,
+            **FOLLOW_UP,
             "top_k": _number("Hits at most; default 10.", minimum=1, maximum=1000),
             "words": _number("The texts of the hits have so many words at most.", minimum=1),
             "in": {

@@ -17,8 +17,13 @@ class RunKind(models.TextChoices):
     CONSTRAINT = "constraint", "one constraint, tried"
     QUERY = "query", "query"
     ASK = "ask", "question"
+    FOLLOW_UP = "follow_up", "follow-up question"
     PROPOSAL = "proposal", "proposal"
     IMPORT = "import", "import"
+
+
+# These are done by the workers with language models, all others by those with sandboxes.
+BY_MODEL = (RunKind.ASK, RunKind.FOLLOW_UP)
 
 
 class RunTrigger(models.TextChoices):

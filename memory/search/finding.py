@@ -120,13 +120,13 @@ class Meaning:
 @dataclass(frozen=True)
 class Found:
     """The hits, the best first; the terms looked for; how many entries were ranked; what meaning
-    had to do with it; and what the question was taken to mean, None where it was left as it is."""
+    had to do with it; and the question, as it was completed."""
 
     hits: Sequence[Hit]
     terms: Sequence[str]
     searched: Mapping[str, int]
     meaning: Meaning
-    taken_as: str | None = None
+    question: Question
 
 
 def find(
@@ -148,8 +148,8 @@ def find(
     and what comes after it and fits is taken. `where` is made by `filters.condition`; entries after
     `up_to` are not found; nor is what scores less than `threshold`. A question has its first 100
     different terms, and after 100 passages in a row that do not fit none is looked for. Nothing is
-    ever found that is redacted, and everything that is in the log can be. What a
-    `Question` has taken from the turns before it is looked for, too, and counts for less.
+    ever found that is redacted, and everything that is in the log can be. What completes a
+    `Question` is looked for, too, and counts for less.
 
     Where the model fails it is found by words alone, which `meaning` says. Passages that have only
     an earlier model's vectors are compared by that one, if it can be asked.
@@ -230,7 +230,7 @@ def find(
         asked,
         {name.value: one.size for name, one in rankings.items()},
         _meaning(compared, rankings.values(), problem),
-        question.taken_as,
+        question,
     )
 
 

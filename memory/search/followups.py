@@ -1,9 +1,11 @@
 """What a question means that leans on what was said before it: "And in May?", "When was she there?"
 
-No language model is asked. A question that stands by itself is left as it is. One that leans takes
-words from the turns before it: for "she" the person named last, for "there" a place, for "then" a
-date, else what these turns are about, the newest first and the person's own before the assistant's.
-What is taken counts for less than what the question says itself, so a wrong guess costs little.
+No language model is asked here. A question that stands by itself is left as it is. One that leans
+takes words from the turns before it: for "she" the person named last, for "there" a place, for
+"then" a date, else what these turns are about, the newest first and the person's own before the
+assistant's. What is taken counts for less than what the question says itself, so a wrong guess
+costs little. So does what a language model adds, where a request has it complete the question
+(`memory.api.completing`).
 """
 
 import re
@@ -28,17 +30,21 @@ from memory.search.words import UNSPACED, number_of_words, terms
 from memory.texts import with_few_marks
 
 USER, ASSISTANT = "user", "assistant"
+# What completes a question.
+WORDS, MODEL = "words", "model"
 # So many turns are looked at, the newest, and of each so many characters, its last.
 MAX_TURNS = 8
 MAX_CHARACTERS = 2000
-# A longer question stands by itself.
+# A longer question stands by itself, and a language model needs no more to complete another.
 MAX_QUESTION = 400
+MAX_COMPLETED = 2 * MAX_QUESTION
 # So many words are taken in all, and of one turn; so many of one exchange leave no need of another.
 MAX_TAKEN = 8
 MAX_OF_TURN = 5
 ENOUGH = 2
 # What a word counts that is taken, beside 1 for a word of the question: what a pronoun stands for,
-# what the person said, what the assistant did; and less so with each exchange further back.
+# or a language model says; what the person said, what the assistant did; and less so with each
+# exchange further back.
 REFERENT, OWN, OTHERS = 0.8, 0.6, 0.4
 FURTHER = 0.8
 # A question that has more words of its own is whole, even if it begins with "and".
@@ -73,15 +79,28 @@ class Turn:
 
 @dataclass(frozen=True)
 class Question:
-    """A question, and the words taken from what was said before it, with what each counts."""
+    """A question, and what completes it: words taken from what was said before it, with what each
+    counts; or the sentence that a language model made of it. `problem` says why none did that was
+    asked to."""
 
     text: str
     taken: Mapping[str, float] = field(default_factory=dict)
+    sentence: str = ""
+    problem: str | None = None
 
     @property
     def taken_as(self) -> str | None:
-        """The question with the words that were taken; None for one that is left as it is."""
+        """The question as it was completed; None for one that is left as it is."""
+        if self.sentence:
+            return self.sentence
         return " ".join([self.text, *self.taken]) if self.taken else None
+
+    @property
+    def completed_by(self) -> str | None:
+        """What completed it; None for one that is left as it is."""
+        if self.sentence:
+            return MODEL
+        return WORDS if self.taken else None
 
     @property
     def meant(self) -> str:
@@ -91,7 +110,8 @@ class Question:
     def weights(self) -> dict[str, float]:
         """Return what each term counts, those of the question itself first."""
         found = dict.fromkeys(terms(self.text), 1.0)
-        for words, weight in self.taken.items():
+        added = {self.sentence: REFERENT} if self.sentence else self.taken
+        for words, weight in added.items():
             for term in terms(words):
                 found.setdefault(term, weight)
         return found
@@ -101,7 +121,7 @@ def understand(question: str, turns: Sequence[Turn] = ()) -> Question:
     """Return the question with what it takes from the turns before it, of which the last is the
     newest."""
     said = shortened(turns)
-    if not said or not question.strip() or len(question) > MAX_QUESTION:
+    if not _can_lean(question, said):
         return Question(question)
     asked = Utterance.of(question)
     if not _LATIN.search(question):
@@ -111,6 +131,19 @@ def understand(question: str, turns: Sequence[Turn] = ()) -> Question:
         return Question(question)
     newest_first = [_Said(one) for one in reversed(said)]
     return Question(question, _Taking(asked, leanings, newest_first).words())
+
+
+def may_lean(question: str, turns: Sequence[Turn]) -> bool:
+    """Tell whether a question leans on the turns before it; in a language whose small words are not
+    known it may."""
+    if not _can_lean(question, shortened(turns)):
+        return False
+    asked = Utterance.of(question)
+    return not asked.is_of_known_language or bool(_leanings(asked))
+
+
+def _can_lean(question: str, said: Sequence[Turn]) -> bool:
+    return bool(said and question.strip()) and len(question) <= MAX_QUESTION
 
 
 def shortened(turns: Sequence[Turn]) -> list[Turn]:

@@ -73,6 +73,11 @@ class Utterance:
         language = max(LANGUAGES, key=lambda one: sum(w in one.function_words for w in folded))
         return cls(written, folded, language)
 
+    @property
+    def is_of_known_language(self) -> bool:
+        """Whether it has a small word of its language."""
+        return any(word in self.language.function_words for word in self.folded)
+
     def at(self, place: int) -> str:
         """Return the folded word at a place, "" beyond the text's ends."""
         return self.folded[place] if 0 <= place < len(self.folded) else ""

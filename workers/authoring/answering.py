@@ -6,8 +6,7 @@ No value passes through the model: what it names is given as it was computed, or
 import json
 import re
 import time
-import zoneinfo
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.db import transaction
@@ -41,10 +40,17 @@ QUERY_SECONDS = 60.0
 
 def execute(run: Run) -> None:
     """Have the run's question answered, and store what it came to."""
+    store(run, _Session(run).work)
+
+
+def store(run: Run, work: Callable[[], dict[str, Any]]) -> None:
+    """Store the output of a language model's work, or why it has none.
+
+    `work` raises NotSettled where the model comes to nothing, and the errors of calls.
+    """
     started = time.monotonic()
-    session = _Session(run)
     try:
-        output = session.work()
+        output = work()
     except NotSettled as failure:
         result = _failed("not_answered", failure.__cause__ or failure, infrastructure=False)
     except LanguageModelError as failure:
@@ -103,12 +109,10 @@ class _Session:
         )
 
     def _question(self) -> str:
-        local = self._run.instant.astimezone(zoneinfo.ZoneInfo(self._user.time_zone))
         manifest = manifest_text(self._bench.outline)
         if len(manifest) > MAX_MANIFEST_CHARACTERS:
             manifest = f"{manifest[:MAX_MANIFEST_CHARACTERS]}\n... (open_domain shows the others)\n"
-        asked = self._run.input
-        return prompts.question(local, manifest, asked["question"], asked.get("messages", ()))
+        return prompts.question(self._run, manifest)
 
     def _carry_out(self, call: ToolCall) -> None:
         if call.problem:

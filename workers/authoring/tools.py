@@ -139,6 +139,14 @@ TOOLS = (
     Tool("finish", "Run all checks and tests, and commit.", _object({})),
 )
 
+COMPLETE_TOOLS = (
+    Tool(
+        "complete",
+        "Say the question so that it is understood without what was said before it.",
+        _object({"question": _text("One sentence, in the language of the question.")}, "question"),
+    ),
+)
+
 ANSWER_TOOLS = (
     _OPEN_DOMAIN,
     Tool(

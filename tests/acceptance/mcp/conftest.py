@@ -25,17 +25,20 @@ CHECKOUT = Path(__file__).parents[3]
 # One must be slower than this, or the test would not tell a signal from a look.
 HEARTBEAT_SECONDS = 1
 STREAMS = 4
+COMPLETED = "When did I fly to Rome?"
 SPENT = "sum(trip.cost for trip in trips if trip.on.year == 2026)"
 
 
 def writes_the_query(request: Request) -> Reply:
-    """Compute what was spent, then name that query as the answer."""
+    """Compute what was spent, then name that query as the answer; complete each question alike."""
+    if request.tools == ["complete"]:
+        return called("complete", {"question": COMPLETED})
     return called("answer", {"query": 1}) if request.results else called("query", {"code": SPENT})
 
 
 @pytest.fixture(scope="package")
 def system() -> Iterator[System]:
-    """A server whose model knows one query, and whose streams show soon whether they live."""
+    """A server whose model knows one query and one question; its streams show soon if they live."""
     with llm_server(script=writes_the_query) as llm:
         environment = {
             "UAC_LLM_MODEL": "openai:the-model",

@@ -11,7 +11,7 @@ from mcp_types import TextResourceContents
 
 from benchmarks.harness import Client
 from memory.mcp.tools import TOOLS
-from tests.acceptance.mcp.conftest import SPENT, Agents, told, with_alerts
+from tests.acceptance.mcp.conftest import COMPLETED, SPENT, Agents, told, with_alerts
 from tests.system import Person, record
 from tests.waiting import polled
 
@@ -82,6 +82,10 @@ def test_every_tool_does_what_it_says(agents: Agents, person: Person) -> None:
             before = [{"role": "user", "content": "Where did I fly in May?"}]
             found = await tools("search_memory", **who, query="And when?", messages=before)
             assert "fly" in found["taken_as"]
+            follow_up = {"query": "And when?", "messages": before, "complete_by": "model"}
+            for name in ("search_memory", "get_context"):
+                found = await tools(name, **who, **follow_up)
+                assert found["taken_as"] == COMPLETED, found["completion"]
 
             answer = await tools("run_query", **who, code=SPENT)
             assert (answer["value"], answer["evidence"]["records"][0]["keys"]) == (840, ["rome"])

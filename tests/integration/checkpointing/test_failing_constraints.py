@@ -11,6 +11,7 @@ from rest_framework.test import APIClient
 from memory import alerts, context, history, retrieval
 from memory.models import Alert, MemoryUser
 from memory.models.alerts import AlertKind, AlertState
+from memory.search.followups import Question
 from tests.factories import make_run
 from tests.integration.checkpointing.conftest import Append, trip
 from tests.integration.checkpointing.test_proposals import BUDGET, BUDGET_TESTS
@@ -107,7 +108,7 @@ def test_manifest_and_context_do_not_let_an_agent_believe_that_it_watches(
     user.refresh_from_db()
     for text in (
         retrieval.manifest(user).text,
-        context.compose(history.now(user), "What does Oslo cost?", 2000).text,
+        context.compose(history.now(user), Question("What does Oslo cost?"), 2000).text,
     ):
         assert "  budget: FAILS: constraints/budget.py failed" in text
         assert "critical: constraints/budget.py failed at line 10" in text

@@ -138,7 +138,9 @@ def test_what_failed_less_often_is_not_stuck(user: MemoryUser, settings: Setting
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [(RunKind.QUERY, "runs"), (RunKind.ASK, "questions")], ids=str
+    ("kind", "name"),
+    [(RunKind.QUERY, "runs"), (RunKind.ASK, "questions"), (RunKind.FOLLOW_UP, "questions")],
+    ids=str,
 )
 def test_a_run_that_was_given_up_is_dead_until_it_is_tried_again(
     user: MemoryUser, settings: Settings, kind: RunKind, name: str

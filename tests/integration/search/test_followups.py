@@ -408,7 +408,7 @@ def test_a_question_that_stands_by_itself_finds_the_same(ada: MemoryUser, questi
     assert [(hit.entry.seq, hit.score) for hit in before.hits] == [
         (hit.entry.seq, hit.score) for hit in alone.hits
     ]
-    assert (before.terms, before.taken_as) == (alone.terms, None)
+    assert (before.terms, before.question.taken_as) == (alone.terms, None)
 
 
 def test_what_the_question_says_counts_for_more_than_what_it_takes(
@@ -587,14 +587,10 @@ class FakeApi:
         return {}
 
 
-@pytest.mark.parametrize(
-    ("tool", "name", "path"),
-    [
-        ("search_memory", "query", "search"),
-        ("get_context", "query", "context"),
-        ("ask", "question", "ask"),
-    ],
-)
+TOOLS = [("search_memory", "query", "search"), ("get_context", "query", "context")]
+
+
+@pytest.mark.parametrize(("tool", "name", "path"), [*TOOLS, ("ask", "question", "ask")])
 def test_the_tools_of_agents_take_the_turns(tool: str, name: str, path: str) -> None:
     api = FakeApi()
     caller = tools.Caller(cast("Api", api), "ada")
@@ -611,3 +607,18 @@ def test_the_tools_of_agents_take_the_turns(tool: str, name: str, path: str) -> 
         with pytest.raises(Refused, match="messages"):
             asyncio.run(tools.call(caller, tool, {**body, "messages": wrong}))
     assert len(api.sent) == 1
+
+
+@pytest.mark.parametrize(("tool", "name", "path"), TOOLS)
+def test_the_tools_of_agents_say_what_completes_the_question(
+    tool: str, name: str, path: str
+) -> None:
+    api = FakeApi()
+    caller = tools.Caller(cast("Api", api), "ada")
+    body = {name: "And in May?", "messages": TestApi.MESSAGES, "complete_by": "model"}
+
+    asyncio.run(tools.call(caller, tool, body))
+
+    assert api.sent == [(f"users/ada/{path}/", body)]
+    with pytest.raises(Refused, match="complete_by"):
+        asyncio.run(tools.call(caller, tool, {**body, "complete_by": "magic"}))

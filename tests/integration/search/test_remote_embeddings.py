@@ -1221,10 +1221,14 @@ def test_search_and_context_say_what_meaning_did(api: APIClient, say: Say, use: 
     assert api.post("/v1/users/ada/context/", {}).json()["meaning"] is None
 
 
-def test_an_agent_reads_behind_a_context_what_kept_meaning_from_it() -> None:
+def test_an_agent_reads_behind_a_context_what_kept_a_model_from_it() -> None:
     context = {"text": "What is known.", "meaning": {"problem": "m has failed."}}
 
     assert agents._text_of(context) == "What is known.\n\n(Search: m has failed.)"
+    completion = {"by": "words", "problem": "No model."}
+    assert agents._text_of({**context, "completion": completion}) == (
+        "What is known.\n\n(Search: No model.)\n\n(Search: m has failed.)"
+    )
     for meaning in (None, {"problem": None}):
         assert agents._text_of({**context, "meaning": meaning}) == "What is known."
 

@@ -12,7 +12,9 @@ from memory.search.followups import (
     OWN,
     REFERENT,
     USER,
+    Question,
     Turn,
+    may_lean,
     understand,
 )
 
@@ -146,3 +148,35 @@ def test_in_other_scripts_a_short_question_takes_the_words_of_the_last_turn() ->
 @pytest.mark.parametrize("marks", ["\u0301" * 5000, "e" + "\u0301\u0327" * 5000])
 def test_marks_in_a_row_do_no_harm(marks: str) -> None:
     assert taken("When was she there?", f"u: Ines was in Porto{marks}")[0] == "Ines"
+
+
+def test_what_a_language_model_adds_counts_as_what_a_pronoun_stands_for() -> None:
+    question = Question("And in Oslo?", {"Rome": OWN}, "Which hotel was it in Oslo?")
+
+    assert question.weights() == {"oslo": 1.0, "hotel": REFERENT}
+    assert (question.taken_as, question.completed_by) == ("Which hotel was it in Oslo?", "model")
+    assert question.meant == question.taken_as
+    assert Question("And in Oslo?", {"Rome": OWN}).completed_by == "words"
+    assert Question("And in Oslo?").completed_by is None
+
+
+@pytest.mark.parametrize(
+    ("question", "leans"),
+    [
+        ("What did she drink?", True),
+        ("And in June?", True),
+        ("What did Gina drink in Lisbon?", False),
+        ("Wo wohnt meine Schwester?", False),
+        ("E quanto è costato?", True),
+        ("А сколько это стоило?", True),
+        ("東京のホテルはどこにありましたか。", True),
+        ("What did she drink? " * 30, False),
+        (" ", False),
+    ],
+)
+def test_whether_a_question_may_lean_is_told_where_its_language_is_known(
+    question: str, leans: bool
+) -> None:
+    assert may_lean(question, said(GINA)) == leans
+    assert not may_lean(question, [])
+    assert not may_lean(question, [Turn(USER, " ")])

@@ -1,0 +1,109 @@
+"""`complete_by`: what completes a question that leans on the turns before it.
+
+Words alone do it at once. A language model takes longer, and no web process calls one: it is a run,
+for which the request waits. A search fails for nothing that keeps the model from its answer.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework import serializers
+from rest_framework.request import Request
+
+from memory import llm_calls, pauses, runs, usage
+from memory.api import waiting
+from memory.api.runs import wait_for
+from memory.api.turns import input_of, turns_of
+from memory.models import MemoryUser
+from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.search.followups import MODEL, WORDS, Question, may_lean, understand
+
+CHOICES = [(WORDS, "words of the turns, at once"), (MODEL, "the workspace's language model")]
+# Somebody waits for what is found: no longer than for an answer to a query.
+WAIT_SECONDS = 10.0
+WAIT = OpenApiParameter(
+    "wait",
+    float,
+    description="Seconds to wait for the language model, if it is to complete the question.",
+)
+COMPLETE_BY = (
+    "What completes a question that leans on `messages`. The language model says it in full, takes"
+    f" seconds (`?wait=`, {WAIT_SECONDS:g} by default) and costs tokens; where it cannot, words do"
+    " it, and `completion` says so. It is not asked where the question stands by itself."
+)
+TAKEN_AS = (
+    "The question as it was completed from `messages`; null where it stands by itself and is left"
+    " as it is."
+)
+
+
+class CompleteByField(serializers.ChoiceField):
+    """What is to complete the question."""
+
+    def __init__(self, **options: Any) -> None:
+        described: dict[str, Any] = {"default": WORDS, "help_text": COMPLETE_BY}
+        super().__init__(choices=CHOICES, **{**described, **options})
+
+
+class CompletionSerializer(serializers.Serializer[Question]):
+    """What has completed the question."""
+
+    by = serializers.ChoiceField(
+        choices=CHOICES,
+        source="completed_by",
+        allow_null=True,
+        help_text="Null where the question was left as it is.",
+    )
+    problem = serializers.CharField(
+        allow_null=True,
+        help_text="Why the language model has not, although it was to; null where nothing is"
+        " wrong.",
+    )
+
+
+def complete_question(request: Request, user: MemoryUser, asked: Mapping[str, Any]) -> Question:
+    """Return the `query` of a validated body, completed as it asks for.
+
+    Where the language model is to and does not, for whatever reason, words do it. Read what is told
+    of the user afterwards: meanwhile something may have been redacted.
+    """
+    text = asked["query"]
+    limit = waiting.seconds(request, default=WAIT_SECONDS)
+    turns = turns_of(asked)
+    by_words = understand(text, turns)
+    if asked["complete_by"] == WORDS or not may_lean(text, turns):
+        return by_words
+    try:
+        sentence = _ask_model(user, {"question": text, **input_of(turns)}, limit)
+    except _NotCompleted as problem:
+        return replace(by_words, problem=str(problem))
+    is_same = sentence == " ".join(text.split())
+    return Question(text, sentence="" if is_same else sentence)
+
+
+class _NotCompleted(Exception):
+    """The language model has made no sentence of the question; the message says why."""
+
+
+def _ask_model(user: MemoryUser, input: dict[str, Any], limit: float) -> str:
+    """Have the language model say the question in full; raises _NotCompleted."""
+    if reason := llm_calls.why_stopped(user.workspace):
+        raise _NotCompleted(reason)
+    if pauses.of_user(user):
+        raise _NotCompleted("The staff have paused the work on this user.")
+    try:
+        run = runs.queue(user, RunKind.FOLLOW_UP, RunTrigger.API, checkpoint=None, input=input)
+    except usage.Exceeded as full:
+        raise _NotCompleted(str(full)) from None
+    run = wait_for(run, limit)
+    if run.status != RunStatus.DONE:
+        with contextlib.suppress(runs.NotToBeCancelled):
+            runs.cancel(run, by="the request, which waited no longer")
+        raise _NotCompleted(f"The language model has not answered in time, which is {limit:g} s.")
+    if run.outcome != RunOutcome.OK or run.output is None:  # which a redaction may have emptied
+        raise _NotCompleted((run.error or {}).get("message", "It was redacted meanwhile."))
+    sentence: str = run.output["question"]
+    return sentence

@@ -1,0 +1,36 @@
+"""Completing a follow-up question: a language model says it so that it stands by itself.
+
+What it says is looked for, and does nothing else, whatever the turns before the question may say.
+"""
+
+from typing import Any
+
+from memory.llm_calls import Work
+from memory.models import Run
+from memory.models.llm import LlmPurpose
+from memory.search.followups import MAX_COMPLETED
+from workers.authoring import answering, prompts
+from workers.authoring.conversation import Conversation
+from workers.authoring.settling import NotSettled
+from workers.authoring.tools import COMPLETE_TOOLS
+
+
+def execute(run: Run) -> None:
+    """Have the run's question completed, and store what it came to."""
+    answering.store(run, lambda: _complete(run))
+
+
+def _complete(run: Run) -> dict[str, Any]:
+    """Ask once, since somebody waits and words alone do it as well as they can; return the output
+    of the run."""
+    work = Work(workspace=run.user.workspace, purpose=LlmPurpose.QUERY, user=run.user, run=run)
+    conversation = Conversation(work, run)
+    conversation.tell(prompts.COMPLETE, prompts.question(run))
+    for call in conversation.ask(COMPLETE_TOOLS):
+        sentence = "" if call.problem else " ".join(call.arguments["question"].split())
+        if 0 < len(sentence) <= MAX_COMPLETED:
+            return {"question": sentence}
+    raise NotSettled(
+        "The language model has not completed the question: it called no tool, or said nothing, or"
+        f" more than {MAX_COMPLETED} characters."
+    )
