@@ -155,7 +155,8 @@ def compose(known: Known, question: Question, tokens: int) -> Context:
     meaning = None
     if question.text.strip():
         up_to = None if known.is_now else known.seq
-        found = find(known.user, question, top_k=MOST_HITS, up_to=up_to)
+        newest = outline if known.is_now else None
+        found = find(known.user, question, top_k=MOST_HITS, up_to=up_to, outline=newest)
         hits, meaning = found.hits, found.meaning
         needed, others, unread = _record_lines(known, outline, question, hits, open_alerts)
         records = "Records that may matter"

@@ -5,6 +5,7 @@ A request must not hang, a worker may take longer, and a command of the operator
 """
 
 import functools
+import time
 from typing import Literal
 
 import psycopg
@@ -53,6 +54,14 @@ def columns_of(model: type[Model]) -> str:
 def took_too_long(error: Error) -> bool:
     """Tell whether a statement was ended by its time limit."""
     return isinstance(error.__cause__, _TOO_LONG)
+
+
+def refuse_after(began: float) -> None:
+    """Raise what a statement raises that is ended by its time limit, if several have taken a
+    request that long together since `began`, as the monotonic clock tells it."""
+    limit = settings.UAC_WEB_STATEMENT_SECONDS
+    if limit and time.monotonic() - began > limit:
+        raise OperationalError("the statements take too long") from _TOO_LONG()
 
 
 def was_in_the_way(error: Error) -> bool:

@@ -50,7 +50,6 @@ from memory.users import refuse_merged
 logger = structlog.get_logger(__name__)
 
 TASK = "workers.tasks.erase"
-MAX_REASON = 2000
 ACTOR = "erasure"
 # Reasons that name nobody, whatever he is called.
 RESTORED = "erased before; a backup that was restored has brought the user back"

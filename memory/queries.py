@@ -149,26 +149,18 @@ def run_again(run: Run, *, staff: str) -> Run:
     if run.checkpoint is None or not (run.input.get("code") or run.input.get("constraint")):
         raise NotAgain("What it was asked was redacted.")
     history.refuse_redacted(run.checkpoint)
-    if run.kind == RunKind.CONSTRAINT:
-        return runs.queue(
-            user,
-            RunKind.CONSTRAINT,
-            RunTrigger.STAFF,
-            checkpoint=run.checkpoint,
-            instant=run.instant,
-            input=run.input,
-            asked_by=staff,
-        )
+    key = ""
+    if run.kind == RunKind.QUERY:
+        # The user's time zone may be another by now, in which it is computed.
+        place = history.place_of(run.input.get("as_of"))
+        key = answers.key_of(user, run.input["code"], run.instant, place)
     return runs.queue(
         user,
-        RunKind.QUERY,
+        run.kind,
         RunTrigger.STAFF,
         checkpoint=run.checkpoint,
         instant=run.instant,
-        input={"code": run.input["code"], "as_of": run.input.get("as_of")},
-        # The user's time zone may be another by now, in which it is computed.
-        answer_key=answers.key_of(
-            user, run.input["code"], run.instant, history.place_of(run.input.get("as_of"))
-        ),
+        input=run.input,
+        answer_key=key,
         asked_by=staff,
     )

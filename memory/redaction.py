@@ -24,7 +24,6 @@ from memory.models.runs import RunKind, RunTrigger
 TASK = "workers.tasks.redact"
 # What became of a redacted entry.
 REASON = "redacted"
-MAX_REASON = 2000
 # What stands where something was redacted that has to say something.
 TOLD = "(redacted)"
 # Their input was written by somebody who may have read any entry.

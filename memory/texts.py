@@ -12,6 +12,8 @@ STEERING = re.compile(
 )
 
 
+# The longest reason, or note, that somebody gives for what they do.
+MAX_REASON = 2000
 # What follows a letter and is drawn onto it: every character with a combining class.
 _MARKS = "".join(
     re.escape(chr(number)) for number in range(0x300, 0x20000) if unicodedata.combining(chr(number))

@@ -39,10 +39,10 @@ from memory import (
     runs,
     usage,
 )
-from memory.api.places import Places
 from memory.models import Lane, MemoryUser, Run, Workspace
 from memory.models.runs import RunStatus
 from memory.models.users import LaneName
+from memory.places import Places
 from memory.users import create_user
 from memory.workspace_constraints import unjudged
 from memory.workspaces import create_key

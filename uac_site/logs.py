@@ -1,9 +1,13 @@
 """Structured logs: how a line is built, for our own loggers and for those of the libraries."""
 
+import io
+import traceback
 from collections.abc import MutableMapping
 from typing import Any
 
+import psycopg
 import structlog
+from django.db.utils import Error
 
 from memory import tracing
 
@@ -17,13 +21,37 @@ def _add_trace(
     return event
 
 
+def format_traceback(exc_info: structlog.typing.ExcInfo) -> str:
+    """Return the traceback without what the database says of an error, which may quote a value:
+    there its state stands, and the constraint if there is one."""
+    stream = io.StringIO()
+    traceback.print_exception(*exc_info, file=stream)
+    text = stream.getvalue().rstrip("\n")
+    error: BaseException | None = exc_info[1]
+    seen = set[int]()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, Error | psycopg.Error) and str(error):
+            text = text.replace(str(error), _safe_message(error))
+        error = error.__cause__ or error.__context__
+    return text
+
+
+def _safe_message(error: Error | psycopg.Error) -> str:
+    source = error if isinstance(error, psycopg.Error) else error.__cause__
+    if not isinstance(source, psycopg.Error):
+        return "(not logged)"
+    told = [f"SQLSTATE {source.sqlstate}" if source.sqlstate else "(not logged)"]
+    return ", ".join([*told, *filter(None, [source.diag.constraint_name])])
+
+
 PROCESSORS: list[structlog.types.Processor] = [
     structlog.contextvars.merge_contextvars,
     _add_trace,
     structlog.stdlib.add_logger_name,
     structlog.stdlib.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
-    structlog.processors.format_exc_info,
+    structlog.processors.ExceptionRenderer(format_traceback),
 ]
 
 

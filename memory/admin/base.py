@@ -50,6 +50,7 @@ from memory.models import (
 from memory.models.leased import LeasedWork
 from memory.models.log import Outcome
 from memory.models.staff import AuditKind
+from memory.texts import MAX_REASON
 
 Row = TypeVar("Row", bound=models.Model)
 Work = TypeVar("Work", bound=LeasedWork)
@@ -66,8 +67,6 @@ _AGAIN_SECONDS, _AGAIN_MOST, _LOOKS = 2, 60, 15
 _MAX_LINKS = 100
 _MAX_PAGES = 1000
 
-
-MAX_NOTE = 2000
 # The rows of a list on which somebody has just acted, in the session.
 _KEPT = "kept_rows"
 
@@ -75,7 +74,7 @@ _KEPT = "kept_rows"
 class NotedActionForm(ActionForm):
     """What to do with the chosen rows, and why."""
 
-    note = forms.CharField(label="Why:", required=False, max_length=MAX_NOTE)
+    note = forms.CharField(label="Why:", required=False, max_length=MAX_REASON)
 
 
 class OwnChoicesFilter(admin.RelatedFieldListFilter):
@@ -277,6 +276,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
             context["list_url"] = _list_url(self.model)
             context["action_note"] = self.action_note
             context["dangerous"] = self.dangerous
+            context["max_reason"] = MAX_REASON
             context["row_key"] = str(obj.pk)
             context["row_actions"] = [
                 (name, name.replace("_", " ").capitalize())
@@ -434,7 +434,7 @@ def ask(
         "chosen": [str(row.pk) for row in rows],
         "from_page": from_page,
         "note": note_of(request),
-        "most_note": MAX_NOTE,
+        "max_reason": MAX_REASON,
         "back_url": page_url(rows[0]) if from_page else request.get_full_path(),
         **told,
     }
@@ -443,7 +443,18 @@ def ask(
 
 def note_of(request: HttpRequest, otherwise: str = "") -> str:
     """Return the note that goes with an action."""
-    return (request.POST.get("note") or "").strip()[:MAX_NOTE] or otherwise
+    return (request.POST.get("note") or "").strip()[:MAX_REASON] or otherwise
+
+
+def confirmed_reason(request: HttpRequest) -> str:
+    """Return why an action is done that needs a reason; empty where it is not confirmed yet, or
+    lacks the reason, of which a message tells."""
+    reason = note_of(request)
+    if "confirmed" not in request.POST:
+        return ""
+    if not reason:
+        messages.error(request, "Say why: nothing was done.")
+    return reason
 
 
 def staff_of(request: HttpRequest) -> str:

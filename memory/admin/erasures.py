@@ -16,8 +16,8 @@ from memory.admin.base import (
     PresenceFilter,
     WorkAdmin,
     ask,
+    confirmed_reason,
     link,
-    note_of,
     staff_of,
 )
 from memory.admin.display import badge, counted, inline, lines
@@ -39,10 +39,7 @@ def erase_chosen(
     if len(users) > MOST:
         messages.error(request, f"Choose {MOST} users at most: nothing was done.")
         return None
-    reason = note_of(request)
-    if "confirmed" not in request.POST or not reason:
-        if "confirmed" in request.POST:
-            messages.error(request, "Say why: nothing was done.")
+    if not (reason := confirmed_reason(request)):
         return _question(request, users, action)
     if not is_typed(request, chosen):
         messages.error(request, f"Type {_to_type(users)} to confirm: nothing was done.")

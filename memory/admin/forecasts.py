@@ -150,9 +150,9 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
         """Look up what the alerts say of which something is foreseen."""
         forecast = super().get_object(request, object_id, from_field)
         if forecast is not None:
-            listed = forecasts.with_causes(forecast.timeline)[:LISTED]
-            told = alerts_among(forecast.user, listed, rows_for(request, Alert))
-            forecast.__dict__["_alerts"] = told
+            events = forecasts.with_causes(forecast.timeline)
+            alerts = alerts_among(forecast.user, events[:LISTED], rows_for(request, Alert))
+            forecast.__dict__["_told"] = events, alerts
         return forecast
 
     @admin.display(description="user", ordering="user__user_id")
@@ -173,8 +173,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
     @admin.display(description="foreseen")
     def events(self, forecast: Forecast) -> SafeString | str:
         """List what opens, changes and resolves."""
-        alerts: Mapping[str, Alert] = forecast.__dict__.get("_alerts", {})
-        told = forecasts.with_causes(forecast.timeline)
+        told, alerts = forecast.__dict__["_told"]
         rows = [event(one, alerts) for one in told[:LISTED]]
         more = len(told) - len(rows)
         return lines([*rows, f"{counted(more, 'event')} more"] if more else rows)

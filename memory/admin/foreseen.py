@@ -116,10 +116,14 @@ def alerts_of(user: MemoryUser) -> Mapping[str, Alert]:
 
 
 def events_of(user: MemoryUser, forecast: Forecast) -> Sequence[Mapping[str, Any]]:
-    """Return what is foreseen after the last run of the constraints, by time."""
-    after = user.alerts_instant or forecast.start
-    assert after is not None
-    return forecasts.with_causes(forecasts.coming(forecast, after))
+    """Return what is foreseen after the last run of the constraints, by time; looked up once for
+    this row."""
+    if "_foreseen" not in user.__dict__:
+        after = user.alerts_instant or forecast.start
+        assert after is not None
+        user.__dict__["_foreseen"] = forecasts.with_causes(forecasts.coming(forecast, after))
+    events: Sequence[Mapping[str, Any]] = user.__dict__["_foreseen"]
+    return events
 
 
 def calendar_of(user: MemoryUser) -> Calendar | None:

@@ -13,11 +13,11 @@ from memory.admin.base import (
     PresenceFilter,
     WorkAdmin,
     ask,
+    confirmed_reason,
     link,
     link_to_key,
     links_to_alerts,
     links_to_entries,
-    note_of,
     staff_of,
 )
 from memory.admin.display import NOTHING, badge, counted, inline, lines, preformatted, record_name
@@ -37,10 +37,7 @@ def redact_chosen(
     if len(entries) > MOST:
         messages.error(request, f"Choose {MOST} entries at most: nothing was done.")
         return None
-    reason = note_of(request)
-    if "confirmed" not in request.POST or not reason:
-        if "confirmed" in request.POST:
-            messages.error(request, "Say why: nothing was done.")
+    if not (reason := confirmed_reason(request)):
         return _question(request, entries, action)
     for user, seqs in _by_user(entries):
         try:

@@ -1,5 +1,6 @@
 """Users and the lanes in which their memory is worked on."""
 
+import functools
 import re
 from collections.abc import Callable, Collection
 from typing import Any
@@ -58,6 +59,8 @@ from memory.admin.log import PENDING
 from memory.admin.pauses import PausableAdmin, pause_of
 from memory.admin.project import project_url
 from memory.admin.runs import may_ask
+from memory.api import computing
+from memory.api.rates import TooMuch
 from memory.export import archive, subject
 from memory.history import BeingRedacted, refuse_being_redacted
 from memory.models import (
@@ -596,8 +599,8 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
         if not (self.has_view_permission(request, user) and request.user.has_perms(needed)):
             raise PermissionDenied
         try:
-            answer = download(user)
-        except BeingRedacted as error:
+            answer = computing.download(staff_of(request), functools.partial(download, user))
+        except (BeingRedacted, TooMuch) as error:
             self.message_user(request, str(error), messages.ERROR)
             return redirect("admin:memory_memoryuser_change", user.pk)
         audit.note(request.user, AuditKind.DOWNLOAD, self._subject(user), note)

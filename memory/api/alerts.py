@@ -29,6 +29,7 @@ from memory.api.users import UserScopedView
 from memory.models import Alert, AlertEvent, AlertFeedback
 from memory.models.alerts import LIVE_STATES, Judge, Verdict, found_by
 from memory.models.runs import warning_of
+from memory.texts import MAX_REASON
 
 
 class AlertEventSerializer(serializers.ModelSerializer[AlertEvent]):
@@ -321,7 +322,9 @@ class OneAlert(generics.RetrieveAPIView[Alert]):
 class NoteSerializer(StrictSerializer):
     """What is to be remembered with it."""
 
-    note = serializers.CharField(required=False, default="", max_length=2000, allow_blank=True)
+    note = serializers.CharField(
+        required=False, default="", max_length=MAX_REASON, allow_blank=True
+    )
 
 
 class SnoozeSerializer(NoteSerializer):
@@ -343,7 +346,7 @@ class GiveFeedbackSerializer(NoteSerializer):
 class ReasonSerializer(StrictSerializer):
     """Why it is done."""
 
-    reason = serializers.CharField(max_length=2000)
+    reason = serializers.CharField(max_length=MAX_REASON)
 
 
 class ChangedAlert(OneAlert):

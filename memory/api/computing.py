@@ -6,20 +6,20 @@ others.
 """
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from django.http import HttpResponseBase
 
-from memory.api.places import Places
 from memory.api.rates import TooMuch
+from memory.places import Places
 
 RETRY_SECONDS = 1.0
 
 # Two at a time, and of one workspace one.
 _places = Places(2, factor=1)
 # What is made out of a whole history may take minutes, and is read as slowly as somebody likes.
-# There are four at a time, and of one workspace two.
+# There are four at a time, and of one workspace, or one member of the staff, two.
 _downloads = Places(4, factor=1)
 DOWNLOAD_RETRY_SECONDS = 10.0
 
@@ -38,14 +38,14 @@ def computing(workspace_pk: int) -> Iterator[None]:
         yield
 
 
-def download(workspace_pk: int, make: Callable[[], HttpResponseBase]) -> HttpResponseBase:
-    """Return the response that `make` makes out of a whole history; raises TooMuch where as many
-    are made, or sent, already.
+def download(whose: Hashable, make: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+    """Return the response that `make` makes out of a whole history for a workspace, or a member of
+    the staff; raises TooMuch where as many are made, or sent, already.
 
     It has its place until it is closed: while somebody reads slowly, it keeps a thread.
     """
     with ExitStack() as place:
-        if not place.enter_context(_downloads.take(workspace_pk)):
+        if not place.enter_context(_downloads.take(whose)):
             raise TooMuch(
                 "This server makes and sends as many zips and clones as it does at a time: come"
                 " back in ten seconds.",

@@ -44,6 +44,7 @@ from memory.models.users import USER_ID_PATTERN
 from memory.models.workspaces import Scope
 from memory.project import EditError, names
 from memory.project.edits import OPERATIONS
+from memory.texts import MAX_REASON
 from memory.users import WITHOUT_HEAD, UserExists, create_user, find_user
 
 MAX_ENTRIES = 1000
@@ -477,7 +478,7 @@ def read_drafts(body: Any) -> list[log.Draft]:
 class WhySerializer(StrictSerializer):
     """Why something is redacted."""
 
-    reason = serializers.CharField(default="", allow_blank=True, max_length=redaction.MAX_REASON)
+    reason = serializers.CharField(default="", allow_blank=True, max_length=MAX_REASON)
 
 
 class RedactionSerializer(serializers.ModelSerializer[Redaction]):

@@ -3,10 +3,10 @@
 from django.db.models import QuerySet
 from rest_framework import generics, serializers
 
-from memory import erasing
 from memory.api.authentication import principal_of
 from memory.api.serializers import StrictSerializer
 from memory.models import UserErasure
+from memory.texts import MAX_REASON
 
 MISSING = "Say why, with ?reason=…: it stays on record."
 
@@ -15,7 +15,7 @@ class ReasonSerializer(StrictSerializer):
     """Why a user is erased."""
 
     reason = serializers.CharField(
-        max_length=erasing.MAX_REASON,
+        max_length=MAX_REASON,
         error_messages=dict.fromkeys(("required", "blank"), MISSING),
     )
 

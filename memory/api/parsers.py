@@ -13,8 +13,8 @@ from rest_framework.parsers import BaseParser, JSONParser
 from memory import imports
 from memory.api.authentication import Principal
 from memory.api.errors import PayloadTooLarge
-from memory.api.places import Places
 from memory.api.rates import TooMuch
+from memory.places import Places
 
 MAX_DEPTH = 32
 # About 300 digits: such an integer also fits a float.

@@ -16,9 +16,9 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
 from memory import alert_events, hints
-from memory.api.places import Places
 from memory.models import Alert, AlertEvent, Run, Workspace
 from memory.models.runs import RunStatus
+from memory.places import Places
 from memory.statements import Parameter, Statement
 
 WAIT = OpenApiParameter(

@@ -25,7 +25,8 @@ OPERATORS = ("eq", "ne", *COMPARISONS, "in", "contains")
 METADATA = "metadata."
 MAX_DEPTH = 8
 MAX_CONDITIONS = 100
-MAX_LISTED = 1000
+# Of all lists of a filter together: each value goes to the database with each group of entries.
+MAX_LISTED = 2000
 MAX_TEXT = 1000
 
 _GROUPS = {"AND": " AND ", "OR": " OR "}
@@ -93,6 +94,7 @@ class _Compiler:
         self._zone = zone
         self._columns = columns
         self._conditions = 0
+        self._listed = 0
 
     def object(self, given: Any, place: str, depth: int) -> _Sql:
         if not isinstance(given, dict) or not given:
@@ -131,8 +133,14 @@ class _Compiler:
             raise BadFilter(
                 f"{here}: unknown operator {operator[:100]!r}; there are {', '.join(OPERATORS)}."
             )
-        if operator == "in" and not (isinstance(value, list) and 1 <= len(value) <= MAX_LISTED):
-            raise BadFilter(f"{here}: `in` takes a list of 1 to {MAX_LISTED} values.")
+        if operator == "in":
+            if not isinstance(value, list) or not value:
+                raise BadFilter(f"{here}: `in` takes a list of at least one value.")
+            self._listed += len(value)
+            if self._listed > MAX_LISTED:
+                raise BadFilter(
+                    f"filters: all lists of `in` may have {MAX_LISTED} values together at most."
+                )
         if key.startswith(METADATA):
             return _metadata(key.removeprefix(METADATA), operator, value, here)
         if key in self._columns:

@@ -1,5 +1,6 @@
 """Find entries of a user's log by words and meaning."""
 
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,8 +12,10 @@ from django.db.models.expressions import RawSQL
 from django.db.models.functions import Left, Substr
 from numpy.typing import NDArray
 
+from memory import database
 from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
+from memory.project import Outline
 from memory.search import embeddings, index, records
 from memory.search.documents import NUMBERS, CorpusName, text_of
 from memory.search.embeddings import Embedder, EmbeddingFailed, embedder
@@ -140,6 +143,7 @@ def find(
     up_to: int | None = None,
     threshold: float = 0.0,
     explain: bool = False,
+    outline: Outline | None = None,
 ) -> Found:
     """Return the entries that answer a question best, by words, by meaning and by who said them.
 
@@ -150,6 +154,7 @@ def find(
     different terms, and after 100 passages in a row that do not fit none is looked for. Nothing is
     ever found that is redacted, and everything that is in the log can be. What completes a
     `Question` is looked for, too, and counts for less.
+    `outline` is that of the newest version, which is read if it is not given.
 
     Where the model fails it is found by words alone, which `meaning` says. Passages that have only
     an earlier model's vectors are compared by that one, if it can be asked.
@@ -164,9 +169,14 @@ def find(
     model, vector, problem = _embedded(user, question.meant)
     is_on = model is not None or problem is not None
     wanted = [name for name in CorpusName if name in corpora]
-    described = records.classes_described(user, asked) if CorpusName.FACTS in wanted else {}
+    described = (
+        records.classes_described(user, asked, outline) if CorpusName.FACTS in wanted else {}
+    )
     all_terms = [*identities, *names, *described]
-    found = index.read(user, all_terms, model, with_vectors=is_on) if asked or is_on else []
+    live: dict[index.Range, Segment] = {}
+    found = (
+        index.read(user, all_terms, model, with_vectors=is_on, live=live) if asked or is_on else []
+    )
     compared = _Comparison(user, question.meant, model, vector)
     closeness = compared.of_all(found) if is_on else None
 
@@ -174,7 +184,7 @@ def find(
     if archive := read.get(CorpusName.ARCHIVE):
         read[CorpusName.ARCHIVE] = replace(archive, is_conversation=True)
     if facts := read.get(CorpusName.FACTS):
-        read[CorpusName.FACTS] = records.with_context(user, facts, identities, described)
+        read[CorpusName.FACTS] = records.with_context(user, facts, identities, described, live)
     ranked = [
         (corpus, rank(corpus, identities, names, counts, explain=explain))
         for corpus in read.values()
@@ -479,7 +489,11 @@ def _read(
     where: RawSQL | Q | None,
     up_to: int | None,
 ) -> Iterator[tuple[CorpusName, int, LogEntry]]:
-    """Read the candidates from the log: those that are not redacted and may be found."""
+    """Read the candidates from the log: those that are not redacted and may be found.
+
+    A filter that lets little through has the whole log read: all of it in the time of one
+    statement, else it raises what `database.took_too_long` knows.
+    """
     allowed = (
         LogEntry.objects.filter(redacted_at=None)
         .order_by()
@@ -491,8 +505,11 @@ def _read(
     if where is not None:
         allowed = allowed.filter(where)
     known: dict[int, LogEntry | None] = {}
+    began = time.monotonic()
     for group in candidates:
         if unknown := [seq for seq in {seq for _, _, seq in group} if seq not in known]:
+            if known:
+                database.refuse_after(began)
             wanted = RawSQL(_WANTED, [unknown, user.pk])  # noqa: S611  # nosec B611 # a constant
             found = {entry.seq: entry for entry in allowed.filter(pk__in=wanted)}
             for entry in found.values():

@@ -1,11 +1,12 @@
 """The index as rows: read for a question, and kept up by workers.
 
 What no segment covers is made into one in memory whenever it is searched, so an index may be
-behind, incomplete or gone, and no search notices but by its speed; of a long tail the newest part
-has vectors. Segments keep the vectors of an earlier model until a worker has embedded them anew,
-which the first search that meets them asks for; what is embedded of a large one is stored step by
-step, behind the vectors that still answer. Segments of one model are merged so that each
-has at least twice the postings of the next: few are read, and an entry is merged a few times.
+behind, incomplete or gone, and no search notices but by its speed, up to a bound; of a long tail
+the newest part has vectors. Segments keep the vectors of an earlier model until a worker has
+embedded them anew, which the first search that meets them asks for; what is embedded of a large one
+is stored step by step, behind the vectors that still answer. Segments of one model are merged so
+that each has at least twice the postings of the next: few are read, and an entry is merged a few
+times.
 """
 
 import datetime
@@ -14,6 +15,7 @@ import threading
 import zoneinfo
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,12 +28,14 @@ from django.utils import timezone
 
 from memory import leases
 from memory.models import LogEntry, MemoryUser, SearchBlock, SearchIndex, SearchSegment
+from memory.places import Places
 from memory.search import announcing, segments, vectors
 from memory.search.announcing import TAIL, TAIL_CHARACTERS, waiting
 from memory.search.documents import CORPUS_OF, READ, documents_of, passages_of
 from memory.search.embeddings import Embedder, EmbedderBusy, EmbeddingFailed, embedder
 from memory.search.segments import VERSION, Document, Segment
 from memory.search.vectors import Vectors
+from memory.usage import Exceeded
 
 logger = structlog.get_logger(__name__)
 
@@ -46,6 +50,13 @@ STEP_PASSAGES = 512
 STEP_CHARACTERS = 50_000
 # Of what is not indexed, so many characters are embedded during a search, the newest.
 LIVE_CHARACTERS = 60_000
+# What is not indexed is indexed by the search itself, which takes half a second for each million
+# characters: more than so many in two searches at a time, of a workspace in one; and no more than
+# that at all, before a worker has come to it.
+QUICK_CHARACTERS = 1_000_000
+MAX_LIVE_CHARACTERS = 20_000_000
+_places = Places(2, factor=1)
+LIVE_RETRY_SECONDS, INDEX_RETRY_SECONDS = 1.0, 10.0
 # So long an index waits, from and to, that finds all places taken at which indexes are embedded.
 BUSY_SECONDS = (10.0, 30.0)
 # Vectors that a process keeps, of the users that were searched last.
@@ -81,13 +92,16 @@ def read(
     embedder: Embedder | None = None,
     *,
     with_vectors: bool = False,
+    live: dict[Range, Segment] | None = None,
 ) -> list[Segment]:
     """Return segments of the whole log, in its order, that have the postings of these terms.
 
     With a model, or `with_vectors` where it has just failed, they have their vectors, too, as far
     as these are there, be they an earlier model's. What the user's index does not cover is read
-    from the log, up to the newest entry, and embedded with the model.
+    from the log, up to the newest entry, and embedded with the model; `live` keeps that for the
+    next call. Raises `usage.Exceeded` where that is too much, or too many do so.
     """
+    live = {} if live is None else live
     with_vectors = with_vectors or embedder is not None
     cached = _cache.of(user.pk) if with_vectors else {}
     # One statement, one snapshot: a merge that commits meanwhile is seen whole or not at all.
@@ -119,7 +133,9 @@ def read(
         one.vectors is None or one.vectors.model != embedder.name for one in found.values()
     )
     for missing in _uncovered(list(found), None):
-        found[missing] = _live(user, missing, embedder)
+        if missing not in live:
+            live[missing] = _live(user, missing, embedder)
+        found[missing] = live[missing]
         is_behind |= _is_behind(found[missing])
     if is_behind:
         announcing.want(user.pk, user.workspace_id)
@@ -181,8 +197,20 @@ _cache = _Cache()
 def _live(user: MemoryUser, covered: Range, embedder: Embedder | None) -> Segment:
     zone = zoneinfo.ZoneInfo(user.time_zone)
     entries = LogEntry.objects.filter(user=user, seq__range=covered).order_by("seq").only(*READ)
-    documents = [one for entry in entries.iterator() for one in documents_of(entry, zone)]
-    built = segments.build(documents)
+    documents: list[Document] = []
+    characters = 0
+    with ExitStack() as place:
+        for entry in entries.iterator():
+            found = list(documents_of(entry, zone))
+            before, characters = characters, characters + sum(len(one.text) for one in found)
+            if before <= QUICK_CHARACTERS < characters and not place.enter_context(
+                _places.take(user.workspace_id)
+            ):
+                raise _too_much(user, LIVE_RETRY_SECONDS)
+            if characters > MAX_LIVE_CHARACTERS:
+                raise _too_much(user, INDEX_RETRY_SECONDS)
+            documents += found
+        built = segments.build(documents)
     if not embedder or not documents:
         return built
     try:
@@ -190,6 +218,16 @@ def _live(user: MemoryUser, covered: Range, embedder: Embedder | None) -> Segmen
     except EmbeddingFailed as error:
         logger.warning("search_tail_without_vectors", user=user.pk, error=str(error))
         return built
+
+
+def _too_much(user: MemoryUser, seconds: float) -> Exceeded:
+    announcing.want(user.pk, user.workspace_id)
+    return Exceeded(
+        "max_unindexed",
+        "Much was appended to this user's log that is being indexed still: come back in"
+        f" {seconds:g} s.",
+        seconds,
+    )
 
 
 def _embedded_live(documents: Sequence[Document], embedder: Embedder) -> Vectors:

@@ -19,7 +19,7 @@ from memory.project.names import spaced
 from memory.search import index
 from memory.search.documents import NUMBERS, CorpusName, class_mark, key_of, value_mark
 from memory.search.ranking import Corpus, Places, Postings
-from memory.search.segments import corpus_of
+from memory.search.segments import Segment, corpus_of
 from memory.search.words import identity, terms
 
 # What a record says counts so much for those that refer to it; of so many, the best, it is known.
@@ -27,35 +27,47 @@ REFERRED = 0.5
 MOST_REFERRED = 5
 
 
-def classes_described(user: MemoryUser, asked: Sequence[str]) -> dict[int, set[int]]:
-    """Return mark of a class → those of these terms by which it is described; of others nothing."""
+def classes_described(
+    user: MemoryUser, asked: Sequence[str], outline: Outline | None = None
+) -> dict[int, set[int]]:
+    """Return mark of a class → those of these terms by which it is described; of others nothing.
+
+    `outline` is that of the newest version, which is read if it is not given.
+    """
     if user.head_id is None or not asked:
         return {}
+    if outline is None:
+        head = Checkpoint.objects.filter(pk=user.head_id).values_list("outline", flat=True)
+        stored = head.first()  # None if the user is erased meanwhile
+        outline = Outline.from_json(stored) if stored else Outline()
     found = {}
-    for outline in Checkpoint.objects.filter(pk=user.head_id).values_list("outline", flat=True):
-        for domain in Outline.from_json(outline).domains.values():
-            names = defaultdict[str, list[str]](list)
-            for collection in domain.collections.values():
-                names[collection.class_name].append(spaced(collection.name))
-            for singleton in domain.singletons.values():
-                names[singleton.class_name].append(spaced(singleton.name))
-            for class_name, named in names.items():
-                said = terms(" ".join([*named, domain.classes[class_name].doc]))
-                if shared := {*said} & {*asked}:
-                    mark = identity(class_mark(domain.name, class_name))
-                    found[mark] = {*map(identity, shared)}
+    for domain in outline.domains.values():
+        names = defaultdict[str, list[str]](list)
+        for collection in domain.collections.values():
+            names[collection.class_name].append(spaced(collection.name))
+        for singleton in domain.singletons.values():
+            names[singleton.class_name].append(spaced(singleton.name))
+        for class_name, named in names.items():
+            said = terms(" ".join([*named, domain.classes[class_name].doc]))
+            if shared := {*said} & {*asked}:
+                mark = identity(class_mark(domain.name, class_name))
+                found[mark] = {*map(identity, shared)}
     return found
 
 
 def with_context(
-    user: MemoryUser, corpus: Corpus, asked: Sequence[int], described: Mapping[int, set[int]]
+    user: MemoryUser,
+    corpus: Corpus,
+    asked: Sequence[int],
+    described: Mapping[int, set[int]],
+    live: dict[index.Range, Segment],
 ) -> Corpus:
     """Return a corpus whose records also have the terms of the records that they refer to, and
-    those by which their classes are described."""
+    those by which their classes are described. `live` is what `index.read` has kept."""
     if user.head_id is None:
         return corpus
     more = defaultdict[int, list[Postings]](list)
-    for term, places in _referring(user, corpus, asked):
+    for term, places in _referring(user, corpus, asked, live):
         more[term].append(Postings(places, np.full(len(places), REFERRED)))
     for mark, said in described.items():
         if found := corpus.postings.get(mark):
@@ -68,7 +80,10 @@ def with_context(
 
 
 def _referring(
-    user: MemoryUser, corpus: Corpus, asked: Sequence[int]
+    user: MemoryUser,
+    corpus: Corpus,
+    asked: Sequence[int],
+    live: dict[index.Range, Segment],
 ) -> Iterator[tuple[int, Places]]:
     """Yield terms that records say, and the places of those that refer to these records."""
     said = {term: corpus.postings[term] for term in asked if term in corpus.postings}
@@ -84,7 +99,7 @@ def _referring(
     if not marks:
         return
     others = corpus_of(
-        index.read(user, [*marks.values()]), NUMBERS[CorpusName.FACTS], marks.values()
+        index.read(user, [*marks.values()], live=live), NUMBERS[CorpusName.FACTS], marks.values()
     )
     for seq, mark in marks.items():
         if (having := others.postings.get(mark)) is None:

@@ -27,6 +27,8 @@ from memory.project.apply import collection_for
 from memory.project.schema_edits import places_of
 from memory.project.typed import encode
 from memory.search.words import STOP_WORDS
+from workers.checkpointing.apart import FIX, TOO_MUCH
+from workers.checkpointing.citations import TooMuchCited, read_sources
 from workers.checkpointing.grounding import words_of
 from workers.checkpointing.policy import check_policy
 from workers.checkpointing.repairs import repair_constraint
@@ -314,8 +316,11 @@ class Workbench:
             raise EditError("no_sources", f"{edit.op}.sources is empty: cite what it comes from")
         if isinstance(edit, DeleteConstraint) and edit.name in self.outline.constraints:
             about = [edit.name.replace("_", " "), self.outline.constraints[edit.name]]
-            said = LogEntry.objects.filter(user=self._user, seq__in=edit.sources)
-            if not any(names_one_of(entry.content or "", about) for entry in said):
+            try:
+                sources = read_sources(self._user, edit.sources)
+            except TooMuchCited as error:
+                raise EditError(TOO_MUCH, f"{error}: {FIX}") from error
+            if not any(names_one_of(source.text, about) for source in sources.values()):
                 raise EditError(
                     "ungrounded_deletion",
                     f"none of the entries {list(edit.sources)} names the constraint {edit.name!r}:"

@@ -18,8 +18,23 @@ from workers.checkpointing.no_loss import domain_of
 from workers.checkpointing.retirements import Retirement, successor
 from workers.checkpointing.updates import Update
 
-# Of all entries that are read for one change.
+# Of all entries that are read for one check of a change.
 MAX_CITED_CHARACTERS = 5_000_000
+
+
+class TooMuchCited(Exception):
+    """The cited entries are too long together to be read; `finding` tells the author so."""
+
+    def __init__(self, characters: int) -> None:
+        super().__init__(
+            f"the entries that the edits cite have {characters:,} characters:"
+            f" {MAX_CITED_CHARACTERS:,} at most"
+        )
+
+    @property
+    def finding(self) -> Finding:
+        """What refuses the edits."""
+        return Finding(code=apart.TOO_MUCH, message=str(self), fix=apart.FIX)
 
 
 def unfounded(
@@ -55,20 +70,17 @@ def unfounded(
     seqs |= {seq for claim in claims for seq in claim.sources}
     seqs |= {seq for one in retirements for seq in one.sources}
     seqs |= {seq for one in updates for cited in one.cited.values() for seq in cited}
-    if (characters := _characters(user, seqs)) > MAX_CITED_CHARACTERS:
-        yield Finding(
-            code=apart.TOO_MUCH,
-            message=f"the entries that the edits cite have {characters:,} characters:"
-            f" {MAX_CITED_CHARACTERS:,} at most",
-            fix=apart.FIX,
-        )
+    try:
+        sources = read_sources(user, seqs)
+    except TooMuchCited as error:
+        yield error.finding
         return
     cited = apart.Cited(
         claims=claims,
         updates=updates,
         retirements=retirements,
         added=added,
-        sources=read_sources(user, seqs),
+        sources=sources,
         read=_fields_read(user, parent) if updates and parent is not None else frozenset(),
         time_zone=user.time_zone,
         is_of_model=is_of_model,
@@ -76,21 +88,19 @@ def unfounded(
     yield from apart.unfounded(cited)
 
 
-def _characters(user: MemoryUser, seqs: Collection[int]) -> int:
-    """Return how long these entries are together, without reading them here."""
-    length = Coalesce(Length("content"), 0) + Coalesce(Length(Cast("data", TextField())), 0)
-    entries = LogEntry.objects.filter(user=user, seq__in=seqs)
-    return int(entries.aggregate(all=Sum(length, default=0))["all"])
-
-
 def read_sources(user: MemoryUser, seqs: Collection[int]) -> dict[int, Source]:
-    """Return the user's entries of these numbers as checks read them."""
-    entries = LogEntry.objects.filter(user=user, seq__in=seqs).values_list(
-        "seq", "content", "occurred_at", "data", "speaker"
-    )
+    """Return the user's entries of these numbers as checks read them; raises TooMuchCited, before
+    any is read."""
+    entries = LogEntry.objects.filter(user=user, seq__in=seqs)
+    length = Coalesce(Length("content"), 0) + Coalesce(Length(Cast("data", TextField())), 0)
+    characters = int(entries.aggregate(all=Sum(length, default=0))["all"])
+    if characters > MAX_CITED_CHARACTERS:
+        raise TooMuchCited(characters)
     return {
         seq: Source(seq, content or "", occurred_at, data, speaker or "")
-        for seq, content, occurred_at, data, speaker in entries
+        for seq, content, occurred_at, data, speaker in entries.values_list(
+            "seq", "content", "occurred_at", "data", "speaker"
+        )
     }
 
 

@@ -31,7 +31,7 @@ from memory.project import (
 )
 from memory.texts import parse_python
 from memory.workspace_constraints import Standing
-from workers.checkpointing.citations import read_sources, rest_on
+from workers.checkpointing.citations import TooMuchCited, read_sources, rest_on
 from workers.checkpointing.findings import Finding
 from workers.checkpointing.grounding import Source
 from workers.checkpointing.updates import names_record
@@ -74,12 +74,15 @@ def held(candidate: Candidate) -> Iterator[Finding]:
     applying = _applying(user, outline)
     if not (outline.constraints or applying):
         return
+    try:
+        sources = read_sources(user, {seq for edit in candidate.edits for seq in edit.sources})
+    except TooMuchCited as error:
+        yield error.finding
+        return
     constraints = [one.constraint for one in applying]
     with loaded(parent, candidate.allowance, constraints) as sandbox:
         before = _find(candidate, sandbox, applying)
     after = _find_after(candidate)
-    cited = {seq for edit in candidate.edits for seq in edit.sources}
-    sources = read_sources(user, cited)
     yield from _held_alerts(candidate, outline, before, after, sources)
     yield from _weaker_rules(candidate, outline, before, after, sources)
 

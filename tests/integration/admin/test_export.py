@@ -64,3 +64,27 @@ def test_who_may_not_see_the_files_gets_none(
     given = {"view_memoryuser", "view_blob", "view_content"} - {missing}
     assert staff(*given).get(url_of(rows[MemoryUser])).status_code == 403
     assert not StaffAction.objects.exists()
+
+
+def test_who_reads_downloads_slowly_leaves_threads_to_others(
+    admin_client: Client, staff: Any, rows: Rows
+) -> None:
+    # Given a member of the staff who reads nothing of what was asked for
+    user = rows[MemoryUser]
+    addresses = [url_of(user), reverse("admin:memory_memoryuser_subject_access", args=[user.pk])]
+    unread = [admin_client.get(addresses[0]) for _ in range(2)]
+    assert [answer.status_code for answer in unread] == [200, 200]
+    noted = StaffAction.objects.count()
+    # When more is asked for, it is refused for a moment, and nothing is noted as sent
+    for address in addresses:
+        refused = admin_client.get(address, follow=True)
+        assert refused.redirect_chain == [(page_url(user), 302)]
+        assert "come back in ten seconds" in text_of(refused)
+    assert StaffAction.objects.count() == noted
+    # And others are sent theirs
+    other = staff("view_memoryuser", "view_blob", "view_content")
+    assert other.get(addresses[0]).status_code == 200
+    # Until what was sent is read
+    for answer in unread:
+        assert answer.getvalue()
+    assert admin_client.get(addresses[0]).status_code == 200

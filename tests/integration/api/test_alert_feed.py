@@ -15,10 +15,10 @@ from rest_framework.test import APIClient
 
 from memory import alert_events, alerts, hints, rejections
 from memory.api import waiting
-from memory.api.places import Places
 from memory.models import Alert, AlertEvent, EntryOutcome, MemoryUser, Workspace
 from memory.models.alerts import Severity
 from memory.models.workspaces import Scope
+from memory.places import Places
 from memory.users import create_user
 from memory.workspaces import create_key
 from tests.factories import reject

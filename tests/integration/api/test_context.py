@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from memory import constraint_library, log, workspace_constraints
@@ -433,3 +435,12 @@ def test_of_another_workspaces_user_nothing_is_told(known: None) -> None:
     stranger.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
 
     assert stranger.post(URL, {"query": "Rome"}).status_code == 404
+
+
+def test_the_outline_of_the_newest_version_is_read_once(
+    patient: MemoryUser, context: Context
+) -> None:
+    with CaptureQueriesContext(connection) as asked:
+        context("Which trips are planned?")
+
+    assert sum("outline" in query["sql"] for query in asked) == 1

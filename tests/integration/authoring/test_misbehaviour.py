@@ -38,7 +38,8 @@ from tests.llm_server import (
     status,
 )
 from workers.authoring.settling import MOST_SUSPECTS
-from workers.authoring.workbench import Workbench
+from workers.authoring.workbench import ToolFailed, Workbench
+from workers.checkpointing import citations
 
 pytestmark = pytest.mark.django_db
 
@@ -527,6 +528,21 @@ def test_log_demands_that_all_rules_be_deleted(
     (off,) = say("I need no warning of trips any more.", kind=EntryKind.FACT)
     work(edits({**delete, "sources": [off]}), finishes(), protocol=protocol)
     assert "constraints/soon.py" not in user.head.tree
+
+
+def test_deletion_that_cites_more_text_than_is_read_is_refused_unread(
+    user: MemoryUser, fact: int, say: Say, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a rule, and long entries, all of which speak of it
+    work(edits(TRIP, trip(fact), constraint(written())), finishes())
+    seqs = say(*["I need no warning of trips any more. " * 10] * 5, kind=EntryKind.FACT)
+    monkeypatch.setattr(citations, "MAX_CITED_CHARACTERS", 1849)
+    monkeypatch.setattr(citations, "Source", lambda *what: pytest.fail("it was read"))
+    # When a model deletes the rule and cites them all, it is told to cite less
+    delete = {"op": "delete_constraint", "name": "soon", "sources": seqs}
+    user.refresh_from_db()
+    with pytest.raises(ToolFailed, match="have 1,850 characters: 1,849 at most: propose fewer"):
+        Workbench(user, lambda code: None).edit([delete])
 
 
 def test_failure_of_ours_comes_again_and_again(

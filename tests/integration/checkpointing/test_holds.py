@@ -19,6 +19,7 @@ from tests.integration.checkpointing.test_proposals import (
     constraint,
     propose,
 )
+from workers.checkpointing import citations
 
 __all__ = ["propose"]  # the fixture
 
@@ -391,3 +392,17 @@ def test_rule_may_be_written_stricter_on_any_entry(
     edit = rule(stricter, BUDGET_TESTS + CASE, say(JAZZ))
     run = propose(edit, trigger=RunTrigger.MODEL)
     assert (run.outcome, findings(run)) == ("ok", [])
+
+
+def test_rule_that_cites_more_text_than_is_read_is_refused_unread(
+    budget: Alert, say: Say, propose: Propose, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a rule, of which nothing has to be grounded, and that cites much
+    cited = [say("Lunch! " * 100) for _ in range(10)]
+    monkeypatch.setattr(citations, "MAX_CITED_CHARACTERS", 6999)
+    monkeypatch.setattr(citations, "Source", lambda *what: pytest.fail("it was read"))
+    run = propose(rule(*WEAKER, *cited), trigger=RunTrigger.MODEL)
+    # Then the model is told to cite less
+    (finding,) = findings(run)
+    assert finding["code"] == "too_much_to_read"
+    assert "have 7,000 characters: 6,999 at most" in finding["message"]

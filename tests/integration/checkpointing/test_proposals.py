@@ -142,7 +142,7 @@ def test_more_text_than_is_read_for_one_proposal_is_not_read(
     drafts = [log.Draft(kind=EntryKind.FACT, content="tea " * 100) for _ in range(10)]
     cited = [entry.seq for entry in log.append(user, drafts, source="test")]
     monkeypatch.setattr(citations, "MAX_CITED_CHARACTERS", 3999)
-    monkeypatch.setattr(citations, "read_sources", lambda *what: pytest.fail("it was read"))
+    monkeypatch.setattr(citations, "Source", lambda *what: pytest.fail("it was read"))
 
     run = propose({"op": "note", "text": "Tea.", "sources": cited})
 

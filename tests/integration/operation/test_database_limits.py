@@ -3,12 +3,14 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 import pytest
 from django.conf import settings as configured
 from django.db import OperationalError, connection, connections
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
@@ -17,6 +19,7 @@ from memory.log import Draft
 from memory.models import Lane, LogEntry, MemoryUser, Workspace
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
+from memory.search import filters
 from memory.workspaces import create_key
 from tests.services import SERVICES
 from tests.waiting import scaled
@@ -123,6 +126,55 @@ def test_a_read_that_takes_too_long_is_refused_with_what_to_do(
     assert "more than 0.9 s" in answer.json()["detail"]
     released()
     assert api.get(path).status_code == 200
+
+
+def test_a_search_whose_filter_takes_too_long_is_refused_with_what_to_do(
+    held: None,
+    user: MemoryUser,
+    api: APIClient,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    api.post("/v1/users/ada/entries/", ENTRY)
+    settings.UAC_WEB_STATEMENT_SECONDS = SECONDS
+    connections.settings["default"]["OPTIONS"].pop("options")
+    database.hold_to("web")
+    connection.close()
+    slow = filters._ONCE.replace("OFFSET", "FROM pg_sleep(600) OFFSET")
+    monkeypatch.setattr(filters, "_ONCE", slow)
+    body = {"query": "hello", "filters": {"metadata.channel": "mail"}}
+    answer = api.post("/v1/users/ada/search/", body)
+
+    assert (answer.status_code, answer["Retry-After"]) == (503, "1")
+    assert answer["Content-Type"] == "application/problem+json"
+    assert "more than 0.3 s" in answer.json()["detail"]
+    assert "ask for less, with other filters" in answer.json()["detail"]
+    released()
+    monkeypatch.undo()
+    assert api.post("/v1/users/ada/search/", body).status_code == 200
+
+
+def test_a_search_reads_no_longer_than_a_statement_may_take(
+    held: None, user: MemoryUser, api: APIClient, settings: Settings
+) -> None:
+    # Given a filter that lets nothing through, so that group after group is read
+    said = [{"kind": "message", "role": "user", "content": f"Hello {n}."} for n in range(100)]
+    api.post("/v1/users/ada/entries/", {"entries": said})
+    body = {"query": "hello", "filters": {"metadata.channel": "mail"}}
+    groups = [read_groups(api, body)]
+    # When time is up after the first, though each statement has time
+    settings.UAC_WEB_STATEMENT_SECONDS = 1e-9
+    groups.append(read_groups(api, body))
+    assert groups == [(200, 3), (503, 1)]
+    # But what is found in the first group is told
+    assert read_groups(api, {**body, "filters": {"kind": "message"}}) == (200, 1)
+
+
+def read_groups(api: APIClient, body: dict[str, Any]) -> tuple[int, int]:
+    """Ask for a search; return its status, and how many groups of candidates it has read."""
+    with CaptureQueriesContext(connection) as asked:
+        status = api.post("/v1/users/ada/search/", body).status_code
+    return status, sum("wanted (seq)" in query["sql"] for query in asked)
 
 
 def test_mem0s_client_is_told_the_same(held: None, live_database: str, user: MemoryUser) -> None:

@@ -1,16 +1,23 @@
 """`POST /v1/users/{id}/search/`."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from memory.models import MemoryUser, Workspace
+from memory.models import MemoryUser, SearchIndex, Workspace
 from memory.models.log import EntryKind
 from memory.models.workspaces import Scope
+from memory.places import Places
+from memory.search import index
+from memory.search.documents import documents_of
 from memory.users import create_user
 from memory.workspaces import create_key
-from tests.integration.search.conftest import Say, redact
+from tests.conftest import finish_work
+from tests.integration.search.conftest import Say, index_all, redact
 
 pytestmark = pytest.mark.django_db
 
@@ -203,3 +210,77 @@ def test_hostile_metadata_does_not_stop_a_filter(api: APIClient, say: Say) -> No
     answer = found(api, {"query": "puppy", "filters": {"metadata.n": {"gte": 2}}})
 
     assert {hit["seq"] for hit in answer["hits"]} == {2, 3}
+
+
+def test_what_takes_long_to_index_is_indexed_in_few_searches_at_a_time(
+    api: APIClient, user: MemoryUser, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given more that is not indexed than is read in passing
+    said = "We met a puppy in the park. "
+    say(said)
+    say(said)
+    places = Places(2, factor=1)
+    monkeypatch.setattr(index, "_places", places)
+    monkeypatch.setattr(index, "QUICK_CHARACTERS", len(said))
+    body = {"query": "puppy"}
+    # When somebody of the same workspace has it indexed, too, it is to come back
+    with places.take(user.workspace_id), places.take(-1):
+        refused = api.post(URL, body)
+    assert (refused.status_code, refused["Retry-After"]) == (429, "1")
+    assert refused.json()["limit"] == "max_unindexed"
+    # And a place that was taken is free again
+    assert [len(api.post(URL, body).data["hits"]) for _ in range(3)] == [2, 2, 2]
+
+
+def test_more_than_a_search_may_index_waits_for_a_worker(
+    api: APIClient, user: MemoryUser, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "We met a puppy in the park. "
+    for _ in range(3):
+        say(said)
+    monkeypatch.setattr(index, "TAIL", 1)
+    monkeypatch.setattr(index, "QUICK_CHARACTERS", 1)
+    monkeypatch.setattr(index, "MAX_LIVE_CHARACTERS", 2 * len(said))
+    read = Counter[str]()
+
+    def counted(*what: Any) -> Any:
+        read["entries"] += 1
+        return documents_of(*what)
+
+    monkeypatch.setattr(index, "documents_of", counted)
+    refused = api.post(URL, {"query": "puppy"})
+    # Then no more is read than may be, a worker is told, and afterwards all is found
+    assert (refused.status_code, refused["Retry-After"]) == (429, "10")
+    assert read["entries"] == 3
+    assert SearchIndex.objects.get(user=user).due_at is not None
+    index_all(user)
+    assert len(api.post(URL, {"query": "puppy"}).data["hits"]) == 3
+
+
+def test_what_is_not_indexed_is_indexed_once_in_a_search(
+    api: APIClient, user: MemoryUser, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given records that refer to each other, which are looked for in a second look at the index
+    append_records(api)
+    finish_work()
+    built, live = Counter[str](), index._live
+
+    def counted(*what: Any) -> Any:
+        built["tails"] += 1
+        return live(*what)
+
+    monkeypatch.setattr(index, "_live", counted)
+    with CaptureQueriesContext(connection) as asked:
+        assert api.post(URL, {"query": "Rome"}).data["hits"]
+    assert sum("memory_searchblock" in query["sql"] for query in asked) == 2
+    assert built["tails"] == 1
+
+
+def append_records(api: APIClient) -> None:
+    city = {"kind": "record", "domain": "travel", "type": "City", "key": "rome"}
+    trip = {"kind": "record", "domain": "travel", "type": "Trip", "key": "a"}
+    entries = [
+        {**city, "data": {"name": "Rome"}},
+        {**trip, "data": {"city": "rome", "cost": 5}},
+    ]
+    assert api.post("/v1/users/ada/entries/", {"entries": entries}).status_code == 202

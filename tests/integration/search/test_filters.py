@@ -1,14 +1,17 @@
 """A search is narrowed by what entries have; what cannot be meant is refused."""
 
 import datetime
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
 from memory.search.filters import BadFilter, condition
-from tests.integration.search.conftest import NOON, Find, Say
+from tests.integration.search.conftest import NOON, Find, Say, index_all
 
 pytestmark = pytest.mark.django_db
 
@@ -116,6 +119,7 @@ def test_days_begin_where_the_user_lives(entries: None, search: Find) -> None:
         ({"OR": [{"kind": "fact"}, {"hue": 1}]}, "filters.OR[1].hue"),
         ({"NOT": [{"kind": "fact"}]}, "filters.NOT"),
         ({"OR": [{"seq": 1}] * 101}, "100 conditions"),
+        ({"OR": [{"seq": {"in": [1] * 21}}] * 100}, "2000 values together"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(filters: Any, named: str) -> None:
@@ -157,8 +161,37 @@ def test_a_rare_match_is_found_among_many(user: MemoryUser, say: Say, search: Fi
     assert [hit.entry.speaker for hit in found.hits] == ["Zoe"]
 
 
-def test_the_metadata_is_parsed_once_whatever_is_asked_of_it() -> None:
-    many = {f"metadata.key{number}": {"contains": "x"} for number in range(100)}
+MANY = {
+    "OR": [
+        {f"metadata.key{number}": {operator: value}}
+        for number, (operator, value) in enumerate(
+            25 * [("contains", "x"), ("gt", 5), ("in", ["x", "y"]), ("ne", "x")]
+        )
+    ]
+}
 
-    assert condition({"OR": [many]}, "UTC").sql.count("pg_input_is_valid") == 1
+
+def test_the_metadata_is_parsed_once_whatever_is_asked_of_it(entries: None) -> None:
+    # Given as many conditions as there may be
+    where = condition(MANY, "UTC")
+    assert where.sql.count("pg_input_is_valid") == 1
+    # Then the planner does not write what parses into each of them either
+    plan = LogEntry.objects.filter(where).explain(verbose=True)
+    assert plan.count("pg_input_is_valid") == 1
     assert "pg_input_is_valid" not in condition({"speaker": "Ada"}, "UTC").sql
+
+
+def test_each_entry_is_read_once_whatever_is_asked_of_it(
+    say_all: Callable[[Sequence[str]], None], search: Find, eager: None, user: MemoryUser
+) -> None:
+    # Given a filter that lets nothing through, so that every entry is looked at
+    say_all(["puppy"] * 200)
+    index_all(user)
+    nothing: dict[str, Any] = {"metadata.none": "x"}
+    told = []
+    for filters in (nothing, {"AND": [nothing, {"OR": MANY["OR"][1:]}]}):
+        with CaptureQueriesContext(connection) as asked:
+            assert not search("puppy", where=condition(filters, "UTC")).hits
+        told.append(sum('AS "parsed"' in query["sql"] for query in asked))
+    # Then it takes as few statements as one condition does
+    assert told == [3, 3]
