@@ -156,7 +156,7 @@ def run_again(run: Run, *, staff: str) -> Run:
         key = answers.key_of(user, run.input["code"], run.instant, place)
     return runs.queue(
         user,
-        run.kind,
+        RunKind(run.kind),
         RunTrigger.STAFF,
         checkpoint=run.checkpoint,
         instant=run.instant,

@@ -148,7 +148,7 @@ def test_an_error_of_the_database_is_logged_without_the_values_it_quotes(
 
     monkeypatch.setattr("memory.export.archive.download", fail)
     client = new_client(user.workspace)
-    client.raise_request_exception = admin_client.raise_request_exception = False  # type: ignore[attr-defined]
+    client.raise_request_exception = admin_client.raise_request_exception = False
     for one, address in (
         (client, "/v1/users/mallory/export/"),
         (admin_client, f"/admin/memory/memoryuser/{other.pk}/export/"),

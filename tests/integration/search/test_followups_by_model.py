@@ -12,12 +12,12 @@ from rest_framework.test import APIClient
 from memory import erasing, llm_calls, log, pauses, redaction, runs
 from memory.api import waiting
 from memory.api.completing import WAIT_SECONDS
-from memory.api.places import Places
 from memory.models import LlmCall, LlmSpending, LogEntry, MemoryUser, Run, Workspace
 from memory.models.llm import LlmPurpose
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome, RunTrigger
 from memory.models.workspaces import Scope
+from memory.places import Places
 from memory.search.followups import MAX_COMPLETED, MAX_TURNS
 from memory.users import create_user
 from memory.workspaces import create_key
