@@ -128,7 +128,7 @@ def output_of(process: subprocess.Popen[str]) -> str:
 
 def calls_of(model: str, output: str) -> tuple[int, int]:
     """The calls of a model that the demo says were made, and those of them that failed."""
-    found = re.search(rf"(\d+) calls of {re.escape(model)}, (\d+) failed:", output)
+    found = re.search(rf"(\d+) calls? of {re.escape(model)}, (\d+) failed:", output)
     assert found is not None, output
     return int(found[1]), int(found[2])
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import psycopg
 
 _CALLS = """
-SELECT model, count(*), count(*) FILTER (WHERE outcome <> 'ok'),
+SELECT model, count(*), count(*) FILTER (WHERE outcome NOT IN ('ok', 'started')),
     coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), sum(cost),
     coalesce((array_agg(error ORDER BY started_at DESC) FILTER (WHERE error <> ''))[1], '')
 FROM memory_llmcall GROUP BY model ORDER BY model
@@ -29,9 +29,10 @@ class Calls:
 
     def __str__(self) -> str:
         cost = f", cost {self.cost}" if self.cost else ""
+        calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
         return (
-            f"{self.calls} calls of {self.model}, {self.failed} failed: {self.input_tokens:,}"
-            f" tokens in, {self.output_tokens:,} out{cost}"
+            f"{calls} of {self.model}, {self.failed} failed: {self.input_tokens:,} tokens in,"
+            f" {self.output_tokens:,} out{cost}"
         )
 
 

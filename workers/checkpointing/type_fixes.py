@@ -182,12 +182,27 @@ def _annotate_called(match: re.Match[str], place: _Place) -> str:
     return f"annotate what {match['name']} takes and returns"
 
 
+def _name_fields(match: re.Match[str], place: _Place) -> str:
+    classes = [
+        class_
+        for domain in place.outline.domains.values()
+        for name, class_ in domain.classes.items()
+        if name == match["class"]
+    ]
+    return (
+        f"the fields of {match['class']} are {', '.join(one.name for one in classes[0].fields)}"
+        if len(classes) == 1
+        else ""
+    )
+
+
 _FIXES: dict[str, Callable[[re.Match[str], _Place], str]] = {
     r"Function is missing a (?P<what>(?:return )?type annotation(?: for one or more \w+)?)$": (
         _annotate
     ),
     r'Call to untyped function "(?P<name>\w+)" in typed context': _annotate_called,
     r'Name "(?P<name>\w+)" is not defined': _import,
+    r'"(?P<class>\w+)" has no attribute "\w+"': _name_fields,
     r'Item "None" of "[^"]+" has no attribute "(?P<attribute>\w+)"': _test_for_none,
     r"Unsupported (?:left |right )?operand types? for \S+ \(.*\bNone\b.*\)": _test_for_none,
     r'No overload variant of .* matches argument type "None"': _test_for_none,

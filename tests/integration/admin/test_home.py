@@ -94,7 +94,7 @@ def test_a_new_server_says_that_there_is_nothing_yet(admin_client: Client) -> No
         "Nothing is wrong with the server.",
         "The dispatcher has not been at work yet.",
         "No alert is open.",
-        "No work waits, and none is stuck.",
+        "No work waits for a worker, and none is stuck.",
         "No sandbox worker is running",
         "Nothing in this time.",
         "The last 24 hours",

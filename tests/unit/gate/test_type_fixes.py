@@ -113,7 +113,8 @@ OPTIONAL = "{} may be None: test for it first, as in if {} is not None and …"
          "return a value on every way to its end; a check yields its alerts"),
         ('Missing type arguments for generic type "dict"', "",
          "write what it holds, as in dict[str, int]"),
-        ('"Allergy" has no attribute "x"', "", ""),
+        ('"Allergy" has no attribute "x"', "", "the fields of Allergy are allergen, noted_on"),
+        ('"date" has no attribute "x"', "", ""),
     ],
 )  # fmt: skip
 def test_what_beginners_meet_has_a_fix(outline: Outline, message: str, line: str, fix: str) -> None:
