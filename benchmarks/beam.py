@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.harness import Client
+from benchmarks.harness import Client, until
 from memory.search import segments, vectors
 from memory.search.embeddings.static import load_wordllama
 from memory.search.ranking import Ranking, fuse, prefer_own, rank
@@ -131,6 +131,14 @@ def over_http(client: Client, dialogue: Dialogue) -> Search:
         body = {"entries": entries[start : start + BATCH]}
         status, answer = client.post(f"users/{dialogue.name}/entries/", body)
         assert status == 202, answer
+
+    def is_embedded() -> bool:
+        body = {"query": dialogue.messages[0].text[:100], "top_k": 1, "in": ["archive"]}
+        status, found = client.post(f"users/{dialogue.name}/search/", body)
+        return status == 200 and found["meaning"]["problem"] is None
+
+    # How far the workers have come with so much text is not what is measured.
+    until(is_embedded, 300)
 
     def search(question: str, budget: int) -> Counter[int]:
         body = {"query": question, "top_k": 1000, "words": budget, "in": ["archive"]}
