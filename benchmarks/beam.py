@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.harness import Client, until
+from benchmarks.harness import Client, until_embedded
 from memory.search import segments, vectors
 from memory.search.embeddings.static import load_wordllama
 from memory.search.ranking import Ranking, fuse, prefer_own, rank
@@ -132,13 +132,7 @@ def over_http(client: Client, dialogue: Dialogue) -> Search:
         status, answer = client.post(f"users/{dialogue.name}/entries/", body)
         assert status == 202, answer
 
-    def is_embedded() -> bool:
-        body = {"query": dialogue.messages[0].text[:100], "top_k": 1, "in": ["archive"]}
-        status, found = client.post(f"users/{dialogue.name}/search/", body)
-        return status == 200 and found["meaning"]["problem"] is None
-
-    # How far the workers have come with so much text is not what is measured.
-    until(is_embedded, 300)
+    until_embedded(client, dialogue.name, dialogue.messages[0].text[:100])
 
     def search(question: str, budget: int) -> Counter[int]:
         body = {"query": question, "top_k": 1000, "words": budget, "in": ["archive"]}

@@ -282,3 +282,15 @@ class Client:
                 return run
             time.sleep(0.1)
         raise TimeoutError(f"run {run_id} was not done after {scaled(seconds):g} s")
+
+
+def until_embedded(client: Client, user_id: str, query: str) -> None:
+    """Wait until all passages of a user's messages can be compared with a query: how far workers
+    have come with what was just posted is not what is measured."""
+
+    def is_embedded() -> bool:
+        body = {"query": query, "top_k": 1, "in": ["archive"]}
+        status, found = client.post(f"users/{user_id}/search/", body)
+        return status == 200 and found["meaning"]["problem"] is None
+
+    until(is_embedded, 300)

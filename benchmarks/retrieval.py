@@ -41,6 +41,7 @@ from benchmarks.harness import (
     require_data,
     settings_of,
     until,
+    until_embedded,
 )
 from benchmarks.minilm import NOT_INSTALLED, MiniLm, model_folder
 from uac_site.embedded.system import System, running_system
@@ -260,6 +261,7 @@ def tally(
 def over_http(client: Client, conversation: Conversation) -> Search:
     """The server itself, asked over HTTP: entries."""
     post(client, conversation.name, conversation.turns)
+    until_embedded(client, conversation.name, conversation.questions[0].text)
 
     def search(question: str, budget: int) -> set[int]:
         body = {"query": question, "top_k": 1000, "words": budget, "in": ["archive"]}

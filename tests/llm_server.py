@@ -18,7 +18,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, TypeAlias
@@ -262,6 +262,23 @@ def llm_server(
         yield server
     finally:
         server.close()
+
+
+@contextmanager
+def model_in(settings: Any) -> Iterator[Callable[..., LlmServer]]:
+    """Yield what has a model answer by such replies, with these settings of Django from then on."""
+    settings.UAC_LLM_BACKOFF_SECONDS = 0.01
+    settings.UAC_LLM_OUTPUT_TOKENS = 1000
+    settings.UAC_LLM_API_KEY = KEY
+    with ExitStack() as servers:
+
+        def do(*replies: Reply, script: Script | None = None) -> LlmServer:
+            server = servers.enter_context(llm_server(*replies, script=script))
+            settings.UAC_LLM_MODEL = "openai:the-model"
+            settings.UAC_LLM_BASE_URL = server.url_of("openai")
+            return server
+
+        yield do
 
 
 # -- The protocols -----------------------------------------------------------------------------

@@ -19,11 +19,10 @@ from tests.llm_server import (
     KEY,
     LlmServer,
     Reply,
-    Request,
     called,
     drops,
     hangs,
-    llm_server,
+    model_in,
     raw,
     said,
     status,
@@ -73,22 +72,8 @@ def told(traveller: MemoryUser, workspace: Workspace) -> None:
 def model(settings: Settings) -> Iterator[Callable[..., LlmServer]]:
     """Have a model answer by these replies."""
     settings.UAC_LLM_TIMEOUT_SECONDS = 120.0
-    settings.UAC_LLM_BACKOFF_SECONDS = 0.01
-    settings.UAC_LLM_OUTPUT_TOKENS = 1000
-    settings.UAC_LLM_API_KEY = KEY
-    open_servers = []
-
-    def do(*replies: Reply, script: Callable[[Request], Reply] | None = None) -> LlmServer:
-        server = llm_server(*replies, script=script)
-        open_servers.append(server)
-        found = server.__enter__()
-        settings.UAC_LLM_MODEL = "openai:the-model"
-        settings.UAC_LLM_BASE_URL = found.url_of("openai")
-        return found
-
-    yield do
-    for server in open_servers:
-        server.__exit__(None, None, None)
+    with model_in(settings) as do:
+        yield do
 
 
 @pytest.fixture

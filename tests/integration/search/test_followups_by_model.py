@@ -23,16 +23,14 @@ from memory.users import create_user
 from memory.workspaces import create_key
 from tests.conftest import new_client
 from tests.llm_server import (
-    KEY,
     Called,
     LlmServer,
     Reply,
-    Request,
     Said,
     called,
     drops,
     hangs,
-    llm_server,
+    model_in,
     raw,
     said,
     status,
@@ -65,23 +63,9 @@ def completes(question: str = SENTENCE) -> Said:
 def model(settings: Settings) -> Iterator[Model]:
     """Have a model answer by these replies."""
     settings.UAC_LLM_TIMEOUT_SECONDS = 20.0
-    settings.UAC_LLM_BACKOFF_SECONDS = 0.01
-    settings.UAC_LLM_OUTPUT_TOKENS = 1000
     settings.UAC_LLM_ATTEMPTS = 1
-    settings.UAC_LLM_API_KEY = KEY
-    open_servers = []
-
-    def do(*replies: Reply, script: Callable[[Request], Reply] | None = None) -> LlmServer:
-        server = llm_server(*replies, script=script)
-        open_servers.append(server)
-        found = server.__enter__()
-        settings.UAC_LLM_MODEL = "openai:the-model"
-        settings.UAC_LLM_BASE_URL = found.url_of("openai")
-        return found
-
-    yield do
-    for server in open_servers:
-        server.__exit__(None, None, None)
+    with model_in(settings) as do:
+        yield do
 
 
 @pytest.fixture(autouse=True)
