@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from benchmarks.harness import Client
-from memory.llm_calls import Work
+from memory.llm.llm_calls import Work
 from memory.models import MemoryUser, Workspace
 from memory.models.llm import LlmPurpose
 from workers.llm.interface import Message, System, Tool, ToolResult, User

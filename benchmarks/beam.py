@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Client, until_embedded
-from memory.search import segments, vectors
-from memory.search.embeddings.static import load_wordllama
-from memory.search.ranking import Ranking, fuse, prefer_own, rank
-from memory.search.segments import SPEAKER_PREFIX, Segment, corpus_of
-from memory.search.words import identity, terms
+from memory.recall.search import segments, vectors
+from memory.recall.search.embeddings.static import load_wordllama
+from memory.recall.search.ranking import Ranking, fuse, prefer_own, rank
+from memory.recall.search.segments import SPEAKER_PREFIX, Segment, corpus_of
+from memory.recall.search.words import identity, terms
 
 WORDS = 60
 USER = "user"
@@ -114,7 +114,7 @@ def evidence_found(
 
 def over_http(client: Client, dialogue: Dialogue) -> Search:
     """The server itself, asked over HTTP."""
-    from memory.search.finding import GAP
+    from memory.recall.search.finding import GAP
 
     status, body = client.post("users/", {"user_id": dialogue.name})
     assert status == 201, body
@@ -191,7 +191,7 @@ def by_signal(signal: str) -> Callable[[Dialogue], Search]:
 
 def signal_of(signal: str, entries: Sequence[Any]) -> Search:
     """The search's own passages of these messages, ranked by `words` or by `meaning` alone."""
-    from memory.search.documents import documents_of
+    from memory.recall.search.documents import documents_of
 
     model = load_wordllama()
     documents = [one for entry in entries for one in documents_of(entry, ZoneInfo("UTC"))]

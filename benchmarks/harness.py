@@ -131,9 +131,9 @@ def until(true: Callable[[], bool], seconds: float = 60) -> None:
 
 def run_on(user_id: str, day: str) -> Any:
     """Have a worker run the user's constraints on a day of the past; return the finished run."""
-    from memory import runs
     from memory.models import MemoryUser, Run
     from memory.models.runs import RunKind, RunStatus, RunTrigger
+    from memory.work import runs
 
     user = MemoryUser.objects.select_related("head").get(user_id=user_id)
     until(lambda: not Run.objects.filter(user=user).exclude(status=RunStatus.DONE).exists())

@@ -492,7 +492,7 @@ def days_of(scenario: Data) -> Iterator[tuple[datetime.date, list[Entry]]]:
 
 def alerts_by_day(scenario: Data) -> Iterator[tuple[datetime.date, dict[str, set[str]], set[str]]]:
     """On each day the alerts of each constraint, by their evidence, and which constraints apply."""
-    from memory import constraint_library
+    from memory.constraints import constraint_library
     from memory.project import Project, RecordEntry, apply, compile_record, render
     from memory.project.shapes import match, needs_of
     from workers.sandbox.runner import open_sandbox
@@ -584,7 +584,7 @@ def main() -> None:
     asked = parser(__doc__, limit=(None, 1)).parse_args()
     told, left_out = scenarios()
     told = told[: asked.limit]
-    from memory import constraint_library
+    from memory.constraints import constraint_library
 
     totals = {name: Found() for name in constraint_library.names()}
     with embedded_server():

@@ -19,9 +19,8 @@ from benchmarks import analytical
 from benchmarks.answering import Memory, ToolFailed, agrees, answer, compute
 from benchmarks.gate import days_before, satisfies
 from benchmarks.harness import Client, alerts_of, run_on
-from memory import encryption
-from memory.language_models import LanguageModelError
-from memory.llm_calls import Work
+from memory.llm.language_models import LanguageModelError
+from memory.llm.llm_calls import Work
 from memory.models import (
     Checkpoint,
     EntryOutcome,
@@ -36,6 +35,7 @@ from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.log import Outcome
 from memory.models.runs import RunKind, RunOutcome
 from memory.models.users import LaneName
+from memory.privacy import encryption
 from uac_site.embedded.system import System
 from workers.llm.interface import User
 from workers.llm.metered import MeteredModel

@@ -293,7 +293,7 @@ def settle(system: System) -> None:
 def calm_down(system: System, client: Client, since: int) -> None:
     """Drop what A has asked for and told, and wait until nothing of it goes on any more."""
     statement = (
-        "from memory.models import Backtest, Lane, Run; from memory import runs;"
+        "from memory.models import Backtest, Lane, Run; from memory.work import runs;"
         "runs.close(Run.objects.all(), 'the measurement is over');"
         "Backtest.objects.filter(state__in=['waiting', 'running']).update(state='cancelled');"
         "Lane.objects.filter(user__workspace__name='neighbour-a').update(due_at=None)"

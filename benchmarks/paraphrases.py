@@ -18,12 +18,12 @@ import benchmarks.standalone  # noqa: F401 # first: what follows needs it
 from benchmarks.harness import parser, report
 from memory.models import LogEntry
 from memory.models.log import EntryKind
-from memory.search import segments, vectors
-from memory.search.documents import NUMBERS, CorpusName, documents_of
-from memory.search.embeddings.static import StaticEmbedder, load_wordllama
-from memory.search.ranking import fuse, prefer_own, rank
-from memory.search.segments import SPEAKER_PREFIX, Segment, corpus_of
-from memory.search.words import identity, terms
+from memory.recall.search import segments, vectors
+from memory.recall.search.documents import NUMBERS, CorpusName, documents_of
+from memory.recall.search.embeddings.static import StaticEmbedder, load_wordllama
+from memory.recall.search.ranking import fuse, prefer_own, rank
+from memory.recall.search.segments import SPEAKER_PREFIX, Segment, corpus_of
+from memory.recall.search.words import identity, terms
 
 TEXT = Path(__file__).with_name("paraphrases.txt")
 FIRST = 5

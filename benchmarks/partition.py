@@ -208,11 +208,12 @@ def statements(people: Sequence["MemoryUser"]) -> dict[str, Callable[[], object]
     """What reads and writes the log most, each of another user every time."""
     from django.db import transaction
 
-    from memory import lanes, timeline
     from memory.models import Lane, LogEntry, MemoryUser
     from memory.models.users import LaneName
-    from memory.search import index
-    from memory.verification import problems
+    from memory.operations.verification import problems
+    from memory.recall.search import index
+    from memory.staff import timeline
+    from memory.work import lanes
 
     chance = random.Random(7)
     filled = list(MemoryUser.objects.filter(user_id__startswith="filled-").order_by("pk"))

@@ -138,7 +138,7 @@ def _cited(text: str, lines: Sequence[tuple[int, set[str]]]) -> dict[str, Any]:
 
 def _words(text: str) -> set[str]:
     """The words that the gate compares a fact by with what it cites."""
-    from memory.search.words import terms
+    from memory.recall.search.words import terms
 
     return {term for term in terms(text) if len(term) > 1}
 

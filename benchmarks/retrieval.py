@@ -304,7 +304,7 @@ def returned_turns(conversation: Conversation, words: Mapping[int, int]) -> set[
 
 def bm25(conversation: Conversation) -> Search:
     """BM25 (k1 1.2, b 0.75) of stemmed words without stop words, over chunks."""
-    from memory.search.words import terms
+    from memory.recall.search.words import terms
 
     chunks = list(chunks_of(conversation))
     counts = [Counter(terms(text_of(conversation, chunk))) for chunk in chunks]

@@ -121,7 +121,7 @@ def measure(
     import datetime
 
     from benchmarks.llm_sandbox_peer import peer
-    from workers.constraints import result_json
+    from workers.execution.constraints import result_json
     from workers.sandbox import docker, runner
     from workers.sandbox.build import ensure_image
     from workers.sandbox.pool import Pool, PoolLimits

@@ -21,8 +21,8 @@ def index_figures(user_id: str, question: str) -> dict[str, float]:
     from django.db.models.functions import Length
 
     from memory.models import MemoryUser, SearchBlock, SearchSegment
-    from memory.search import announcing, index
-    from memory.search.finding import find
+    from memory.recall.search import announcing, index
+    from memory.recall.search.finding import find
 
     user = MemoryUser.objects.get(user_id=user_id)
     thousands = user.last_seq / 1000
@@ -53,7 +53,7 @@ def index_figures(user_id: str, question: str) -> dict[str, float]:
 def compare_figures(share: float = 1.0) -> dict[str, float]:
     """Return how long it takes to compare a question with all vectors, by their number: the part
     of a search that an approximate index would spare. `share` makes the numbers smaller."""
-    from memory.search.vectors import Vectors
+    from memory.recall.search.vectors import Vectors
 
     random = np.random.default_rng(7)
     question = random.standard_normal(DIMENSIONS).astype(np.float32)

@@ -181,7 +181,7 @@ def make_due(number: int) -> None:
 
 def ticks(names: Mapping[int, str], rounds: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Time ticks in the databases, in turn, and count the pages that they read."""
-    from workers.dispatching import dispatch
+    from workers.service.dispatching import dispatch
 
     some = min(names) // 10
     times: dict[int, dict[int, list[float]]] = {some: defaultdict(list), 0: defaultdict(list)}

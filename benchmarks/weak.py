@@ -207,11 +207,12 @@ class World:
     @classmethod
     def create(cls, workspace: "Workspace", name: str) -> "World":
         """Create a user whose records, rules and alerts are the true ones."""
-        from memory import log, runs
+        from memory import log
         from memory.log import Draft
         from memory.models.log import EntryKind
         from memory.models.runs import RunKind, RunTrigger
         from memory.users import create_user
+        from memory.work import runs
         from workers import tasks
 
         user = create_user(workspace, name, time_zone="Europe/Berlin", metadata=None)
@@ -303,9 +304,10 @@ class World:
 
         Facts that were found in messages are found anew with those.
         """
-        from memory import lanes, reopening
+        from memory import reopening
         from memory.models import Lane, LogEntry
         from memory.models.users import LaneName
+        from memory.work import lanes
 
         said = LogEntry.objects.filter(user=self.user).exclude(kind="record")
         said = said.exclude(source="memorize")
@@ -894,8 +896,8 @@ def main() -> None:
         with embedded_server("process", **settings) as services:
             migrate(services)
             logging.disable(logging.WARNING)
-            from memory import runs
             from memory.models import Workspace
+            from memory.work import runs
 
             driver = Driver(Workspace.objects.create(name="weak"))
             rows, figures = true_facts(locomo, facts, asked.facts)

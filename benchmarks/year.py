@@ -355,12 +355,13 @@ def version_of(person: Person) -> "Project":
 def settle(people: Sequence[tuple["MemoryUser", "Project"]]) -> None:
     """Make these projects the users' next versions, compiled as the gate does, and have their
     constraints run."""
-    from memory import checkpoints, runs
+    from memory import checkpoints
     from memory.canonical import sha256
     from memory.models import Blob, Checkpoint
     from memory.models.checkpoints import Origin
     from memory.project import render
     from memory.users import next_daily_run
+    from memory.work import runs
     from workers.sandbox.runner import open_sandbox
 
     with open_sandbox() as sandbox:

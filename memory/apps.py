@@ -14,7 +14,7 @@ class MemoryConfig(AppConfig):
 
     def ready(self) -> None:
         """Have the roles written after migrations, and logins of the staff noted."""
-        from memory import access, audit
+        from memory.staff import access, audit
 
         post_migrate.connect(access.after_migration, sender=self)
         user_logged_in.connect(audit.logged_in)

@@ -14,8 +14,9 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from memory import alert_events, lanes, leases, runs, workspace_constraints
+from memory.alerting import alert_events
 from memory.canonical import git_blob_id, sha256
+from memory.constraints import workspace_constraints
 from memory.models import (
     Alert,
     AlertEvent,
@@ -34,6 +35,7 @@ from memory.models.leased import LeasedWork
 from memory.models.log import Outcome
 from memory.project import Change, Location, Outline, Project
 from memory.project.legacy import is_legacy
+from memory.work import lanes, leases, runs
 
 
 class HeadMoved(Exception):

@@ -8,10 +8,10 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from memory import runs
 from memory.export.files import LIBRARY
 from memory.models import MemoryUser, Run
 from memory.models.runs import RunKind, RunTrigger
+from memory.work import runs
 
 MAX_FILES = 500
 MAX_FILE_BYTES = 2 * 1024 * 1024

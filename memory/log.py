@@ -13,17 +13,17 @@ from django.db.models import F, Func, IntegerField, TextField
 from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
 
-from memory import scheduling
 from memory.canonical import canonical_json, exact_json
-from memory.hints import hint
-from memory.lanes import KINDS
 from memory.models import EntryOutcome, LogEntry, MemoryUser
 from memory.models.log import EntryKind, Outcome
 from memory.models.users import LaneName
 from memory.project import RecordEntry
 from memory.project.names import DEFAULT_DOMAIN
-from memory.search import announcing
+from memory.recall.search import announcing
 from memory.users import refuse_merged
+from memory.work import batching
+from memory.work.hints import hint
+from memory.work.lanes import KINDS
 
 PAYLOAD_FIELDS = (
     "content",
@@ -175,8 +175,8 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
                 )
         said = [entry for entry in new if entry.kind in KINDS[LaneName.STRUCTURE]]
         if said:
-            urgent = any(scheduling.is_urgent(entry.metadata) for entry in said)
-            if scheduling.announce(user.pk, len(said), first=now, last=now, urgent=urgent, now=now):
+            urgent = any(batching.is_urgent(entry.metadata) for entry in said)
+            if batching.announce(user.pk, len(said), first=now, last=now, urgent=urgent, now=now):
                 hint("workers.tasks.structure", user.pk, workspace_pk=user.workspace_id)
     return entries
 

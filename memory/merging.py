@@ -15,9 +15,8 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
-from memory import alerts, copies, forecasts, lanes, leases, log, redaction, runs
-from memory.hints import hint
-from memory.history import BeingRedacted, refuse_being_redacted
+from memory import copies, log
+from memory.alerting import alerts
 from memory.models import (
     Checkpoint,
     CopiedEntries,
@@ -32,7 +31,12 @@ from memory.models import (
 from memory.models.checkpoints import Origin
 from memory.models.log import EntryKind, Outcome
 from memory.models.runs import RunStatus
+from memory.privacy import redaction
 from memory.project.names import key_of_entry, snake
+from memory.temporal import forecasts
+from memory.temporal.history import BeingRedacted, refuse_being_redacted
+from memory.work import lanes, leases, runs
+from memory.work.hints import hint
 
 TASK = "workers.tasks.merge"
 # Of a batch: whoever else appends to the log waits for so long.

@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memory import history
 from memory.models import Checkpoint, EntryOutcome, MemoryUser, RecordLocation
 from memory.project.names import key_of_entry
 from memory.project.values import RecordId
+from memory.temporal import history
 
 # Of a record that was changed more often, older changes are not read: such a field names all of
 # the record's entries.

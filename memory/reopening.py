@@ -2,7 +2,7 @@
 
 A reopening is a version of its own, with the files of the one before: what was made of the entries
 stays until somebody changes it. So it can be undone as any version can, by the return to an
-earlier one (`memory.history.restore`), which gives the entries the outcomes that they had.
+earlier one (`memory.temporal.history.restore`), which gives the entries the outcomes that they had.
 
 Typed entries are not reopened: trusted code has settled them, and would do the same again. Facts
 that a reopened message was remembered by are dismissed, since they are found anew, and the other
@@ -17,11 +17,13 @@ from django.db import transaction
 from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
-from memory import checkpoints, history, lanes
+from memory import checkpoints
 from memory.models import Checkpoint, EntryOutcome, LlmCall, LogEntry, MemoryUser
 from memory.models.checkpoints import Origin
 from memory.models.llm import LlmPurpose
 from memory.models.log import EntryKind, Outcome
+from memory.temporal import history
+from memory.work import lanes
 
 # Of whatever is chosen, so many at once.
 MAX_REOPENED = 10_000

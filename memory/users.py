@@ -9,10 +9,10 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from memory import pauses, usage
+from memory.admission import pauses, usage
+from memory.database.statements import Parameter, Statement
 from memory.models import Checkpoint, Lane, MemoryUser, Workspace
 from memory.models.users import LaneName
-from memory.statements import Parameter, Statement
 
 
 def _of_id() -> QuerySet[MemoryUser]:

@@ -19,10 +19,10 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from memory import quotas
+from memory.database.statements import Parameter, Statement
 from memory.models import ApiKey, MemoryUser, Workspace
 from memory.models.workspaces import Scope
-from memory.statements import Parameter, Statement
+from memory.workspace_settings import quotas
 
 KEY_PATTERN = re.compile(r"uac_([0-9a-f]+)_([A-Za-z0-9_-]+)")
 # What every request reads of its key.

@@ -27,24 +27,17 @@ from rest_framework.test import APIClient
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from memory import (
-    backtests,
-    hints,
-    hosts,
-    rates,
-    redaction,
-    refusals,
-    retention,
-    retrieval,
-    runs,
-    usage,
-)
+from memory.admission import rates, refusals, usage
+from memory.admission.request_slots import Places
+from memory.constraints.workspace_constraints import unjudged
 from memory.models import Lane, MemoryUser, Run, Workspace
 from memory.models.runs import RunStatus
 from memory.models.users import LaneName
-from memory.places import Places
+from memory.privacy import redaction, retention
+from memory.recall import retrieval
+from memory.temporal import backtests
 from memory.users import create_user
-from memory.workspace_constraints import unjudged
+from memory.work import hints, hosts, runs
 from memory.workspaces import create_key
 from tests.properties import examples
 from tests.quarantine import QUARANTINED

@@ -62,8 +62,8 @@ class StaffSite(admin.AdminSite):
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
         """Note who changed his own password, together with the change."""
-        from memory import audit
         from memory.models.staff import AuditKind
+        from memory.staff import audit
 
         with transaction.atomic():
             response: HttpResponseBase = super().password_change(request, extra_context)
@@ -79,8 +79,8 @@ class StaffSite(admin.AdminSite):
         @wraps(inner)
         def seen(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
             # Django finds its app while it looks for the site, before there are models.
-            from memory.access import sees_content
             from memory.admin.masking import hiding
+            from memory.staff.access import sees_content
 
             with hiding(not sees_content(request.user)):
                 response: HttpResponseBase = inner(request, *args, **kwargs)

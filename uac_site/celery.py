@@ -8,7 +8,7 @@ from celery import Celery, Task
 from celery.signals import beat_init, setup_logging, task_prerun, worker_init
 from opentelemetry.trace import SpanKind
 
-from memory import tracing
+from memory.operations import tracing
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
 
@@ -18,7 +18,7 @@ class TracedTask(Task):  # type: ignore[type-arg] # at run time it takes none
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it, unless the hint has to wait."""
-        from workers import turns
+        from workers.service import turns
 
         with turns.of(self, args) as is_its_turn:
             return self._traced(*args, **kwargs) if is_its_turn else None
@@ -31,8 +31,8 @@ class TracedTask(Task):  # type: ignore[type-arg] # at run time it takes none
 
 app = Celery("uac", task_cls="uac_site.celery:TracedTask")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.conf.imports = ("workers.tasks", "workers.lifecycle", "workers.consuming")
-app.steps["consumer"].add("workers.consuming:Consuming")
+app.conf.imports = ("workers.tasks", "workers.service.lifecycle", "workers.service.consuming")
+app.steps["consumer"].add("workers.service.consuming:Consuming")
 # Celery would open a connection to the database for every task. As with requests, they are kept.
 app.conf.CELERY_DB_REUSE_MAX = sys.maxsize
 

@@ -15,24 +15,22 @@ from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.db import OperationalError, ProgrammingError, transaction
 
-from memory import (
-    alarms,
+from memory import users
+from memory.database import timeouts
+from memory.delivery import webhooks
+from memory.llm import language_models
+from memory.models import StaffSubscription
+from memory.operations import alarms, tracing
+from memory.recall.search import embeddings
+from memory.work import batching, stuck
+from memory.workspace_settings import (
     alert_settings,
-    database,
-    language_models,
-    limits,
     quotas,
     retention_settings,
-    scheduling,
-    stuck,
-    tracing,
+    sandbox_limits,
     track_record_settings,
-    users,
-    webhooks,
 )
-from memory.chosen import wrong_settings
-from memory.models import StaffSubscription
-from memory.search import embeddings
+from memory.workspace_settings.overrides import wrong_settings
 from uac_site import service_checks
 
 ENVIRONMENTS = ("development", "production")
@@ -47,13 +45,13 @@ NO_MAIL = [
 ]
 
 
-def refuse_unsafe_start(kind: database.Kind) -> None:
+def refuse_unsafe_start(kind: timeouts.Kind) -> None:
     """Run every check of a process of this kind, and hold its connections to what it may take.
 
     Ends the process with what the checks say where one finds an error.
     """
     if service_checks.is_named():
-        database.hold_to(kind)
+        timeouts.hold_to(kind)
     service_checks.starting = kind
     try:
         call_command("check", tags=[TAG], deploy=True, databases=["default"])
@@ -109,13 +107,13 @@ def _always() -> Iterator[CheckMessage]:
             hint="Set it to docker, or to auto or process on a development machine.",
             id="uac.E004",
         )
-    for name, problem in limits.wrong_settings().items():
+    for name, problem in sandbox_limits.wrong_settings().items():
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E005")
     for name, problem in language_models.wrong_settings().items():
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E006")
     for name, problem in track_record_settings.wrong_settings().items():
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E006")
-    for name, problem in scheduling.wrong_settings().items():
+    for name, problem in batching.wrong_settings().items():
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E007")
     for name, problem in webhooks.wrong_settings().items():
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E008")
@@ -130,7 +128,7 @@ def _always() -> Iterator[CheckMessage]:
     for name, problem in embeddings.wrong_settings().items():
         yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E032")
     others = (
-        *(alarms.wrong_settings, stuck.wrong_settings, database.wrong_settings),
+        *(alarms.wrong_settings, stuck.wrong_settings, timeouts.wrong_settings),
         tracing.wrong_settings,
     )
     for name, problem in (one for wrong in others for one in wrong().items()):

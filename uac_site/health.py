@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from redis.exceptions import RedisError
 
 from memory.api.problems import answer
-from memory.hints import redis_client
+from memory.work.hints import redis_client
 
 _ASKED = ("GET", "HEAD")
 

@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.utils.crypto import salted_hmac
 
-from memory import rates
+from memory.admission import rates
 
 # So many failures a minute.
 OF_ADDRESS = 20

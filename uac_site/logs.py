@@ -9,7 +9,7 @@ import psycopg
 import structlog
 from django.db.utils import Error
 
-from memory import tracing
+from memory.operations import tracing
 
 
 def _add_trace(

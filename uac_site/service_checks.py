@@ -12,9 +12,9 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.db import DatabaseError, InterfaceError, NotSupportedError, connection
 from django.db.migrations.executor import MigrationExecutor
 
-from memory import clock
-from memory.database import Kind
-from memory.hints import redis_client
+from memory.database import clock
+from memory.database.timeouts import Kind
+from memory.work.hints import redis_client
 
 # What the process that starts is; None where somebody only checks.
 starting: Kind | None = None

@@ -165,7 +165,7 @@ CELERY_TASK_ROUTES = {
 }
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
-# See workers/consuming.py.
+# See workers/service/consuming.py.
 CELERY_WORKER_PREFETCH_MULTIPLIER = 0
 CELERY_WORKER_DISABLE_PREFETCH = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
@@ -178,7 +178,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_keepalive": True,
     "health_check_interval": 20,
     "max_connections": 20,
-    # Of each queue, what goes in front and what comes behind it (memory/hints.py).
+    # Of each queue, what goes in front and what comes behind it (memory/work/hints.py).
     "priority_steps": [0, 9],
 }
 # So many threads of a process send hints at a time; who waits for longer than this does without.
@@ -454,7 +454,7 @@ SPECTACULAR_SETTINGS = {
         "NewEntryKindEnum": "memory.api.entries.APPENDED_KINDS",
         "RunKindEnum": "memory.models.runs.RunKind",
         "RunOutcomeEnum": "memory.models.runs.RunOutcome",
-        "StructureStateEnum": "memory.lanes.State",
+        "StructureStateEnum": "memory.work.lanes.State",
         "AlertKindEnum": "memory.models.alerts.AlertKind",
         "AlertEventKindEnum": "memory.models.alerts.AlertEventKind",
         "AlertStateEnum": "memory.models.alerts.AlertState",

@@ -11,9 +11,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from memory import tracing
+from memory.operations import tracing
 from uac_site.request_log import route_of
-from workers import metrics
+from workers.metrics import sandbox_metrics
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
@@ -27,7 +27,7 @@ SECONDS = Histogram(
     "uac_http_request_seconds",
     "From a request to its answer, or to the beginning of one that streams.",
     ["method", "route"],
-    buckets=metrics.BUCKETS,
+    buckets=sandbox_metrics.BUCKETS,
     registry=None,
 )
 
@@ -69,7 +69,7 @@ def registry() -> CollectorRegistry:
     With PROMETHEUS_MULTIPROC_DIR it is those of all processes that share that folder, whichever of
     them is asked.
     """
-    registry = metrics.own_process()
+    registry = sandbox_metrics.own_process()
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         registry.register(_OfAllProcesses())
     else:

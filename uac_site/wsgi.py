@@ -18,11 +18,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
 _django = get_wsgi_application()
 _ADMIN = reverse("admin:index")
 
-from memory import alarms, tracing  # noqa: E402 - needs the apps to be loaded
+from memory.operations import alarms, tracing  # noqa: E402 - needs the apps to be loaded
 from uac_site.checks import refuse_unsafe_start  # noqa: E402
 from uac_site.telemetry import registry  # noqa: E402
-from workers.serving import serve_metrics  # noqa: E402
-from workers.sharing import share_fairly  # noqa: E402
+from workers.metrics.serving import serve_metrics  # noqa: E402
+from workers.service.sharing import share_fairly  # noqa: E402
 
 refuse_unsafe_start("web")
 tracing.start("web")

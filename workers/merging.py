@@ -3,8 +3,9 @@
 import structlog
 from django.utils import timezone
 
-from memory import leases, merging
-from memory.hints import send_hint
+from memory import merging
+from memory.work import leases
+from memory.work.hints import send_hint
 
 logger = structlog.get_logger(__name__)
 

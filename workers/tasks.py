@@ -9,24 +9,20 @@ import functools
 import structlog
 from celery import shared_task
 
-from memory import checkpoints, erasing, history, leases, llm_turns, runs, states
+from memory import checkpoints
+from memory.llm import llm_turns
 from memory.models import Run
 from memory.models.runs import RunKind, RunOutcome
-from memory.search import index
-from workers import (
-    backtesting,
-    constraints,
-    delivering,
-    dispatching,
-    forecasting,
-    hosting,
-    mailing,
-    merging,
-    queries,
-    workspace_constraints,
-)
+from memory.privacy import user_erasure
+from memory.recall.search import index
+from memory.temporal import history, states
+from memory.work import leases, runs
+from workers import merging
 from workers.authoring import answering, completing, lane
 from workers.checkpointing import imports, proposals, records, redactions
+from workers.delivery import delivering, mailing
+from workers.execution import backtesting, constraints, forecasting, queries, workspace_constraints
+from workers.service import dispatching, hosting
 
 logger = structlog.get_logger(__name__)
 
@@ -66,7 +62,7 @@ def redact(user_pk: int) -> None:
 @shared_task(name="workers.tasks.erase")
 def erase(erasure_id: str) -> None:
     """Go on with the erasure of a user."""
-    erasing.work_on(erasure_id)
+    user_erasure.work_on(erasure_id)
 
 
 @shared_task(name="workers.tasks.merge")

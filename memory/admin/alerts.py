@@ -13,7 +13,6 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from memory import alerts, feedback, rejections, workspace_constraints
 from memory.admin import masking
 from memory.admin.base import (
     NotedActionForm,
@@ -44,8 +43,11 @@ from memory.admin.display import (
 )
 from memory.admin.evidence import local_time, show_entries, show_fields
 from memory.admin.source import block, statements_that_say
+from memory.alerting import alerts, feedback
+from memory.alerting.feedback import Precision, in_words
 from memory.checkpoints import Redacted, read_files
-from memory.feedback import Precision, in_words
+from memory.constraints import workspace_constraints
+from memory.delivery import rejections
 from memory.models import Alert, AlertEvent, AlertFeedback, EventCounter, RecordLocation
 from memory.models.alerts import (
     BY_SEVERITY,
@@ -56,9 +58,9 @@ from memory.models.alerts import (
     Verdict,
 )
 from memory.models.runs import warning_of
+from memory.privacy.redaction import TOLD
 from memory.project.values import RecordId
 from memory.provenance import read_records
-from memory.redaction import TOLD
 
 SNOOZES = ["snooze_for_a_day", "snooze_for_a_week", "snooze_until_it_changes"]
 # So many lines of a constraint are shown before and after those that made an alert.

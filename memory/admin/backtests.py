@@ -14,8 +14,6 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_GET
 
-from memory import backtests
-from memory import workspace_constraints as service
 from memory.admin.base import ReadOnlyAdmin, link, link_to_key, link_to_list, staff_of
 from memory.admin.display import (
     NOTHING,
@@ -28,10 +26,12 @@ from memory.admin.display import (
     shortened,
 )
 from memory.admin.masking import name_of
+from memory.constraints import workspace_constraints as service
 from memory.models import Backtest, BacktestFinding, BacktestUser, Blob, Checkpoint
 from memory.models.alerts import Severity, severity_rank
 from memory.models.backtests import GOING_ON, BacktestState, UserState
 from memory.models.workspace_constraints import VersionState
+from memory.temporal import backtests
 
 # So many findings are listed on a backtest's page; their own list has all.
 _LISTED = 50

@@ -23,7 +23,6 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
-from memory import access, audit, stuck
 from memory.admin import masking
 from memory.admin.display import (
     NOTHING,
@@ -50,7 +49,9 @@ from memory.models import (
 from memory.models.leased import LeasedWork
 from memory.models.log import Outcome
 from memory.models.staff import AuditKind
+from memory.staff import access, audit
 from memory.texts import MAX_REASON
+from memory.work import stuck
 
 Row = TypeVar("Row", bound=models.Model)
 Work = TypeVar("Work", bound=LeasedWork)
@@ -102,8 +103,8 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     the `dangerous` ones need a note, and their buttons are red, and apart.
 
     Everything here goes by who looks: the rows are those of the workspaces that he sees
-    (`memory.access`), what people said is hidden where he may not see it (`memory.admin.masking`),
-    and what he did or looked at is noted (`memory.audit`).
+    (`memory.staff.access`), what people said is hidden where he may not see it
+    (`memory.admin.masking`), and what he did or looked at is noted (`memory.staff.audit`).
     """
 
     action_note = ""

@@ -15,7 +15,6 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_GET
 
-from memory import access, history
 from memory.admin.base import (
     HEAVY,
     ReadOnlyAdmin,
@@ -46,8 +45,10 @@ from memory.admin.masking import content
 from memory.admin.project import project_url, show_project
 from memory.checkpoints import Redacted
 from memory.models import Blob, Bytecode, Checkpoint, EntryOutcome, Run
+from memory.privacy.redaction import TOLD
 from memory.project.values import RecordId
-from memory.redaction import TOLD
+from memory.staff import access
+from memory.temporal import history
 
 # More is counted: whoever asks sees what it is about.
 MOST_LEFT_OUT = 20

@@ -15,7 +15,6 @@ from django.utils.formats import date_format
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
-from memory import history, pauses, queries, retrieval
 from memory.admin import own_constraints
 from memory.admin.base import heavy, look_again, page_url, staff_of
 from memory.admin.display import badge, preformatted, problem, sandbox, source, visible
@@ -27,9 +26,12 @@ from memory.admin.runs import (
     show_answer,
     wait_a_little,
 )
+from memory.admission import pauses
 from memory.models import Checkpoint, MemoryUser, Run, WorkspaceConstraint
 from memory.models.runs import RunKind, RunOutcome, RunStatus
 from memory.project.types import format_type
+from memory.recall import queries, retrieval
+from memory.temporal import history
 from memory.texts import one_line
 from memory.users import refuse_merged
 

@@ -9,7 +9,6 @@ from django.db.models.functions import Length
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from memory import history
 from memory.admin.base import entry_pages
 from memory.admin.display import (
     NOTHING,
@@ -23,9 +22,10 @@ from memory.admin.display import (
 from memory.admin.source import code_lines
 from memory.admin.values import in_words
 from memory.checkpoints import Redacted
-from memory.history import RecordChange
 from memory.models import Blob, Checkpoint
-from memory.redaction import TOLD
+from memory.privacy.redaction import TOLD
+from memory.temporal import history
+from memory.temporal.history import RecordChange
 
 # So many characters are compared on one page, both sides together, and so many records shown.
 MAX_COMPARED = 400_000

@@ -11,7 +11,6 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.html import format_html
 
-from memory import erasing
 from memory.admin.base import (
     PresenceFilter,
     WorkAdmin,
@@ -22,6 +21,7 @@ from memory.admin.base import (
 )
 from memory.admin.display import badge, counted, inline, lines
 from memory.models import MemoryUser, UserErasure
+from memory.privacy import user_erasure
 from memory.users import UserMerged
 
 # So many users at a time: who confirms it is to see whom it is about.
@@ -46,8 +46,8 @@ def erase_chosen(
         return _question(request, users, action)
     for user in users:
         try:
-            row = erasing.ask(user, by=staff_of(request), reason=reason)
-        except (erasing.ErasureRefused, UserMerged) as error:
+            row = user_erasure.ask(user, by=staff_of(request), reason=reason)
+        except (user_erasure.ErasureRefused, UserMerged) as error:
             messages.error(request, f"{user}: nothing was done. {error}")
             continue
         StaffAction.objects.create(

@@ -14,7 +14,7 @@ from memory.admin.masking import content
 from memory.admin.values import in_words
 from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
-from memory.redaction import TOLD
+from memory.privacy.redaction import TOLD
 
 _MAX_QUOTE = 500
 

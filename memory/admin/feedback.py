@@ -4,7 +4,6 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from memory import alerts
 from memory.admin.base import (
     NotedActionForm,
     PausedAdmin,
@@ -15,6 +14,7 @@ from memory.admin.base import (
     staff_of,
 )
 from memory.admin.display import NOTHING, badge, counted, inline, preformatted, shortened
+from memory.alerting import alerts
 from memory.models import AlertFeedback, PausedConstraint
 
 

@@ -9,7 +9,6 @@ from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from memory import forecasts
 from memory.admin import masking
 from memory.admin.base import ReadOnlyAdmin, link, rows_for
 from memory.admin.display import (
@@ -24,6 +23,7 @@ from memory.admin.display import (
     shortened,
 )
 from memory.models import Alert, Forecast, MemoryUser
+from memory.temporal import forecasts
 
 # So many events of a forecast are listed.
 LISTED = 200

@@ -12,12 +12,12 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from memory import forecasts
 from memory.admin.base import heavy
 from memory.admin.display import counted
 from memory.admin.forecasts import alerts_among, event
 from memory.models import Alert, Forecast, MemoryUser
 from memory.models.alerts import severity_rank
+from memory.temporal import forecasts
 
 MONTHS = 3
 # So many events of a day are listed.

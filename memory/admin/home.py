@@ -10,8 +10,6 @@ from django.db import models
 from django.http import HttpRequest
 from django.utils import timezone
 
-from memory import alarms, hosts, overview, stuck
-from memory.access import seen_by
 from memory.admin.base import link, list_url, may_see, rows_for
 from memory.admin.display import inline, sandbox_badge
 from memory.admin.hosts import state_of
@@ -32,7 +30,11 @@ from memory.models import (
 from memory.models.alerts import LIVE_STATES, Severity
 from memory.models.log import Outcome
 from memory.models.runs import RunOutcome
-from memory.overview import PERIODS, Period, Spent
+from memory.operations import alarms
+from memory.staff import overview
+from memory.staff.access import seen_by
+from memory.staff.overview import PERIODS, Period, Spent
+from memory.work import hosts, stuck
 
 # What a kind of ending looks like in a chart.
 SEVERITY_TONES = {Severity.CRITICAL: "bad", Severity.WARNING: "caution", Severity.INFO: "note"}

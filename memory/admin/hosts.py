@@ -6,10 +6,10 @@ from django.contrib import admin
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from memory import hosts
 from memory.admin.base import ReadOnlyAdmin, link_to_list
 from memory.admin.display import badge, inline, pretty, sandbox_badge
 from memory.models import Run, SandboxHost
+from memory.work import hosts
 
 
 def state_of(host: SandboxHost) -> SafeString:

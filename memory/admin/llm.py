@@ -11,8 +11,6 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from memory import encryption, llm_calls, track_records
-from memory.access import PROMPTS
 from memory.admin import paging
 from memory.admin.base import ReadOnlyAdmin, heavy, link, link_to_list, rows_for
 from memory.admin.display import (
@@ -26,9 +24,12 @@ from memory.admin.display import (
     shortened,
     visible,
 )
+from memory.llm import llm_calls, track_records
+from memory.llm.track_records import TrackRecord
 from memory.models import Checkpoint, LlmCall, LlmSpending, Workspace
 from memory.models.llm import LlmOutcome
-from memory.track_records import TrackRecord
+from memory.privacy import encryption
+from memory.staff.access import PROMPTS
 
 # What must not be loaded for a list, and not at all for those who may not read it.
 CONTENT = ("prompt", "answer")

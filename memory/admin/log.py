@@ -9,7 +9,7 @@ from django.template.response import TemplateResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memory import copies, log, redaction, reopening
+from memory import copies, log, reopening
 from memory.admin.base import (
     ReadOnlyAdmin,
     heavy,
@@ -29,10 +29,11 @@ from memory.admin.display import (
     summary,
 )
 from memory.admin.redactions import redact_chosen
-from memory.history import BeingRedacted
 from memory.models import Alert, ApiKey, EntryOutcome, LogEntry, MemoryUser
 from memory.models.log import EntryKind, Outcome
+from memory.privacy import redaction
 from memory.reopening import NothingToReopen, Selection, TooManyToReopen
+from memory.temporal.history import BeingRedacted
 
 PENDING = "pending"
 

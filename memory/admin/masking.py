@@ -19,7 +19,6 @@ from django.contrib.admin.utils import label_for_field
 from django.db.models import Model
 from django.utils.safestring import SafeString
 
-from memory.erasure import REGISTRY
 from memory.models import (
     Alarm,
     Alert,
@@ -66,6 +65,7 @@ from memory.models import (
     WorkspaceConstraintVersion,
     WorkspaceUse,
 )
+from memory.privacy.erasure_registry import REGISTRY
 
 HIDDEN = "(hidden)"
 

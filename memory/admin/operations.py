@@ -16,14 +16,16 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 
-from memory import alarms, audit, stuck
-from memory.access import seen_by
 from memory.admin import masking
 from memory.admin.base import PresenceFilter, ReadOnlyAdmin, link
 from memory.admin.display import NOTHING, badge, inline, preformatted, shortened
 from memory.models import Alarm, Heartbeat
 from memory.models.staff import AuditKind
-from memory.stuck import Kind, Standing, Stuck
+from memory.operations import alarms
+from memory.staff import audit
+from memory.staff.access import seen_by
+from memory.work import stuck
+from memory.work.stuck import Kind, Standing, Stuck
 
 # So much of a kind is shown at a time; "all of them" are all that there are.
 LISTED = 100

@@ -16,16 +16,21 @@ from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
-from memory import access, backtests, checkpoints, failures, history, pauses, queries
+from memory import checkpoints
 from memory.admin import skeletons
 from memory.admin.base import links_to_alerts, look_again, may_see, page_url, rows_for, staff_of
 from memory.admin.display import badge, gate, problem, visible
 from memory.admin.runs import REFUSED, asked_run, wait_a_little
+from memory.admission import pauses
+from memory.alerting import failures
 from memory.models import Alert, Checkpoint, MemoryUser, Run
 from memory.models.alerts import LIVE_STATES, found_by
 from memory.models.runs import RunKind, RunOutcome, RunStatus
 from memory.project import EditError, Outline
 from memory.project.names import check_lower_name
+from memory.recall import queries
+from memory.staff import access
+from memory.temporal import backtests, history
 from memory.users import refuse_merged
 
 MAX_SOURCE = 64 * 1024

@@ -10,7 +10,6 @@ from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.timezone import localtime
 
-from memory import pauses
 from memory.admin.base import (
     MemoryAdmin,
     NotedActionForm,
@@ -22,6 +21,7 @@ from memory.admin.base import (
 )
 from memory.admin.display import counted, inline, preformatted, shortened
 from memory.admin.masking import content
+from memory.admission import pauses
 from memory.models import MemoryUser, Pause, Workspace
 
 Of = TypeVar("Of", MemoryUser, Workspace)

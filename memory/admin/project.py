@@ -18,7 +18,7 @@ from memory.admin.base import entry_pages, page_url
 from memory.admin.display import badge, inline, visible
 from memory.admin.source import MAX_SOURCE, block, cited
 from memory.models import Blob, Checkpoint
-from memory.redaction import TOLD
+from memory.privacy.redaction import TOLD
 
 # So many versions, before and after the one that is shown, are there to choose from.
 _NEAR = 50

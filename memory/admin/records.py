@@ -19,8 +19,8 @@ from memory.admin.evidence import show_entries
 from memory.admin.values import in_words
 from memory.checkpoints import Redacted
 from memory.models import Alert, Checkpoint, RecordLocation
+from memory.privacy.redaction import TOLD
 from memory.provenance import RecordOrigin, trace_record
-from memory.redaction import TOLD
 
 
 class RetiredFilter(PresenceFilter):

@@ -8,7 +8,6 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.html import format_html
 
-from memory import forgetting, redaction
 from memory.admin.base import (
     PresenceFilter,
     WorkAdmin,
@@ -23,6 +22,7 @@ from memory.admin.base import (
 from memory.admin.display import NOTHING, badge, counted, inline, lines, preformatted, record_name
 from memory.admin.masking import content
 from memory.models import Alert, Checkpoint, LogEntry, MemoryUser, Redaction
+from memory.privacy import forgetting, redaction
 
 # So many entries at a time: who confirms it is to see what goes.
 MOST = 200

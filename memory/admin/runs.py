@@ -13,7 +13,6 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memory import access, history, limits, queries, usage
 from memory.admin.base import (
     ReadOnlyAdmin,
     heavy,
@@ -44,12 +43,17 @@ from memory.admin.display import (
 )
 from memory.admin.edits import show_edits
 from memory.admin.results import Stage, show_value, waterfall
+from memory.admission import usage
 from memory.api import waiting
 from memory.checkpoints import Redacted
 from memory.models import Alert, AlertEvent, MemoryUser, Run
 from memory.models.runs import BY_MODEL, RunKind, RunOutcome, RunStatus
-from memory.redaction import TOLD
+from memory.privacy.redaction import TOLD
+from memory.recall import queries
+from memory.staff import access
+from memory.temporal import history
 from memory.users import UserMerged
+from memory.workspace_settings import sandbox_limits
 
 # Of the records on which an answer rests, so many are shown.
 SHOWN_EVIDENCE = 20
@@ -358,7 +362,7 @@ def limit_of(run: Run) -> SafeString | str:
     holds = run.user.workspace.limits if names else None
     return (
         lines(
-            f"{name}: {limits.BY_NAME[name].amount(getattr(holds, name))} (as it is now)"
+            f"{name}: {sandbox_limits.BY_NAME[name].amount(getattr(holds, name))} (as it is now)"
             for name in names
         )
         if names

@@ -14,11 +14,11 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 
-from memory import access, audit
 from memory.admin.base import ReadOnlyAdmin, link_to_key
 from memory.admin.display import NOTHING, badge, inline, lines
 from memory.models import MailCursor, StaffAccess, StaffAudit, StaffSubscription
 from memory.models.staff import AuditKind
+from memory.staff import access, audit
 
 # So many workspaces are named in a list.
 LISTED = 10

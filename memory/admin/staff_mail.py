@@ -7,9 +7,9 @@ from django.contrib import admin
 from django.http import HttpRequest
 from django.utils import timezone
 
-from memory import staff_mail
 from memory.admin.base import MemoryAdmin, ReadOnlyAdmin, link
 from memory.admin.display import NOTHING, badge, inline, shortened
+from memory.delivery import staff_mail
 from memory.models import MailCursor, StaffSubscription
 
 

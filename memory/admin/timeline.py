@@ -15,7 +15,7 @@ from django.utils.dateparse import parse_date
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memory import log, progress, timeline
+from memory import log
 from memory.admin import masking
 from memory.admin.base import (
     heavy,
@@ -44,8 +44,10 @@ from memory.models import (
 from memory.models.alerts import BY_SEVERITY, BY_STATE, LIVE_STATES
 from memory.models.log import Outcome
 from memory.models.runs import RunKind, RunStatus, RunTrigger
-from memory.overview import Spent
-from memory.timeline import KINDS, BadPlace, Kind, Moment, Page, Place
+from memory.staff import timeline
+from memory.staff.overview import Spent
+from memory.staff.timeline import KINDS, BadPlace, Kind, Moment, Page, Place
+from memory.work import progress
 
 PENDING = "pending"
 # So many moments are on the user's own page, and so many versions can be chosen there.

@@ -4,8 +4,8 @@ from django.contrib import admin
 from django.utils.safestring import SafeString
 
 from memory.admin.base import ReadOnlyAdmin, link
+from memory.admission.usage import MIB
 from memory.models import WorkspaceUse
-from memory.usage import MIB
 
 SHOWN = ("name", "users", "entries", "log_size", "pending_records", "pending_structure")
 

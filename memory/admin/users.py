@@ -26,8 +26,6 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 from django.views.decorators.http import require_GET
 
-from memory import audit, backtests, feedback, lanes, llm_calls, track_records
-from memory.access import CONTENT, PROMPTS, SUBJECT_ACCESS, sees_content
 from memory.admin import console, own_constraints, timeline
 from memory.admin.base import (
     PresenceFilter,
@@ -59,10 +57,11 @@ from memory.admin.log import PENDING
 from memory.admin.pauses import PausableAdmin, pause_of
 from memory.admin.project import project_url
 from memory.admin.runs import may_ask
+from memory.alerting import feedback
 from memory.api import computing
 from memory.api.rates import TooMuch
 from memory.export import archive, subject
-from memory.history import BeingRedacted, refuse_being_redacted
+from memory.llm import llm_calls, track_records
 from memory.models import (
     Alert,
     AlertFeedback,
@@ -82,8 +81,13 @@ from memory.models.alerts import LIVE_STATES
 from memory.models.log import Outcome
 from memory.models.staff import AuditKind
 from memory.models.users import LaneName
-from memory.timeline import BadPlace
+from memory.staff import audit
+from memory.staff.access import CONTENT, PROMPTS, SUBJECT_ACCESS, sees_content
+from memory.staff.timeline import BadPlace
+from memory.temporal import backtests
+from memory.temporal.history import BeingRedacted, refuse_being_redacted
 from memory.users import change_user
+from memory.work import lanes
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
 # So many events to come are listed.

@@ -11,7 +11,6 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 
-from memory import access, encryption, webhooks
 from memory.admin.base import (
     MemoryAdmin,
     ReadOnlyAdmin,
@@ -28,10 +27,13 @@ from memory.admin.display import (
     pretty,
     shortened,
 )
-from memory.destinations import Refused
+from memory.delivery import webhooks
+from memory.delivery.destinations import Refused
 from memory.models import Delivery, DeliveryAttempt, WebhookEndpoint
 from memory.models.alerts import AlertEventKind, AlertKind
 from memory.models.webhooks import DeliveryState
+from memory.privacy import encryption
+from memory.staff import access
 
 CHOSEN = ("url", "description", "event_types", "alert_kinds", "least_severity")
 

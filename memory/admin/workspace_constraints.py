@@ -12,8 +12,6 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memory import access, backtests, constraint_library
-from memory import workspace_constraints as service
 from memory.admin import skeletons
 from memory.admin.backtests import approve_version, start_backtest
 from memory.admin.base import MemoryAdmin, ReadOnlyAdmin, link, link_to_list
@@ -30,10 +28,14 @@ from memory.admin.display import (
     source,
     visible,
 )
+from memory.constraints import constraint_library
+from memory.constraints import workspace_constraints as service
 from memory.models import Alert, WorkspaceConstraint, WorkspaceConstraintVersion
 from memory.models.alerts import AlertState
 from memory.models.workspace_constraints import VersionState
 from memory.project.shapes import ShapeError
+from memory.staff import access
+from memory.temporal import backtests
 
 _LIVE = [state for state in AlertState.values if state != AlertState.RESOLVED]
 _MOST_VERSIONS = 50

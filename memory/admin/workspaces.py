@@ -16,33 +16,30 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
-from memory import (
-    access,
-    alert_settings,
-    encryption,
-    feedback,
-    lanes,
-    language_models,
-    llm_calls,
-    quotas,
-    retention_settings,
-    scheduling,
-    track_record_settings,
-    track_records,
-    usage,
-)
 from memory.admin.base import MemoryAdmin, PresenceFilter, link_to_list, note_of, staff_of
 from memory.admin.display import NOTHING, badge, counted, inline, lines
 from memory.admin.llm import money, show_track_record
 from memory.admin.pauses import PausableAdmin
-from memory.chosen import holding
-from memory.language_models import Budget
-from memory.limits import BY_NAME, LIMITS, Limit, effective
-from memory.llm_calls import Spent
+from memory.admission import usage
+from memory.alerting import feedback
+from memory.llm import language_models, llm_calls, track_records
+from memory.llm.language_models import Budget
+from memory.llm.llm_calls import Spent
+from memory.llm.track_records import TrackRecord
 from memory.models import AlertFeedback, ApiKey, LlmCall, MemoryUser, Workspace
 from memory.models.users import LaneName
 from memory.models.workspaces import Scope
-from memory.track_records import TrackRecord
+from memory.privacy import encryption
+from memory.staff import access
+from memory.work import batching, lanes
+from memory.workspace_settings import (
+    alert_settings,
+    quotas,
+    retention_settings,
+    track_record_settings,
+)
+from memory.workspace_settings.overrides import holding
+from memory.workspace_settings.sandbox_limits import BY_NAME, LIMITS, Limit, effective
 from memory.workspaces import NotReplaced, UnknownUsers, create_key, persons, replace_key
 
 LLM_FIELDS = (
@@ -295,7 +292,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
     @admin.display(description="in effect")
     def structure_in_effect(self, workspace: Workspace) -> str:
         """Say when work begins."""
-        return f"Work begins {scheduling.in_words(_stored(workspace).chosen_schedule)}."
+        return f"Work begins {batching.in_words(_stored(workspace).chosen_schedule)}."
 
     @admin.display(description="in effect")
     def alerts_in_effect(self, workspace: Workspace) -> str:

@@ -18,7 +18,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import alert_events, alerts, feedback, history, rejections
+from memory.alerting import alert_events, alerts, feedback
 from memory.api import idempotency, waiting
 from memory.api.authentication import principal_of
 from memory.api.entries import RejectedSerializer
@@ -26,9 +26,11 @@ from memory.api.errors import Conflict, Incompatible
 from memory.api.filters import PAGING
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
+from memory.delivery import rejections
 from memory.models import Alert, AlertEvent, AlertFeedback
 from memory.models.alerts import LIVE_STATES, Judge, Verdict, found_by
 from memory.models.runs import warning_of
+from memory.temporal import history
 from memory.texts import MAX_REASON
 
 

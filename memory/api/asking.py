@@ -7,7 +7,6 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import language_models, runs
 from memory.api import idempotency, waiting
 from memory.api.errors import Conflict
 from memory.api.moments import AsOfSerializer
@@ -22,9 +21,11 @@ from memory.api.runs import (
 )
 from memory.api.turns import TurnsField, input_of, turns_of
 from memory.api.users import UserScopedView
-from memory.language_models import NotConfigured
+from memory.llm import language_models
+from memory.llm.language_models import NotConfigured
 from memory.models import Run
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.work import runs
 
 MAX_QUESTION = 4000
 # A model takes its time; no more than UAC_MAX_WAIT_SECONDS is waited.

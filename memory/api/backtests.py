@@ -11,7 +11,6 @@ from rest_framework import generics, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import backtests
 from memory.api import idempotency
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict, NamesNothing
@@ -24,6 +23,7 @@ from memory.models import Backtest, BacktestFinding
 from memory.models.alerts import Severity
 from memory.models.log import By
 from memory.models.workspaces import Scope
+from memory.temporal import backtests
 
 MOST_SOURCE = 64 * 1024
 HISTORY = (

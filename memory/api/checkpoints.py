@@ -10,7 +10,7 @@ from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import checkpoints, history, runs
+from memory import checkpoints
 from memory.api import idempotency, waiting
 from memory.api.errors import NamesNothing
 from memory.api.runs import FAILURES, RunSerializer, asked_once
@@ -19,6 +19,8 @@ from memory.api.users import UserScopedView
 from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunTrigger, warning_of
 from memory.project import EditError, edit_from_json
+from memory.temporal import history
+from memory.work import runs
 
 MAX_EDITS = 1000
 MAX_FILES = 1000

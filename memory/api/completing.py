@@ -13,13 +13,15 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from memory import llm_calls, pauses, runs, usage
+from memory.admission import pauses, usage
 from memory.api import waiting
 from memory.api.runs import wait_for
 from memory.api.turns import input_of, turns_of
+from memory.llm import llm_calls
 from memory.models import MemoryUser
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
-from memory.search.followups import MODEL, WORDS, Question, may_lean, understand
+from memory.recall.search.followups import MODEL, WORDS, Question, may_lean, understand
+from memory.work import runs
 
 CHOICES = [(WORDS, "words of the turns, at once"), (MODEL, "the workspace's language model")]
 # Somebody waits for what is found: no longer than for an answer to a query.

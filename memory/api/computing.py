@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 
 from django.http import HttpResponseBase
 
+from memory.admission.request_slots import Places
 from memory.api.rates import TooMuch
-from memory.places import Places
 
 RETRY_SECONDS = 1.0
 

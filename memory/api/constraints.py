@@ -10,7 +10,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import checkpoints, failures, feedback, queries, workspace_constraints
+from memory import checkpoints
+from memory.alerting import failures, feedback
 from memory.api import idempotency, waiting
 from memory.api.checkpoints import DECISIONS, PROPOSAL_WAIT_SECONDS, propose
 from memory.api.etags import CHANGED, IF_MATCH, require_match
@@ -29,6 +30,7 @@ from memory.api.runs import (
 )
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
+from memory.constraints import workspace_constraints
 from memory.models import AlertFeedback, Checkpoint, MemoryUser, PausedConstraint, Run
 from memory.models.alerts import Severity
 from memory.models.runs import RunOutcome, RunStatus, warning_of
@@ -36,7 +38,8 @@ from memory.models.workspace_constraints import FOLDER
 from memory.project import EditError, Outline
 from memory.project.edits import MAX_SOURCE
 from memory.project.names import check_lower_name
-from memory.retrieval import outline
+from memory.recall import queries
+from memory.recall.retrieval import outline
 
 
 def _missing(what: str) -> dict[str, Any]:

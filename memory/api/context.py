@@ -7,7 +7,6 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import context
 from memory.api.completing import (
     TAKEN_AS,
     WAIT,
@@ -20,6 +19,7 @@ from memory.api.search import MeaningSerializer
 from memory.api.serializers import MomentField, StrictSerializer
 from memory.api.turns import TurnsField
 from memory.api.users import UserScopedView
+from memory.recall import context
 from memory.users import ASKED
 
 MAX_QUERY = 10_000

@@ -22,7 +22,8 @@ from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import log, quotas, redaction, rejections, usage, widening
+from memory import log
+from memory.admission import usage
 from memory.api import idempotency, rates, waiting
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict, Unprocessable
@@ -38,14 +39,18 @@ from memory.api.serializers import (
     unknown_fields,
 )
 from memory.api.users import UserScopedView
+from memory.constraints import widening
+from memory.delivery import rejections
 from memory.models import LogEntry, MemoryUser, Redaction, Workspace
 from memory.models.log import EntryKind, Outcome
 from memory.models.users import USER_ID_PATTERN
 from memory.models.workspaces import Scope
+from memory.privacy import redaction
 from memory.project import EditError, names
 from memory.project.edits import OPERATIONS
 from memory.texts import MAX_REASON
 from memory.users import WITHOUT_HEAD, UserExists, create_user, find_user
+from memory.workspace_settings import quotas
 
 MAX_ENTRIES = 1000
 MAX_TEXT = 1_000_000

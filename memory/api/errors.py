@@ -13,14 +13,14 @@ from django.views import defaults
 from rest_framework import exceptions, serializers, status
 from rest_framework.response import Response
 
-from memory import database
+from memory.admission.usage import Exceeded
 from memory.api.problems import CHANGED, CONTENT_TYPE, NAMESPACE, PROBLEMS, answer, problem
 from memory.api.rates import TooMuch
 from memory.checkpoints import Redacted
-from memory.history import BeingRedacted
+from memory.database import timeouts
 from memory.models import MemoryUser, Run
-from memory.states import CannotBeTold
-from memory.usage import Exceeded
+from memory.temporal.history import BeingRedacted
+from memory.temporal.states import CannotBeTold
 from memory.users import UserMerged, is_erased
 
 ERASED = "There is no such user in this workspace any more."
@@ -145,7 +145,7 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
             error = exceptions.NotFound(ERASED)
         case MemoryUser.DoesNotExist() | DatabaseError() if is_erased(error):
             error = exceptions.NotFound(ERASED)
-        case Error() if database.is_unavailable(error):
+        case Error() if timeouts.is_unavailable(error):
             error = Unavailable(of_database(error))
     # Which imports by name of the settings what imports this module.
     from rest_framework.views import exception_handler
@@ -172,13 +172,13 @@ def of_database(error: Error) -> str:
         error=type(error.__cause__ or error).__name__,
         sqlstate=getattr(error.__cause__, "sqlstate", None),
     )
-    if database.took_too_long(error):
+    if timeouts.took_too_long(error):
         seconds = settings.UAC_WEB_STATEMENT_SECONDS
         return (
             f"This takes the database more than {seconds:g} s, and nothing was done: ask for less,"
             " with other filters or smaller pages, or come again."
         )
-    if database.was_in_the_way(error):
+    if timeouts.was_in_the_way(error):
         return "Somebody else is writing the same at this moment, and nothing was done: come again."
     return (
         "The database does not answer. Come again; a write with an Idempotency-Key can be repeated"
@@ -227,7 +227,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 def server_error(request: HttpRequest) -> HttpResponse:
     """Answer a fault of ours (500), of which the server's log has the details."""
     error = sys.exc_info()[1]
-    if isinstance(error, Error) and database.is_unavailable(error):
+    if isinstance(error, Error) and timeouts.is_unavailable(error):
         detail = of_database(error)
         told = HttpResponse(detail, "text/plain", 503) if _is_page(request) else answer(503, detail)
         told["Retry-After"] = str(Unavailable.wait)

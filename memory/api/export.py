@@ -22,8 +22,8 @@ from memory.api.errors import PayloadTooLarge
 from memory.api.moments import AS_OF, KnownView
 from memory.api.users import UserScopedView
 from memory.export import archive, fetching, git, subject
-from memory.history import refuse_being_redacted
 from memory.models.workspaces import Scope
+from memory.temporal.history import refuse_being_redacted
 
 logger = structlog.get_logger(__name__)
 

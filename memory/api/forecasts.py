@@ -7,11 +7,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import forecasts, workspace_constraints
 from memory.api.users import UserScopedView
+from memory.constraints import workspace_constraints
 from memory.models import Forecast, MemoryUser
 from memory.models.alerts import Severity
 from memory.project import Outline
+from memory.temporal import forecasts
 
 EVENT_KINDS = ("opens", "changes", "resolves", "fails", "recovers")
 

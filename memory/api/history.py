@@ -11,7 +11,6 @@ from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import history
 from memory.api import idempotency
 from memory.api.authentication import principal_of
 from memory.api.checkpoints import CheckpointDetailSerializer
@@ -22,6 +21,7 @@ from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
 from memory.models import Alert, Checkpoint
 from memory.models.log import By
+from memory.temporal import history
 
 MOST_REASON = 500
 

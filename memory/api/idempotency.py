@@ -14,12 +14,12 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 
-from memory import idempotency
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict, ProblemSerializer, Unprocessable
 from memory.api.problems import CONTENT_TYPE
 from memory.canonical import canonical_json, sha256
 from memory.models import IdempotencyKey, MemoryUser, Run
+from memory.work import idempotency
 
 HEADER = OpenApiParameter(
     "Idempotency-Key",

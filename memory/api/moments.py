@@ -7,13 +7,13 @@ from typing import Any
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
-from memory import history
 from memory.api.computing import computing
 from memory.api.errors import Incompatible, NamesNothing
 from memory.api.users import UserScopedView
-from memory.history import Known
 from memory.models import MemoryUser
 from memory.models.log import By
+from memory.temporal import history
+from memory.temporal.history import Known
 
 AS_OF = OpenApiParameter(
     "as_of",

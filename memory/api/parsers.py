@@ -11,10 +11,10 @@ from rest_framework.exceptions import ParseError
 from rest_framework.parsers import BaseParser, JSONParser
 
 from memory import imports
+from memory.admission.request_slots import Places
 from memory.api.authentication import Principal
 from memory.api.errors import PayloadTooLarge
 from memory.api.rates import TooMuch
-from memory.places import Places
 
 MAX_DEPTH = 32
 # About 300 digits: such an integer also fits a float.

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from memory import alerts, feedback
+from memory.alerting import alerts, feedback
 from memory.api import idempotency
 from memory.api.alerts import ReasonSerializer
 from memory.api.authentication import principal_of

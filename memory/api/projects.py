@@ -8,8 +8,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import retrieval
 from memory.api.moments import AS_OF, BY, AsOfSerializer, KnownView
+from memory.recall import retrieval
 
 
 class ManifestSerializer(serializers.Serializer[Any]):

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from rest_framework import exceptions, status
 from rest_framework.throttling import BaseThrottle
 
-from memory import quotas, rates, refusals
+from memory.admission import rates, refusals
 from memory.api.authentication import Principal, principal_of, scope_of
 from memory.models.workspaces import Scope
+from memory.workspace_settings import quotas
 
 if TYPE_CHECKING:
     # `rest_framework.views` imports this module, by name of the settings.
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from rest_framework.request import Request
     from rest_framework.views import APIView
 
-    from memory.rates import Standing
+    from memory.admission.rates import Standing
 
 
 class TooMuch(exceptions.APIException):

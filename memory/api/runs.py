@@ -14,7 +14,6 @@ from rest_framework import generics, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory import queries, runs
 from memory.api import idempotency, waiting
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict, ProblemSerializer, Unavailable
@@ -24,10 +23,12 @@ from memory.api.operations import accepted
 from memory.api.problems import CONTENT_TYPE, problem
 from memory.api.serializers import MomentField, StrictSerializer
 from memory.api.users import UserScopedView
-from memory.history import Known
 from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunStatus, warning_of
+from memory.recall import queries
+from memory.temporal.history import Known
 from memory.users import ASKED, WITH_HEAD
+from memory.work import runs
 
 QUERY_WAIT_SECONDS = 10.0
 

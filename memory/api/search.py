@@ -20,9 +20,9 @@ from memory.api.turns import TurnsField
 from memory.api.users import UserScopedView
 from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
-from memory.search import filters
-from memory.search.documents import CorpusName
-from memory.search.finding import Explanation, Found, Hit, Meaning, find
+from memory.recall.search import filters
+from memory.recall.search.documents import CorpusName
+from memory.recall.search.finding import Explanation, Found, Hit, Meaning, find
 from memory.users import ASKED, WITH_HEAD
 
 if TYPE_CHECKING:

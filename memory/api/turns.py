@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from memory.api.serializers import StrictSerializer
-from memory.search.followups import ASSISTANT, USER, Turn, shortened
+from memory.recall.search.followups import ASSISTANT, USER, Turn, shortened
 
 MAX_MESSAGES = 50
 MAX_BYTES = 64 * 1024

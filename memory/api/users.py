@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from memory import copies, erasing, lanes, log
+from memory import copies, log
 from memory.api import etags, idempotency
 from memory.api.authentication import NOT_FOR_CERTAIN_USERS, principal_of
 from memory.api.erasures import ErasureSerializer, ReasonSerializer
@@ -25,11 +25,12 @@ from memory.api.errors import Conflict
 from memory.api.filters import refuse_unknown
 from memory.api.operations import accepted
 from memory.api.serializers import ObjectField, StrictSerializer
+from memory.database.statements import Statement
 from memory.models import IdempotencyKey, MemoryUser, UserErasure
 from memory.models.fields import validate_time_zone
 from memory.models.users import USER_ID_PATTERN, USER_ID_RULE
 from memory.models.workspaces import Scope
-from memory.statements import Statement
+from memory.privacy import user_erasure
 from memory.users import (
     WITH_HEAD,
     UserExists,
@@ -39,6 +40,7 @@ from memory.users import (
     refuse_merged,
     with_head,
 )
+from memory.work import lanes
 from memory.workspaces import reaches
 
 
@@ -290,8 +292,8 @@ class User(UserScopedView):
                 with transaction.atomic():
                     copies.lock_families([user.pk])  # in the order in which it is erased
                     with etags.unchanged(request, user, self._told):
-                        return erasing.ask(user, by=by, reason=reason)
-            except erasing.ErasureRefused as error:
+                        return user_erasure.ask(user, by=by, reason=reason)
+            except user_erasure.ErasureRefused as error:
                 raise serializers.ValidationError({"reason": [str(error)]}) from None
 
         written = idempotency.once(

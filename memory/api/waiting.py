@@ -15,11 +15,12 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
-from memory import alert_events, hints
+from memory.admission.request_slots import Places
+from memory.alerting import alert_events
+from memory.database.statements import Parameter, Statement
 from memory.models import Alert, AlertEvent, Run, Workspace
 from memory.models.runs import RunStatus
-from memory.places import Places
-from memory.statements import Parameter, Statement
+from memory.work import hints
 
 WAIT = OpenApiParameter(
     "wait", float, description="Seconds to wait for the result before answering 202."

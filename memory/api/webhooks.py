@@ -21,19 +21,19 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from memory import webhooks
 from memory.api import etags, idempotency
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict
 from memory.api.operations import accepted
 from memory.api.serializers import StrictSerializer
 from memory.canonical import sha256
-from memory.destinations import Refused
-from memory.encryption import EncryptionError
+from memory.delivery import webhooks
+from memory.delivery.destinations import Refused
 from memory.models import Delivery, DeliveryAttempt, IdempotencyKey, WebhookEndpoint
 from memory.models.alerts import AlertEventKind, AlertKind, Severity
 from memory.models.webhooks import DeliveryStanding, DeliveryState, validate_printable
 from memory.models.workspaces import Scope
+from memory.privacy.encryption import EncryptionError
 
 # Event type → kind of event.
 KINDS = {kind.event_type: kind for kind in AlertEventKind}

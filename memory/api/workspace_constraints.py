@@ -17,8 +17,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from memory import backtests, constraint_library
-from memory import workspace_constraints as service
 from memory.api import etags, idempotency, waiting
 from memory.api.authentication import principal_of
 from memory.api.constraints import NO_SOURCE, NO_TESTS
@@ -27,12 +25,15 @@ from memory.api.filters import PAGING, refuse_unknown
 from memory.api.pages import PAGE, PageSerializer, page_of
 from memory.api.problems import CONTENT_TYPE
 from memory.api.serializers import StrictSerializer
-from memory.constraint_library import LibraryConstraint
+from memory.constraints import constraint_library
+from memory.constraints import workspace_constraints as service
+from memory.constraints.constraint_library import LibraryConstraint
 from memory.models import Alert, WorkspaceConstraint, WorkspaceConstraintVersion
 from memory.models.alerts import AlertState
 from memory.models.workspace_constraints import VersionState
 from memory.models.workspaces import Scope
 from memory.project.shapes import ShapeError
+from memory.temporal import backtests
 
 # A check of types and two sandboxes take a few seconds.
 JUDGING_WAIT_SECONDS = 20.0

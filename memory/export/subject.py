@@ -17,9 +17,9 @@ from django.db import models
 from django.http import FileResponse
 from django.utils import timezone
 
-from memory import copies, erasure, llm_calls, redaction
-from memory.encryption import EncryptionError
-from memory.history import BeingRedacted, refuse_being_redacted
+from memory import copies
+from memory.database.snapshots import snapshot
+from memory.llm import llm_calls
 from memory.models import (
     Alert,
     AlertEvent,
@@ -53,7 +53,9 @@ from memory.models import (
     WebhookEndpoint,
     Workspace,
 )
-from memory.snapshots import snapshot
+from memory.privacy import erasure_registry, redaction
+from memory.privacy.encryption import EncryptionError
+from memory.temporal.history import BeingRedacted, refuse_being_redacted
 
 _WORK = "the server's own bookkeeping of who works on it"
 _WHOSE = "it is the person's in every row"
@@ -228,7 +230,7 @@ def columns(model: type[models.Model]) -> list[str]:
 def rows(user: MemoryUser, model: type[models.Model]) -> Iterator[dict[str, Any]]:
     """Yield the rows of one model that are of the person, column → value, in their order."""
     part = PARTS[model]
-    found = erasure.rows_of(model, user).order_by(*part.order)
+    found = erasure_registry.rows_of(model, user).order_by(*part.order)
     names = columns(model)
     if model is LlmCall:
         for call in found.select_related("lane", "checkpoint", "workspace").iterator(part.chunk):

@@ -22,10 +22,12 @@ from django.db import Error, close_old_connections, connection
 from django.db.models import Q, prefetch_related_objects
 from starlette.types import Receive, Scope, Send
 
-from memory import alert_events, hints, rejections, webhooks
+from memory.alerting import alert_events
+from memory.delivery import rejections, webhooks
+from memory.delivery.rejections import Rejected
 from memory.models import Alert, AlertEvent, Workspace
 from memory.models.alerts import AlertEventKind
-from memory.rejections import Rejected
+from memory.work import hints
 from memory.workspaces import find_key
 
 logger = structlog.get_logger(__name__)

@@ -29,10 +29,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bound_contextvars
 
-from memory import alert_events, database
+from memory.alerting import alert_events
 from memory.api.authentication import NOT_FOR_CERTAIN_USERS
 from memory.api.errors import Unavailable, of_database
 from memory.api.problems import CONTENT_TYPE, REQUEST_ID, problem, request_id
+from memory.database import timeouts
 from memory.mcp import server
 from memory.mcp.api import Api
 from memory.mcp.events import Full, Streams, Subscription
@@ -244,7 +245,7 @@ def _database() -> Iterator[None]:
     try:
         yield
     except Error as error:
-        if not database.is_unavailable(error):
+        if not timeouts.is_unavailable(error):
             raise
         again = {"Retry-After": str(Unavailable.wait)}
         raise HTTPException(503, of_database(error), again) from None

@@ -11,12 +11,13 @@ from typing import Any
 
 from django.db.models import Min, QuerySet
 
-from memory import lanes, log
+from memory import log
 from memory.api.pagination import PAGE_BYTES
-from memory.lanes import State
 from memory.mem0.memories import Memory, of_told
 from memory.models import LogEntry, MemoryUser, Workspace
 from memory.models.log import EntryKind, Outcome
+from memory.work import lanes
+from memory.work.lanes import State
 
 # So many messages can be added at once.
 MOST_MESSAGES = 1000

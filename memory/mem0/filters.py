@@ -12,7 +12,7 @@ from rest_framework.exceptions import ValidationError
 
 from memory.mem0.errors import CannotBeMapped
 from memory.mem0.memories import APP, FILTERED
-from memory.search.filters import MAX_DEPTH, METADATA, BadFilter, condition
+from memory.recall.search.filters import MAX_DEPTH, METADATA, BadFilter, condition
 
 MAX_QUERY = 4000
 USER = "user_id"

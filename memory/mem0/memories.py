@@ -30,14 +30,16 @@ from django.db.models import (
 from django.db.models.expressions import RawSQL
 from django.db.models.lookups import IsNull
 
-from memory import copies, log, redaction, usage
+from memory import copies, log
+from memory.admission import usage
 from memory.api.pagination import PAGE_BYTES
 from memory.models import ApiKey, LogEntry, MemoryUser, Workspace
 from memory.models.log import STATEMENTS, EntryKind
 from memory.models.users import USER_ID_PATTERN
-from memory.search.documents import CorpusName
-from memory.search.filters import Column, column
-from memory.search.finding import find
+from memory.privacy import redaction
+from memory.recall.search.documents import CorpusName
+from memory.recall.search.filters import Column, column
+from memory.recall.search.finding import find
 from memory.users import UserExists, create_user
 from memory.workspaces import reach
 

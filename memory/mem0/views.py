@@ -15,14 +15,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from memory import erasing, llm_calls, log, quotas, track_records, usage
+from memory import log
+from memory.admission import usage
 from memory.api import idempotency, rates
 from memory.api.authentication import ApiKeyAuthentication, principal_of
 from memory.api.filters import refuse_unknown
+from memory.llm import llm_calls, track_records
 from memory.mem0 import bodies, events, filters, memories
 from memory.mem0.errors import CannotBeMapped, exception_handler
 from memory.models import IdempotencyKey, LogEntry, MemoryUser, Workspace
 from memory.models.workspaces import Scope
+from memory.privacy import user_erasure
+from memory.workspace_settings import quotas
 from memory.workspaces import reaches
 
 PAGE_SIZE = 100
@@ -329,7 +333,7 @@ class Entity(Mem0View):
         user = self.user_named(name)
         if user is None:
             raise Http404("There is no such user in this workspace.")
-        row = erasing.ask(user, by=self.caller, reason=erasing.MEM0)
+        row = user_erasure.ask(user, by=self.caller, reason=user_erasure.MEM0)
         return Response({"message": "Entity deleted successfully!", "erasure": str(row.pk)})
 
 

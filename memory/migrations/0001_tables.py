@@ -2057,7 +2057,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Of a query: see `memory.answers`.",
+                        help_text="Of a query: see `memory.recall.answer_cache`.",
                         max_length=64,
                     ),
                 ),

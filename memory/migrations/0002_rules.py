@@ -225,7 +225,7 @@ CREATE TRIGGER constraint_version_immutable BEFORE UPDATE ON memory_workspacecon
 """
 
 # Of a person who is to be erased nothing new is written, by whoever did not hear of it: what comes in a
-# transaction that began before is looked for (`memory.erasing`), what comes later is refused. The log
+# transaction that began before is looked for (`memory.privacy.user_erasure`), what comes later is refused. The log
 # has no such trigger: `log.append` looks under the lock of the user's row.
 ABOUT_USERS = (
     "alert",

@@ -1,9 +1,9 @@
-"""What a workspace has chosen of how its alerts live: see `memory.alert_settings`."""
+"""A workspace's overrides of alert settings: see `memory.workspace_settings.alert_settings`."""
 
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from memory import alert_settings, chosen
+from memory.workspace_settings import alert_settings, overrides
 
 
 class AlertSettings(models.Model):
@@ -46,9 +46,9 @@ class AlertSettings(models.Model):
         abstract = True
 
     @property
-    def chosen_alert_settings(self) -> chosen.Chosen:
+    def chosen_alert_settings(self) -> overrides.Chosen:
         """What was chosen; None for what is as everywhere."""
-        return chosen.chosen_of(self, alert_settings.NUMBERS)
+        return overrides.chosen_of(self, alert_settings.NUMBERS)
 
     @property
     def alert_limits(self) -> alert_settings.Holding:
@@ -58,5 +58,5 @@ class AlertSettings(models.Model):
     def clean(self) -> None:
         """Refuse what would have no effect, or would stop every constraint."""
         super().clean()
-        if problems := chosen.out_of_range(alert_settings.NUMBERS, self.chosen_alert_settings):
+        if problems := overrides.out_of_range(alert_settings.NUMBERS, self.chosen_alert_settings):
             raise ValidationError(problems)

@@ -120,7 +120,7 @@ class Alert(models.Model):
     escalated_at = models.DateTimeField(null=True)
     last_run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="alerts")
     # Another constraint found the same first: that alert is listed and has events instead of this
-    # one, for as long as it tells all that this one has to tell. See `memory.duplicates`.
+    # one, for as long as it tells all that this one has to tell. See `memory.alerting.duplicates`.
     duplicate_of = models.ForeignKey(
         "self",
         null=True,
@@ -241,7 +241,7 @@ class AlertEventKind(models.TextChoices):
 
 
 class EventCounter(models.Model):
-    """The number of a workspace's newest event: see `memory.alert_events`."""
+    """The number of a workspace's newest event: see `memory.alerting.alert_events`."""
 
     workspace = models.OneToOneField(Workspace, primary_key=True, on_delete=models.CASCADE)
     last_seq = models.BigIntegerField(help_text="How many events there have been.")

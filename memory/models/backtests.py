@@ -1,4 +1,4 @@
-"""What a constraint would have said, had it been there all along: see `memory.backtests`."""
+"""Backtests of a constraint over the past states of users: see `memory.temporal.backtests`."""
 
 import uuid
 

@@ -80,9 +80,10 @@ class Checkpoint(models.Model):
     verdict = models.JSONField(help_text="What the gate checked and found.")
     created_at = models.DateTimeField(auto_now_add=True)
 
-    # A state that was computed, and is no version, has these as well (`memory.states`). They are no
-    # columns: the version it was computed from, path → source of the files that no blob holds, the
-    # typed entries that were rejected on the way, and those that each record was made of.
+    # A state that was computed, and is no version, has these as well (`memory.temporal.states`).
+    # They are no columns: the version it was computed from, path → source of the files that no blob
+    # holds, the typed entries that were rejected on the way, and those that each record was made
+    # of.
     computed_from: "Checkpoint | None" = None
     computed: Mapping[str, str] = MappingProxyType({})
     left_out: Sequence[int] = ()

@@ -11,7 +11,7 @@ from memory.models.users import MemoryUser
 
 class UserErasure(LeasedWork):
     """The erasure of one user: work until it is done, a tombstone afterwards. See
-    `memory.erasing`."""
+    `memory.privacy.user_erasure`."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.OneToOneField(MemoryUser, on_delete=models.PROTECT, related_name="erasure")

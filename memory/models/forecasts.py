@@ -10,7 +10,7 @@ from memory.models.users import MemoryUser
 
 class Forecast(MortalWork):
     """The forecast of one user: the newest one, and whether another is due. See
-    `memory.forecasts`."""
+    `memory.temporal.forecasts`."""
 
     user = models.OneToOneField(MemoryUser, on_delete=models.CASCADE, related_name="forecast")
     due_at = models.DateTimeField(null=True, help_text="Empty when none is to be made.")

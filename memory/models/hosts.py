@@ -4,7 +4,7 @@ from django.db import models
 
 
 class SandboxHost(models.Model):
-    """A sandbox worker's own word that it is there, every few seconds. See `memory.hosts`."""
+    """A sandbox worker's own word that it is there, every few seconds. See `memory.work.hosts`."""
 
     name = models.CharField(primary_key=True, max_length=100)
     started_at = models.DateTimeField()

@@ -7,7 +7,7 @@ from memory.models.workspaces import Workspace
 
 
 class IdempotencyKey(models.Model):
-    """A client's name for one write, and what that write came to. See `memory.idempotency`."""
+    """A client's name for one write, and what that write came to. See `memory.work.idempotency`."""
 
     workspace = models.ForeignKey(
         Workspace, on_delete=models.CASCADE, related_name="idempotency_keys"

@@ -1,4 +1,4 @@
-"""What every row that stands for work has: see `memory.leases`."""
+"""What every row that stands for work has: see `memory.work.leases`."""
 
 from django.db import models
 from django.utils import timezone

@@ -1,10 +1,10 @@
-"""What a workspace has chosen of the limits of its sandboxes: see `memory.limits`."""
+"""A workspace's overrides of sandbox limits: see `memory.workspace_settings.sandbox_limits`."""
 
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from memory import limits
-from memory.limits import SandboxLimits
+from memory.workspace_settings import sandbox_limits
+from memory.workspace_settings.sandbox_limits import SandboxLimits
 
 
 class SandboxSettings(models.Model):
@@ -85,15 +85,15 @@ class SandboxSettings(models.Model):
     @property
     def chosen_limits(self) -> dict[str, float | None]:
         """Name → what was chosen; None for what is as everywhere."""
-        return {limit.name: getattr(self, limit.name) for limit in limits.LIMITS}
+        return {limit.name: getattr(self, limit.name) for limit in sandbox_limits.LIMITS}
 
     @property
     def limits(self) -> SandboxLimits:
         """The limits that hold."""
-        return limits.effective(self.chosen_limits)
+        return sandbox_limits.effective(self.chosen_limits)
 
     def clean(self) -> None:
         """Refuse limits that the server cannot or may not give, or that contradict each other."""
         super().clean()
-        if problems := limits.problems(self.chosen_limits):
+        if problems := sandbox_limits.problems(self.chosen_limits):
             raise ValidationError(problems)

@@ -1,4 +1,4 @@
-"""Every call of a language model, and what calls have spent. See `memory.llm_calls`."""
+"""Every call of a language model, and what calls have spent. See `memory.llm.llm_calls`."""
 
 import uuid
 
@@ -68,7 +68,7 @@ class LlmCall(models.Model):
         related_name="llm_calls",
         help_text="The version that came of it.",
     )
-    # What became of a session, with its first call: see `memory.track_records`.
+    # What became of a session, with its first call: see `memory.llm.track_records`.
     accepted = models.BooleanField(
         null=True,
         help_text="Whether the gate accepted what its session proposed; empty where it was not"

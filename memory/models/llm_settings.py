@@ -1,10 +1,10 @@
-"""What a workspace has chosen of its language model: see `memory.language_models`."""
+"""What a workspace has chosen of its language model: see `memory.llm.language_models`."""
 
 from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator
 from django.db import models
 
-from memory import language_models
+from memory.llm import language_models
 
 
 class LlmSettings(models.Model):
@@ -30,7 +30,7 @@ class LlmSettings(models.Model):
         help_text="Where the provider answers, if not at its usual address, such as"
         " http://ollama:11434/v1. The server's own key is never sent there.",
     )
-    # A Fernet token: see `memory.encryption`.
+    # A Fernet token: see `memory.privacy.encryption`.
     llm_api_key = models.BinaryField("API key", null=True, editable=False)
     llm_concurrency = models.PositiveIntegerField(
         "concurrent calls",

@@ -83,7 +83,7 @@ class LogEntry(models.Model):
                 name="entry_redacted",
                 condition=models.Q(redacted_at__isnull=False),
             ),
-            # What `memory.retention` looks for.
+            # What `memory.privacy.retention` looks for.
             models.Index(
                 fields=["recorded_at"],
                 name="entry_messages",

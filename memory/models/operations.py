@@ -6,7 +6,7 @@ from memory.models.leased import LeasedWork
 
 
 class Heartbeat(models.Model):
-    """When something that has to happen again and again has happened last. See `memory.alarms`."""
+    """The last time at which a periodic job succeeded: see `memory.operations.alarms`."""
 
     name = models.CharField(primary_key=True, max_length=50)
     at = models.DateTimeField()

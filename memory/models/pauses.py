@@ -10,7 +10,7 @@ from memory.models.workspaces import Workspace
 
 class Pause(models.Model):
     """The staff have the work on a user, or on all users of a workspace, stand still: see
-    `memory.pauses`."""
+    `memory.admission.pauses`."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="pauses")

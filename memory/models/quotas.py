@@ -1,9 +1,9 @@
-"""What a workspace has chosen of its rates and quotas, and what it uses: see `memory.usage`."""
+"""A workspace's overrides of rates and quotas, and its usage: see `memory.admission.usage`."""
 
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from memory import chosen, quotas
+from memory.workspace_settings import overrides, quotas
 
 
 def _number(
@@ -42,12 +42,12 @@ class QuotaSettings(models.Model):
         abstract = True
 
     @property
-    def chosen_quotas(self) -> chosen.Chosen:
+    def chosen_quotas(self) -> overrides.Chosen:
         """What was chosen; None for what is as everywhere."""
-        return chosen.chosen_of(self, quotas.NUMBERS)
+        return overrides.chosen_of(self, quotas.NUMBERS)
 
     def clean(self) -> None:
         """Refuse what would let nobody in."""
         super().clean()
-        if problems := chosen.out_of_range(quotas.NUMBERS, self.chosen_quotas):
+        if problems := overrides.out_of_range(quotas.NUMBERS, self.chosen_quotas):
             raise ValidationError(problems)

@@ -9,7 +9,7 @@ from memory.models.users import MemoryUser
 
 class Redaction(LeasedWork):
     """One redaction: the entries are empty from its transaction on, a worker removes what rests on
-    them. See `memory.redaction`."""
+    them. See `memory.privacy.redaction`."""
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="redactions")
     seq = models.BigIntegerField(help_text="The entry of the log that says so.")

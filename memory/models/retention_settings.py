@@ -1,9 +1,9 @@
-"""What a workspace has chosen of how long things are kept: see `memory.retention`."""
+"""What a workspace has chosen of how long things are kept: see `memory.privacy.retention`."""
 
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from memory import retention_settings
+from memory.workspace_settings import retention_settings
 
 
 class RetentionSettings(models.Model):

@@ -89,7 +89,7 @@ def warning_of(runner: str) -> str | None:
 
 
 class Run(MortalWork):
-    """One execution: queue row first, history afterwards. See `memory.runs`."""
+    """One execution: queue row first, history afterwards. See `memory.work.runs`."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="runs")
@@ -109,7 +109,10 @@ class Run(MortalWork):
     input = ExactJSONField(default=dict)
 
     answer_key = models.CharField(
-        max_length=64, blank=True, default="", help_text="Of a query: see `memory.answers`."
+        max_length=64,
+        blank=True,
+        default="",
+        help_text="Of a query: see `memory.recall.answer_cache`.",
     )
 
     status = models.CharField(max_length=16, choices=RunStatus.choices, default=RunStatus.QUEUED)

@@ -8,7 +8,7 @@ from memory.models.users import MemoryUser
 
 class SearchIndex(LeasedWork):
     """The work on one user's index: whether some is due, and who does it. See
-    `memory.search.index`.
+    `memory.recall.search.index`.
 
     A redaction takes the lease away (migration 0002), so that what was read before it is not
     written after it.

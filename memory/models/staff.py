@@ -8,7 +8,7 @@ from memory.models.workspaces import Workspace
 
 
 class StaffAccess(models.Model):
-    """Which workspaces one of the staff sees: see `memory.access`. Without a row it is none."""
+    """The workspaces that a staff member sees (none without a row): see `memory.staff.access`."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="access"
@@ -46,7 +46,7 @@ class AuditKind(models.TextChoices):
 
 
 class StaffAudit(models.Model):
-    """One thing that one of the staff did or looked at: see `memory.audit`.
+    """One thing that one of the staff did or looked at: see `memory.staff.audit`.
 
     The database refuses to change or delete a row. It holds no content and no name of a person:
     whoever is erased can stay in it. Nor does it refer to accounts, which may be deleted.

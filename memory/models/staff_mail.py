@@ -19,7 +19,7 @@ class MailMode(models.TextChoices):
 
 
 class StaffSubscription(LeasedWork):
-    """What one of the staff wants to be told of by e-mail: see `memory.staff_mail`."""
+    """What one of the staff wants to be told of by e-mail: see `memory.delivery.staff_mail`."""
 
     staff = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="alert_subscriptions"

@@ -1,9 +1,10 @@
-"""What a workspace has chosen of when its language model works: see `memory.scheduling`."""
+"""What a workspace has chosen of when its language model works: see `memory.work.batching`."""
 
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from memory import chosen, scheduling
+from memory.work import batching
+from memory.workspace_settings import overrides
 
 
 class StructureSettings(models.Model):
@@ -35,12 +36,12 @@ class StructureSettings(models.Model):
         abstract = True
 
     @property
-    def chosen_schedule(self) -> chosen.Chosen:
+    def chosen_schedule(self) -> overrides.Chosen:
         """What was chosen; None for what is as everywhere."""
-        return chosen.chosen_of(self, scheduling.NUMBERS)
+        return overrides.chosen_of(self, batching.NUMBERS)
 
     def clean(self) -> None:
         """Refuse what contradicts itself."""
         super().clean()
-        if problems := scheduling.problems(self.chosen_schedule):
+        if problems := batching.problems(self.chosen_schedule):
             raise ValidationError(problems)

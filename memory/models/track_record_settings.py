@@ -1,9 +1,9 @@
-"""What a workspace has chosen of when its language model is stopped: see `memory.track_records`."""
+"""A workspace's overrides of the limits that stop a model: see `memory.llm.track_records`."""
 
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from memory import chosen, track_record_settings
+from memory.workspace_settings import overrides, track_record_settings
 
 
 class TrackRecordSettings(models.Model):
@@ -61,9 +61,9 @@ class TrackRecordSettings(models.Model):
         abstract = True
 
     @property
-    def chosen_track_record(self) -> chosen.Chosen:
+    def chosen_track_record(self) -> overrides.Chosen:
         """What was chosen; None for what is as everywhere."""
-        return chosen.chosen_of(self, track_record_settings.NUMBERS)
+        return overrides.chosen_of(self, track_record_settings.NUMBERS)
 
     def clean(self) -> None:
         """Refuse what contradicts itself."""

@@ -26,7 +26,7 @@ class RememberedUsers(models.Manager["MemoryUser"]):
 class MemoryUser(models.Model):
     """A person remembered for a workspace, addressed by the workspace's own `user_id`.
 
-    Of whom an erasure was asked, a row without a name stays: see `memory.erasing`.
+    Of whom an erasure was asked, a row without a name stays: see `memory.privacy.user_erasure`.
     """
 
     public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
@@ -133,7 +133,7 @@ class Lane(LeasedWork):
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="lanes")
     name = models.CharField(max_length=16, choices=LaneName.choices)
     due_at = models.DateTimeField(null=True, help_text="Empty when nothing is pending.")
-    # Of the language model's lane alone: what `memory.scheduling` decides by.
+    # Of the language model's lane alone: what `memory.work.batching` decides by.
     waiting = models.PositiveIntegerField(
         default=0, help_text="Entries that have come since nothing was pending."
     )

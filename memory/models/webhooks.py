@@ -1,4 +1,4 @@
-"""Who is told of events, and what became of each message. See `memory.webhooks`."""
+"""Who is told of events, and what became of each message. See `memory.delivery.webhooks`."""
 
 import uuid
 
@@ -56,7 +56,7 @@ class WebhookEndpoint(models.Model):
     disabled_at = models.DateTimeField(null=True, editable=False)
     disabled_reason = models.CharField(max_length=300, blank=True, default="", editable=False)
 
-    # Fernet tokens: see `memory.encryption`.
+    # Fernet tokens: see `memory.privacy.encryption`.
     secret = models.BinaryField()
     previous_secret = models.BinaryField(null=True)
     previous_secret_until = models.DateTimeField(null=True, editable=False)

@@ -50,7 +50,7 @@ class Workspace(
 
 
 class WorkspaceUse(models.Model):
-    """What there is of a workspace, as it was counted last: see `memory.usage`."""
+    """What there is of a workspace, as it was counted last: see `memory.admission.usage`."""
 
     workspace = models.OneToOneField(
         Workspace, on_delete=models.CASCADE, primary_key=True, related_name="use"

@@ -17,7 +17,7 @@ import schemathesis
 from hypothesis import strategies as st
 from schemathesis.core.parameters import ParameterLocation
 
-from memory import constraint_library
+from memory.constraints import constraint_library
 from memory.project.names import RESERVED_CLASSES, RESERVED_LOWER
 
 THERE: dict[str, dict[str, str]] = json.loads(Path(os.environ["UAC_TOUR"]).read_text())

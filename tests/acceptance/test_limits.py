@@ -7,7 +7,7 @@ import pytest
 from tests.system import Person, new_client, record
 from tests.waiting import polled
 from uac_site.embedded.system import System
-from workers.errors import REMEDY
+from workers.execution.errors import REMEDY
 
 _numbers = itertools.count()
 

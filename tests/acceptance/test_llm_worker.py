@@ -11,7 +11,7 @@ from tests.system import Person, message, new_client, running_system
 from tests.waiting import polled
 from uac_site.embedded.process import free_port
 from uac_site.embedded.system import System
-from workers.lifecycle import LEAVING_SECONDS
+from workers.service.lifecycle import LEAVING_SECONDS
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from tests.waiting import polled, scaled
 from tests.webhook_receiver import hangs, receiver
 from uac_site.embedded.process import free_port
 from uac_site.embedded.system import System
-from workers.lifecycle import LEAVING_SECONDS
+from workers.service.lifecycle import LEAVING_SECONDS
 
 STOP_SECONDS = 1
 # What starting to stop, and a busy machine, add: less than what is waited for lasts.

@@ -55,7 +55,7 @@ def test_every_page_is_in_the_index() -> None:
 def test_what_to_do_about_each_alarm_is_in_the_runbook() -> None:
     rules = (ROOT / "docs" / "alarms.rules.yml").read_text()
     theirs = re.findall(r"- alert: (\w+)", rules)
-    source = (ROOT / "memory" / "alarms.py").read_text()
+    source = (ROOT / "memory" / "operations" / "alarms.py").read_text()
     ours = re.findall(r'Problem\(\s*f?"([^{"]+?)(?:\{[^"]*)?"', source)
     runbook = (ROOT / "docs" / "operations.md").read_text()
     named = "\n".join(re.findall(r"^\| (`.*?) \|", runbook, re.MULTILINE))

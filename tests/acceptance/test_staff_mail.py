@@ -14,7 +14,7 @@ from uac_site.embedded.system import System
 SUBSCRIBE = """
 from django.contrib.auth.models import User
 from django.utils import timezone
-from memory import staff_mail
+from memory.delivery import staff_mail
 from memory.models import StaffSubscription
 eve = User.objects.create(username="eve", email="eve@example.org", is_staff=True, is_superuser=True)
 staff_mail.start(StaffSubscription(staff=eve), timezone.now())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memory.constraint_sources import (
+from memory.constraints.constraint_sources import (
     collections_read,
     may_be_critical,
     optional_fields_at,

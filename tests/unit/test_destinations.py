@@ -8,8 +8,8 @@ import time
 import pytest
 from pytest_django.fixtures import Settings
 
-from memory import destinations
-from memory.destinations import NotFound, Refused
+from memory.delivery import destinations
+from memory.delivery.destinations import NotFound, Refused
 from tests.waiting import scaled
 
 

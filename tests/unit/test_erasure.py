@@ -3,8 +3,8 @@
 from django.apps import apps
 from django.db import models
 
-from memory.erasure import REGISTRY
 from memory.models import MemoryUser
+from memory.privacy.erasure_registry import REGISTRY
 
 
 def reaches_a_user(model: type[models.Model], seen: frozenset[type[models.Model]]) -> bool:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from memory.hosts import choose
+from memory.work.hosts import choose
 
 HOSTS = ["a", "b", "c", "d"]
 USERS = range(2000)

@@ -6,9 +6,14 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.test import override_settings
 
-from memory import limits
-from memory.limits import LIMITS, effective, problems, process_memory_most
 from memory.models import Workspace
+from memory.workspace_settings import sandbox_limits
+from memory.workspace_settings.sandbox_limits import (
+    LIMITS,
+    effective,
+    problems,
+    process_memory_most,
+)
 
 pytestmark = pytest.mark.usefixtures("limits_as_delivered")
 
@@ -108,7 +113,7 @@ def test_a_ceiling_that_was_lowered_holds_for_what_was_chosen_before() -> None:
 )
 def test_the_servers_settings_need_not_all_be_set(changed: dict[str, float]) -> None:
     with override_settings(**changed):
-        assert limits.wrong_settings() == {}
+        assert sandbox_limits.wrong_settings() == {}
 
 
 @pytest.mark.parametrize(
@@ -124,4 +129,4 @@ def test_the_servers_settings_need_not_all_be_set(changed: dict[str, float]) -> 
 )
 def test_a_setting_that_is_wrong_is_named(setting: str, value: float, named: str) -> None:
     with override_settings(**{"UAC_SANDBOX_MEMORY_MIB": 256, setting: value}):
-        assert named in limits.wrong_settings()
+        assert named in sandbox_limits.wrong_settings()

@@ -12,12 +12,12 @@ from collections.abc import Callable
 import pytest
 
 from memory import texts
-from memory.answers import key_of
 from memory.models import MemoryUser
 from memory.project.values import RecordId
-from memory.search.followups import Turn, understand
-from memory.search.utterances import Utterance
-from memory.search.words import terms
+from memory.recall.answer_cache import key_of
+from memory.recall.search.followups import Turn, understand
+from memory.recall.search.utterances import Utterance
+from memory.recall.search.words import terms
 from sandbox_image.uac import protocol
 from workers.checkpointing.grounding import Claim, Source, ungrounded
 from workers.checkpointing.repairs import repair

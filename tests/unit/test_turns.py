@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from memory.llm_turns import STRUCTURE_TASK
-from workers import turns
-from workers.turns import Hint, Turns, Work
+from memory.llm.llm_turns import STRUCTURE_TASK
+from workers.service import turns
+from workers.service.turns import Hint, Turns, Work
 
 LONG = 5.0
 SHORT = 0.01

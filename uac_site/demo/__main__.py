@@ -25,7 +25,9 @@ from uac_site.embedded.system import System, running_system
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _ADMIN = "demo"
 _SCOPES = [f"--scope={scope}" for scope in ("read", "write", "manage")]
-_HURRY = "from memory import lanes, models; lanes.hurry(models.Lane.objects.all())"
+_HURRY = (
+    "from memory.models import Lane; from memory.work import lanes; lanes.hurry(Lane.objects.all())"
+)
 
 
 def main() -> int:

@@ -144,8 +144,9 @@ def running_system(
         mcp_port = stack.enter_context(held_port(port + 1)) if mcp else 0
         if mcp:
             commands["mcp"] = _mcp(mcp_port)
-        # Sandboxes compute: more of them at a time than processors would only starve the web.
-        # One more than there are processors for: some threads do no long work (workers/turns.py).
+        # Sandboxes compute: more of them at a time than processors would only starve the web. One
+        # more than there are processors for: some threads do no long work
+        # (workers/service/turns.py).
         threads = 1 + max(1, (os.cpu_count() or 1) // max(1, sandbox_workers))
         for number in range(1, sandbox_workers + 1):
             name = f"sandbox-{number}"

@@ -11,13 +11,15 @@ from typing import Any
 
 from django.db import transaction
 
-from memory import answers, history, leases, runs
-from memory.language_models import LanguageModelError
-from memory.llm_calls import Work
+from memory.llm.language_models import LanguageModelError
+from memory.llm.llm_calls import Work
 from memory.models import MemoryUser, Run
 from memory.models.llm import LlmPurpose
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.project import manifest_text
+from memory.recall import answer_cache
+from memory.temporal import history
+from memory.work import leases, runs
 from workers.authoring import prompts
 from workers.authoring.conversation import Conversation
 from workers.authoring.settling import NotSettled
@@ -197,8 +199,8 @@ class _Session:
         run, checkpoint = self._run, self._run.checkpoint
         assert checkpoint is not None
         place = history.place_of(run.input.get("as_of"))
-        key = answers.key_of(self._user, code, run.instant, place)
-        query = answers.earlier(checkpoint, key)
+        key = answer_cache.key_of(self._user, code, run.instant, place)
+        query = answer_cache.earlier(checkpoint, key)
         if query is None:
             with transaction.atomic():
                 leases.check(run)  # what the model was told may have been redacted

@@ -5,10 +5,10 @@ What it says is looked for, and does nothing else, whatever the turns before the
 
 from typing import Any
 
-from memory.llm_calls import Work
+from memory.llm.llm_calls import Work
 from memory.models import Run
 from memory.models.llm import LlmPurpose
-from memory.search.followups import MAX_COMPLETED
+from memory.recall.search.followups import MAX_COMPLETED
 from workers.authoring import answering, prompts
 from workers.authoring.conversation import Conversation
 from workers.authoring.settling import NotSettled

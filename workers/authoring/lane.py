@@ -8,13 +8,15 @@ import structlog
 from django.db import DatabaseError, InterfaceError, transaction
 from django.utils import timezone
 
-from memory import checkpoints, lanes, leases, llm_turns, log, track_records
+from memory import checkpoints, log
 from memory.checkpoints import Decision
-from memory.language_models import LanguageModelError
-from memory.llm_calls import BudgetExhausted
+from memory.llm import llm_turns, track_records
+from memory.llm.language_models import LanguageModelError
+from memory.llm.llm_calls import BudgetExhausted
 from memory.models import Lane, LogEntry, MemoryUser
 from memory.models.log import Outcome
 from memory.models.users import LaneName
+from memory.work import lanes, leases
 from workers.authoring import memorize, structure
 from workers.authoring.settling import NotSettled, settle
 from workers.llm.interface import CallFailed

@@ -15,14 +15,15 @@ import structlog
 from django.conf import settings
 from django.db import transaction
 
-from memory import checkpoints, lanes, log
+from memory import checkpoints, log
 from memory.canonical import canonical_json
 from memory.checkpoints import Decision
-from memory.llm_calls import Work
+from memory.llm.llm_calls import Work
 from memory.models import Lane, LogEntry, MemoryUser
 from memory.models.llm import LlmPurpose
 from memory.models.log import EntryKind, Outcome
 from memory.project import Record, RecordId
+from memory.work import lanes
 from workers.authoring import prompts
 from workers.authoring.conversation import Conversation
 from workers.authoring.settling import NotSettled

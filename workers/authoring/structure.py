@@ -12,13 +12,16 @@ import structlog
 from django.conf import settings
 from django.db import transaction
 
-from memory import lanes, leases, retrieval, runs, track_records, users
-from memory.llm_calls import Work
+from memory import users
+from memory.llm import track_records
+from memory.llm.llm_calls import Work
 from memory.models import Lane, LogEntry, MemoryUser, Run
 from memory.models.llm import LlmPurpose
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.project import edit_to_json, manifest_text
+from memory.recall import retrieval
+from memory.work import lanes, leases, runs
 from workers.authoring import prompts
 from workers.authoring.conversation import Conversation
 from workers.authoring.settling import NotSettled

@@ -26,7 +26,7 @@ from memory.project import (
 from memory.project.apply import collection_for
 from memory.project.schema_edits import places_of
 from memory.project.typed import encode
-from memory.search.words import STOP_WORDS
+from memory.recall.search.words import STOP_WORDS
 from workers.checkpointing.apart import FIX, TOO_MUCH
 from workers.checkpointing.citations import TooMuchCited, read_sources
 from workers.checkpointing.grounding import words_of

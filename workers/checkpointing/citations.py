@@ -7,7 +7,8 @@ from functools import lru_cache
 from django.db.models import Sum, TextField
 from django.db.models.functions import Cast, Coalesce, Length
 
-from memory import checkpoints, workspace_constraints
+from memory import checkpoints
+from memory.constraints import workspace_constraints
 from memory.models import Checkpoint, LogEntry, MemoryUser
 from memory.project import Change, Outline, Record, RecordId
 from memory.texts import parse_python

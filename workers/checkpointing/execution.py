@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from memory.texts import shortened
 from workers.checkpointing import policy
 from workers.checkpointing.findings import Finding
-from workers.constraints import finding_of
-from workers.errors import error_json, outcome_of, user_error_json
+from workers.execution.constraints import finding_of
+from workers.execution.errors import error_json, outcome_of, user_error_json
 from workers.sandbox.interface import (
     ConstraintResult,
     ConstraintRun,

@@ -41,8 +41,8 @@ from workers.checkpointing.no_loss import domain_of, lost_records
 from workers.checkpointing.policy import check_policy
 from workers.checkpointing.type_check import type_errors, wants_type_check
 from workers.checkpointing.wording import PARAPHRASE
-from workers.outlook import alerts_of, day_of, foresee
-from workers.projects import allowance_of, bytecode_of, load, loaded
+from workers.execution.outlook import alerts_of, day_of, foresee
+from workers.execution.projects import allowance_of, bytecode_of, load, loaded
 from workers.sandbox import runner
 from workers.sandbox.interface import (
     DUMPED_BYTES,

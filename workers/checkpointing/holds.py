@@ -13,7 +13,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from memory import alerts, checkpoints, workspace_constraints
+from memory import checkpoints
+from memory.alerting import alerts
+from memory.constraints import workspace_constraints
+from memory.constraints.workspace_constraints import Standing
 from memory.models import Alert, Checkpoint, MemoryUser
 from memory.models.alerts import Severity, severity_rank
 from memory.project import (
@@ -30,14 +33,13 @@ from memory.project import (
     WriteConstraint,
 )
 from memory.texts import parse_python
-from memory.workspace_constraints import Standing
 from workers.checkpointing.citations import TooMuchCited, read_sources, rest_on
 from workers.checkpointing.findings import Finding
 from workers.checkpointing.grounding import Source
 from workers.checkpointing.updates import names_record
 from workers.checkpointing.words import names_one_of
-from workers.constraints import finding_of
-from workers.projects import compiled, loaded
+from workers.execution.constraints import finding_of
+from workers.execution.projects import compiled, loaded
 from workers.sandbox.interface import Allowance, Sandbox
 
 # The edits that can end an alert.

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import transaction
 
-from memory import checkpoints, log, runs, users
+from memory import checkpoints, log, users
 from memory.checkpoints import Candidate, Decision, HeadMoved
 from memory.log import Draft
 from memory.models import MemoryUser, Run
@@ -32,11 +32,12 @@ from memory.project import (
 from memory.project.files import Whole, read_whole, take_over
 from memory.project.foreign import ForeignError, Layout, layout, read, translate
 from memory.project.legacy import FROZEN, LIVE, is_old_constraint, surroundings
+from memory.work import runs
 from workers.checkpointing import gate
 from workers.checkpointing.findings import Check, Finding, Verdict
 from workers.checkpointing.repairs import repair
-from workers.foreign import ForeignCodeError, read_objects, run_old_constraint
-from workers.projects import allowance_of
+from workers.execution.foreign import ForeignCodeError, read_objects, run_old_constraint
+from workers.execution.projects import allowance_of
 from workers.sandbox import runner
 from workers.sandbox.interface import Sandbox, SandboxError
 

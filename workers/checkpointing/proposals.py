@@ -4,12 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from django.db import transaction
 
-from memory import alerts, checkpoints, log, redaction, runs, track_records, users
+from memory import checkpoints, log, users
+from memory.alerting import alerts
 from memory.checkpoints import Candidate, Decision, HeadMoved
+from memory.llm import track_records
 from memory.models import Checkpoint, LogEntry, MemoryUser, Run
 from memory.models.checkpoints import Origin
 from memory.models.log import EntryKind, Outcome
 from memory.models.runs import RunOutcome, RunTrigger
+from memory.privacy import redaction
 from memory.project import (
     AddField,
     Change,
@@ -27,11 +30,12 @@ from memory.project import (
 )
 from memory.project.edits import MAX_SOURCE
 from memory.project.files import edits_of_files
+from memory.work import runs
 from workers.checkpointing import gate
 from workers.checkpointing.coverage import uncovered
 from workers.checkpointing.findings import Check, Finding, Verdict
 from workers.checkpointing.repairs import put_right, repair_constraint
-from workers.outlook import outlook
+from workers.execution.outlook import outlook
 from workers.sandbox.interface import SandboxError
 
 MAX_REBUILDS = 3

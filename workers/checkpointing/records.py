@@ -13,9 +13,8 @@ import structlog
 from django.conf import settings
 from django.db import Error
 
-from memory import checkpoints, copies, lanes, leases, users
+from memory import checkpoints, copies, users
 from memory.checkpoints import Candidate, Decision, HeadMoved
-from memory.hints import send_hint
 from memory.log import record_entry
 from memory.models import Lane, LogEntry, MemoryUser, Merge
 from memory.models.checkpoints import Origin
@@ -33,6 +32,8 @@ from memory.project import (
 )
 from memory.project.edits import Retire, Update
 from memory.project.names import key_of_entry
+from memory.work import lanes, leases
+from memory.work.hints import send_hint
 from workers.checkpointing import gate
 from workers.checkpointing.findings import Verdict
 

@@ -17,14 +17,16 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from memory import checkpoints, forgetting, lanes, leases, redaction, runs, users
+from memory import checkpoints, users
 from memory.checkpoints import Candidate, HeadMoved
-from memory.forgetting import Traces
 from memory.models import EntryOutcome, LogEntry, MemoryUser, Redaction
 from memory.models.checkpoints import Origin
 from memory.models.log import EntryKind, Outcome
+from memory.privacy import forgetting, redaction
+from memory.privacy.forgetting import Traces
 from memory.project import Change, EditError, Project, Record, RecordId, conflicts
 from memory.project.conform import conform_fields
+from memory.work import lanes, leases, runs
 from workers.checkpointing import gate
 
 logger = structlog.get_logger(__name__)

@@ -14,7 +14,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 from memory.project.values import PartialDate, Struct, Value
-from memory.search.words import terms, terms_of_day
+from memory.recall.search.words import terms, terms_of_day
 from workers.checkpointing.findings import Finding
 from workers.checkpointing.grounding import LABEL_WORDS, Claim, Source, any_starts_with, plain
 

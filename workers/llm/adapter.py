@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from memory.language_models import PROVIDERS, Connection, NotConfigured, Usage
+from memory.llm.language_models import PROVIDERS, Connection, NotConfigured, Usage
 from memory.texts import one_line
 from workers.llm.interface import (
     Answer,

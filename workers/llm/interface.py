@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
-from memory.language_models import LanguageModelError, Usage
+from memory.llm.language_models import LanguageModelError, Usage
 from memory.models.llm import LlmOutcome
 
 

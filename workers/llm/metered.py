@@ -10,11 +10,12 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.db import connection as db_connection
 
-from memory import language_models, llm_calls, tracing
-from memory.language_models import Usage
-from memory.llm_calls import Attempt, Ending, TooManyCalls, Work
+from memory.llm import language_models, llm_calls
+from memory.llm.language_models import Usage
+from memory.llm.llm_calls import Attempt, Ending, TooManyCalls, Work
 from memory.models import LlmCall, Workspace
 from memory.models.llm import LlmOutcome
+from memory.operations import tracing
 from workers.llm.adapter import ProviderModel
 from workers.llm.interface import (
     Answer,

@@ -18,7 +18,7 @@ from prometheus_client.core import (
 
 from memory.models import LlmCall, LlmSpending
 from memory.models.llm import LlmOutcome
-from workers.reading_metrics import Read
+from workers.metrics.reading_metrics import Read
 
 
 def register(registry: CollectorRegistry) -> None:

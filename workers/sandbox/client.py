@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sandbox_image.uac import protocol
 from sandbox_image.uac.protocol import ProtocolError
-from workers.metrics import measured
+from workers.metrics.sandbox_metrics import measured
 from workers.sandbox.interface import (
     COMPILE_LIMITS,
     COMPILED_BYTES,

@@ -22,7 +22,7 @@ from django.conf import settings
 from docker.errors import DockerException, ImageNotFound, NotFound
 from requests.exceptions import RequestException
 
-from memory.limits import effective
+from memory.workspace_settings.sandbox_limits import effective
 from workers.sandbox import docker
 from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.image import SOURCES, default_image

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from memory.limits import SandboxLimits, process_memory_most
+from memory.workspace_settings.sandbox_limits import SandboxLimits, process_memory_most
 
 KIBIBYTE = 1024
 MEBIBYTE = 1024 * KIBIBYTE

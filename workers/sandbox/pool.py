@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import structlog
 
-from workers import metrics
+from workers.metrics import sandbox_metrics
 from workers.sandbox.interface import DEFAULT_SHAPE, Runner, Sandbox, SandboxError, Shape
 
 logger = structlog.get_logger(__name__)
@@ -137,7 +137,7 @@ class Pool:
     @contextmanager
     def virgin(self, *, hash_seed: int = 0, shape: Shape | None = None) -> Iterator[Sandbox]:
         """A sandbox that was never used, destroyed afterwards. Raises SandboxError."""
-        with metrics.CLAIM_SECONDS.time():
+        with sandbox_metrics.CLAIM_SECONDS.time():
             lease = self._claim(Kind(hash_seed, shape or self.shape))
         try:
             yield lease.sandbox
@@ -162,7 +162,7 @@ class Pool:
         was kept in another shape is not used. Raises SandboxError.
         """
         kind = Kind(0, shape or self.shape)
-        with metrics.CLAIM_SECONDS.time():
+        with sandbox_metrics.CLAIM_SECONDS.time():
             kept = None
             if single_use or not fresh:
                 kept = self._resident(user, kind, single_use, suits)
@@ -325,10 +325,10 @@ class Pool:
 
     def _new(self, kind: Kind) -> Lease:
         before = time.monotonic()
-        with metrics.START_FAILURES.count_exceptions():
+        with sandbox_metrics.START_FAILURES.count_exceptions():
             sandbox = self._runner.start(hash_seed=kind.hash_seed, shape=kind.shape)
         lease = Lease(sandbox, kind, time.monotonic())
-        metrics.START_SECONDS.observe(lease.born - before)
+        sandbox_metrics.START_SECONDS.observe(lease.born - before)
         with self._changed:
             self.counts.started += 1
         return lease

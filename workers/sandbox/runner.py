@@ -13,7 +13,7 @@ import structlog
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from memory.limits import effective
+from memory.workspace_settings.sandbox_limits import effective
 from workers.sandbox.interface import Allowance, Runner, Sandbox, SandboxError, Shape
 from workers.sandbox.pool import Lease, Pool, PoolLimits
 

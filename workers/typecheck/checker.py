@@ -22,7 +22,7 @@ from django.conf import settings
 
 import typecheck_image
 from sandbox_image.uac import protocol
-from workers.metrics import measured
+from workers.metrics.sandbox_metrics import measured
 from workers.sandbox.docker import ContainerChannel, check_confined, image_id
 from workers.sandbox.interface import SandboxError, Shape
 from workers.sandbox.runner import runner_name

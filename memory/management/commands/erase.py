@@ -9,8 +9,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from memory import erasing
 from memory.models import MemoryUser, UserErasure
+from memory.privacy import user_erasure
 
 
 class Command(BaseCommand):
@@ -43,7 +43,7 @@ class Command(BaseCommand):
         back = list(MemoryUser.objects.filter(public_id__in=listed))
         # Whoever was merged into another goes with that one.
         for user in sorted(back, key=lambda user: user.merged_into_id is not None):
-            erasing.ask(user, by="command", reason=erasing.RESTORED)
+            user_erasure.ask(user, by="command", reason=user_erasure.RESTORED)
         self.stdout.write(f"{len(listed)} listed, {len(back)} of them are being erased again")
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from memory import hints, imports
+from memory import imports
 from memory.imports import ImportRefused
 from memory.models import MemoryUser
 from memory.models.runs import RunOutcome, RunStatus, RunTrigger
+from memory.work import hints
 
 
 class Command(BaseCommand):

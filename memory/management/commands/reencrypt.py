@@ -5,10 +5,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db.models import Q
 
-from memory import encryption
 from memory.models import LlmCall, WebhookEndpoint, Workspace
+from memory.privacy import encryption
 
-# Every column that holds what `memory.encryption` has encrypted.
+# Every column that holds what `memory.privacy.encryption` has encrypted.
 ENCRYPTED: dict[type[Workspace] | type[LlmCall] | type[WebhookEndpoint], tuple[str, ...]] = {
     Workspace: ("llm_api_key",),
     LlmCall: ("prompt", "answer"),

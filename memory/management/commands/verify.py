@@ -10,9 +10,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error
 
+from memory.database.snapshots import snapshot
 from memory.models import MemoryUser, Workspace
-from memory.snapshots import snapshot
-from memory.verification import Problem, problems, workspace_problems
+from memory.operations.verification import Problem, problems, workspace_problems
 
 # As exit statuses: what was looked at has problems; it could not be looked at.
 PROBLEMS, NOT_VERIFIED = 1, 2

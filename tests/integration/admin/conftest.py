@@ -16,19 +16,15 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from memory import (
-    alerts,
-    hosts,
-    llm_calls,
-    log,
-    staff_mail,
-    track_records,
-    workspace_constraints,
-)
-from memory.alerts import Finding
+from memory import log
+from memory.alerting import alerts
+from memory.alerting.alerts import Finding
 from memory.canonical import sha256
-from memory.language_models import Usage
-from memory.llm_calls import Attempt, Ending, Work
+from memory.constraints import workspace_constraints
+from memory.delivery import staff_mail
+from memory.llm import llm_calls, track_records
+from memory.llm.language_models import Usage
+from memory.llm.llm_calls import Attempt, Ending, Work
 from memory.log import Draft
 from memory.models import (
     Alarm,
@@ -85,6 +81,7 @@ from memory.models.staff import AuditKind
 from memory.models.users import LaneName
 from memory.models.workspace_constraints import VersionState
 from memory.users import create_user
+from memory.work import hosts
 from memory.workspaces import create_key
 
 Rows: TypeAlias = Mapping[type[Model], Any]

@@ -18,7 +18,6 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from memory import access, stuck
 from memory.models import (
     Alarm,
     Alert,
@@ -40,6 +39,8 @@ from memory.models import (
 )
 from memory.models.alerts import AlertState
 from memory.models.workspaces import Scope
+from memory.staff import access
+from memory.work import stuck
 from memory.workspaces import create_key
 from tests.integration.admin.conftest import (
     MODELS,

@@ -13,7 +13,8 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import alerts, log
+from memory import log
+from memory.alerting import alerts
 from memory.log import Draft
 from memory.models import (
     Alert,

@@ -10,7 +10,6 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from memory import audit, erasing
 from memory.models import (
     Alert,
     ApiKey,
@@ -23,6 +22,8 @@ from memory.models import (
 )
 from memory.models.alerts import AlertState
 from memory.models.staff import AuditKind
+from memory.privacy import user_erasure
+from memory.staff import audit
 from tests.integration.admin.conftest import (
     MODELS,
     Populate,
@@ -213,7 +214,7 @@ def test_no_content_and_no_name_gets_in_and_erasure_leaves_it(
 
     before = StaffAudit.objects.filter(person=user.public_id).count()
     rows[UserErasure].delete()
-    erasing.ask(user, by="staff:eve", reason="asked for")
+    user_erasure.ask(user, by="staff:eve", reason="asked for")
     assert StaffAudit.objects.filter(person=user.public_id).count() == before
 
 

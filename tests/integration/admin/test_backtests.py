@@ -10,7 +10,6 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from memory import backtests
 from memory.models import (
     Backtest,
     BacktestFinding,
@@ -21,6 +20,7 @@ from memory.models import (
     WorkspaceConstraintVersion,
 )
 from memory.models.backtests import BacktestState
+from memory.temporal import backtests
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import list_url, messages_of, page_url, shown, text_of
 from tests.integration.admin.test_workspace_constraints import act

@@ -13,11 +13,14 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
-from memory import log, pauses, queries, redaction, usage
+from memory import log
+from memory.admission import pauses, usage
 from memory.log import Draft
 from memory.models import LogEntry, MemoryUser, Run, StaffAudit, Workspace
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.privacy import redaction
+from memory.recall import queries
 from memory.users import create_user
 from tests.conftest import finish_work
 from tests.integration.admin.conftest import page_url, shown, text_of

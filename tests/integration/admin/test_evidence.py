@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memory import alerts, log, redaction, runs
-from memory.alerts import Finding
+from memory import log
+from memory.alerting import alerts
+from memory.alerting.alerts import Finding
 from memory.log import Draft
 from memory.models import Alert, LogEntry, MemoryUser, RecordLocation, Run
 from memory.models.alerts import Severity
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunTrigger
+from memory.privacy import redaction
+from memory.work import runs
 from tests.factories import make_run
 from tests.integration.admin.conftest import page_url, shown, text_of
 from tests.integration.checkpointing.conftest import trip

@@ -35,7 +35,7 @@ from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.log import Outcome
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.models.users import LaneName
-from memory.overview import PERIODS, RUN_ENDINGS
+from memory.staff.overview import PERIODS, RUN_ENDINGS
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import Populate, Rows, list_url, shown, text_of
 from tests.integration.admin.test_hostile import HOSTILE

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memory.limits import BY_NAME
 from memory.models import Workspace
+from memory.workspace_settings.sandbox_limits import BY_NAME
 from tests.integration.admin.conftest import add_url, list_url, page_url, shown, text_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("limits_as_delivered")]

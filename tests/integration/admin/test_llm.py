@@ -13,14 +13,16 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import encryption, llm_calls, track_record_settings, track_records
 from memory.admin import paging
-from memory.language_models import Usage
-from memory.limits import BY_NAME
-from memory.llm_calls import Attempt, Ending, Work
+from memory.llm import llm_calls, track_records
+from memory.llm.language_models import Usage
+from memory.llm.llm_calls import Attempt, Ending, Work
 from memory.models import Lane, LlmCall, LlmSpending, MemoryUser, StaffAudit, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.users import LaneName
+from memory.privacy import encryption
+from memory.workspace_settings import track_record_settings
+from memory.workspace_settings.sandbox_limits import BY_NAME
 from tests.factories import make_session
 from tests.integration.admin.conftest import (
     Populate,

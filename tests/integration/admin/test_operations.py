@@ -12,17 +12,18 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import alarms, log
+from memory import log
 from memory.log import Draft
 from memory.models import Alarm, Lane, MemoryUser, Run
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome, RunStatus
 from memory.models.users import LaneName
 from memory.models.workspaces import Workspace
+from memory.operations import alarms
 from memory.users import create_user
 from tests.factories import make_checkpoint, make_run
 from tests.integration.admin.conftest import messages_of, shown
-from workers import dispatching
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 

@@ -10,12 +10,14 @@ from django.urls import reverse
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
-from memory import log, pauses, redaction
+from memory import log
+from memory.admission import pauses
 from memory.checkpoints import read_file
 from memory.log import Draft
 from memory.models import Alert, MemoryUser, Run, StaffAudit
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunTrigger
+from memory.privacy import redaction
 from tests.integration.admin.conftest import shown, text_of
 from tests.integration.checkpointing.conftest import trip
 

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from memory import log, progress
+from memory import log
 from memory.admin.console import console_url
 from memory.admin.own_constraints import own_constraint_url
 from memory.admin.project import project_url
@@ -38,6 +38,7 @@ from memory.models.backtests import BacktestState
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunStatus, RunTrigger
 from memory.models.users import LaneName
+from memory.work import progress
 from tests.factories import make_checkpoint, make_run
 from tests.integration.admin.conftest import Populate, Rows, page_url, shown, text_of
 

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from memory import log, redaction
+from memory import log
 from memory.admin.diffs import side_by_side
 from memory.canonical import sha256
 from memory.log import Draft
@@ -26,6 +26,7 @@ from memory.models import (
     Workspace,
 )
 from memory.models.log import EntryKind
+from memory.privacy import redaction
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import Populate, Rows, messages_of, page_url, shown, text_of
 from tests.integration.admin.test_hostile import HOSTILE

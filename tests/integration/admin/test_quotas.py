@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memory import log, usage
+from memory import log
+from memory.admission import usage
 from memory.models import MemoryUser, Workspace, WorkspaceUse
 from memory.models.log import EntryKind
 from tests.integration.admin.conftest import list_url, page_url, shown

@@ -6,7 +6,6 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from memory import access, audit
 from memory.models import (
     AlertEvent,
     Delivery,
@@ -18,6 +17,7 @@ from memory.models import (
     WebhookEndpoint,
     Workspace,
 )
+from memory.staff import access, audit
 from tests.factories import make_run, reject
 from tests.integration.admin.conftest import list_url, page_url, shown, text_of
 from tests.integration.admin.test_pages import links_in

@@ -14,7 +14,6 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from memory import timeline
 from memory.models import (
     Alert,
     AlertEvent,
@@ -25,7 +24,8 @@ from memory.models import (
     Workspace,
 )
 from memory.models.runs import RunKind, RunTrigger
-from memory.timeline import KINDS, BadPlace, Moment, Page
+from memory.staff import timeline
+from memory.staff.timeline import KINDS, BadPlace, Moment, Page
 from memory.users import create_user
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import Populate, Rows, page_url, shown, text_of

@@ -8,7 +8,7 @@ from cryptography.fernet import Fernet
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from memory import webhooks
+from memory.delivery import webhooks
 from memory.models import Delivery, WebhookEndpoint, Workspace
 from memory.models.webhooks import DeliveryState
 from tests.integration.admin.conftest import (

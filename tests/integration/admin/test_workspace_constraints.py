@@ -8,7 +8,8 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 
-from memory import constraint_library, log
+from memory import log
+from memory.constraints import constraint_library
 from memory.log import Draft
 from memory.models import (
     Alert,
@@ -21,7 +22,7 @@ from memory.models.alerts import AlertState
 from memory.models.log import EntryKind
 from tests.integration.admin.conftest import add_url, list_url, messages_of, page_url, shown
 from tests.integration.work.test_workspace_constraints import SOURCE, TESTS, rental
-from workers import dispatching
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 

@@ -19,18 +19,9 @@ from hypothesis import strategies as st
 from pytest_django.fixtures import DjangoAssertNumQueries
 from rest_framework.test import APIClient
 
-from memory import (
-    alerts,
-    duplicates,
-    erasing,
-    feedback,
-    forecasts,
-    history,
-    retrieval,
-    verification,
-    webhooks,
-)
-from memory.alerts import Finding
+from memory.alerting import alerts, duplicates, feedback
+from memory.alerting.alerts import Finding
+from memory.delivery import webhooks
 from memory.models import (
     Alert,
     AlertEvent,
@@ -43,12 +34,17 @@ from memory.models import (
     Workspace,
 )
 from memory.models.alerts import LIVE_STATES, AlertKind, AlertState, Judge, Severity, Verdict
+from memory.operations import verification
+from memory.privacy import user_erasure
+from memory.recall import retrieval
+from memory.temporal import forecasts, history
 from memory.users import create_user
 from tests.factories import make_checkpoint, make_run
 from tests.integration.alerts.test_life import finding, record
 from tests.integration.alerts.test_staff_mail import subscribe, tick
 from tests.properties import examples
-from workers import dispatching, outlook
+from workers.execution import outlook
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 
@@ -637,9 +633,9 @@ def test_erasing_tells_nothing_of_what_a_duplicate_said(
     """Whichever of the two rows is emptied and told of first."""
     WebhookEndpoint.objects.create(workspace=user.workspace, url="https://example.org/")
     run_finds(user, own(), ours())
-    monkeypatch.setattr(erasing, "BATCH", 1)
-    row = erasing.ask(user, by="staff:x", reason="asked")
-    erasing.work_on(str(row.pk))
+    monkeypatch.setattr(user_erasure, "BATCH", 1)
+    row = user_erasure.ask(user, by="staff:x", reason="asked")
+    user_erasure.work_on(str(row.pk))
 
     payloads = Delivery.objects.values_list("payload", flat=True)
     assert payloads

@@ -7,7 +7,8 @@ import time
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from memory import alert_events, alerts, checkpoints, leases, log, reopening
+from memory import checkpoints, log, reopening
+from memory.alerting import alert_events, alerts
 from memory.checkpoints import Decision
 from memory.log import Draft
 from memory.models import Alert, AlertEvent, EventCounter, Lane, MemoryUser, Workspace
@@ -16,6 +17,7 @@ from memory.models.log import EntryKind, Outcome
 from memory.models.users import LaneName
 from memory.reopening import Selection
 from memory.users import create_user
+from memory.work import leases
 from tests.factories import reject
 from tests.integration.alerts.test_life import finding, record, run_finds
 from workers import tasks

@@ -7,11 +7,12 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from memory import alert_settings, alerts
-from memory.alerts import Finding, NotPaused
+from memory.alerting import alerts
+from memory.alerting.alerts import Finding, NotPaused
 from memory.models import Alert, MemoryUser, PausedConstraint, Run
 from memory.models.alerts import AlertKind, AlertState, Severity
 from memory.models.runs import RunTrigger
+from memory.workspace_settings import alert_settings
 from tests.factories import make_checkpoint, make_run
 from tests.integration.alerts.test_life import (
     ALLERGY,

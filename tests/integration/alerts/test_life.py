@@ -10,8 +10,8 @@ import time_machine
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import alerts
-from memory.alerts import AlertNotOpen, Finding
+from memory.alerting import alerts
+from memory.alerting.alerts import AlertNotOpen, Finding
 from memory.models import Alert, MemoryUser, Run
 from memory.models.alerts import AlertKind, AlertState, Severity
 from tests.factories import make_checkpoint, make_run

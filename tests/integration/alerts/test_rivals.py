@@ -7,7 +7,7 @@ import time_machine
 from django.db import connection, transaction
 from django.utils import timezone
 
-from memory import alerts
+from memory.alerting import alerts
 from memory.models import Alert, AlertEvent, Workspace
 from memory.users import create_user
 from tests.integration.alerts.test_life import finding, record, run_finds

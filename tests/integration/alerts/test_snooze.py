@@ -6,8 +6,8 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from memory import alerts
-from memory.alerts import AlertNotOpen, SnoozeRefused
+from memory.alerting import alerts
+from memory.alerting.alerts import AlertNotOpen, SnoozeRefused
 from memory.models import Alert, MemoryUser
 from memory.models.alerts import AlertState, Severity
 from tests.integration.alerts.test_life import (
@@ -19,7 +19,7 @@ from tests.integration.alerts.test_life import (
     run_finds,
     states,
 )
-from workers import dispatching
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 
@@ -172,7 +172,7 @@ def test_a_snooze_and_an_acknowledgement_are_taken_back_and_each_replaces_the_ot
 
 
 def test_the_manifest_leaves_out_what_is_put_off(user: MemoryUser) -> None:
-    from memory.retrieval import open_alerts
+    from memory.recall.retrieval import open_alerts
 
     alert = opened(user)
     assert open_alerts(user) == [alert]

@@ -16,7 +16,8 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import alerts, staff_mail
+from memory.alerting import alerts
+from memory.delivery import staff_mail
 from memory.models import (
     Alert,
     AlertEvent,
@@ -32,7 +33,8 @@ from memory.users import create_user
 from tests.integration.alerts.test_life import ALLERGY, finding, record, run_finds
 from tests.mail_server import MailServer, mail_server
 from tests.waiting import eventually, scaled
-from workers import dispatching, mailing
+from workers.delivery import mailing
+from workers.service import dispatching
 
 db = pytest.mark.django_db
 MINUTE = datetime.timedelta(minutes=1)

@@ -13,13 +13,15 @@ from django.utils.dateparse import parse_datetime
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import alert_events, alerts, hints, rejections
+from memory.admission.request_slots import Places
+from memory.alerting import alert_events, alerts
 from memory.api import waiting
+from memory.delivery import rejections
 from memory.models import Alert, AlertEvent, EntryOutcome, MemoryUser, Workspace
 from memory.models.alerts import Severity
 from memory.models.workspaces import Scope
-from memory.places import Places
 from memory.users import create_user
+from memory.work import hints
 from memory.workspaces import create_key
 from tests.factories import reject
 from tests.integration.alerts.test_life import finding, record, run_finds

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import alerts, feedback
+from memory.alerting import alerts, feedback
 from memory.models import Alert, MemoryUser, PausedConstraint
 from memory.models.alerts import Judge, Verdict
 from memory.project import Outline

@@ -7,12 +7,12 @@ import pytest
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import runs
 from memory.models import LlmCall, MemoryUser, Run, Workspace
 from memory.models.llm import LlmPurpose
 from memory.models.runs import RunKind
-from memory.search.followups import MAX_CHARACTERS, MAX_TURNS
+from memory.recall.search.followups import MAX_CHARACTERS, MAX_TURNS
 from memory.users import create_user
+from memory.work import runs
 from tests.conftest import finish_work, new_client
 from tests.integration.checkpointing.conftest import trip
 from tests.llm_server import (
@@ -27,8 +27,9 @@ from tests.llm_server import (
     said,
     status,
 )
-from workers import dispatching, tasks
+from workers import tasks
 from workers.authoring import answering
+from workers.service import dispatching
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("sandbox_worker")]
 
@@ -185,7 +186,7 @@ def test_whoever_waits_gets_the_answer(
     api: APIClient, told: None, model: Callable[..., LlmServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model(queries("len(trips)"), answers(1))
-    monkeypatch.setattr("memory.hints.wait_done", lambda run, seconds: tasks.answer(str(run)))
+    monkeypatch.setattr("memory.work.hints.wait_done", lambda run, seconds: tasks.answer(str(run)))
 
     response = api.post(f"{URL}?wait=5", {"question": "How many trips?"})
 
@@ -412,7 +413,7 @@ def test_what_the_provider_does_wrong_is_told_plainly_with_its_words_apart(
     settings.UAC_LLM_ATTEMPTS = 1
     if kind == "TimedOut":
         settings.UAC_LLM_TIMEOUT_SECONDS = 1.0
-    monkeypatch.setattr("memory.hints.wait_done", lambda run, seconds: tasks.answer(str(run)))
+    monkeypatch.setattr("memory.work.hints.wait_done", lambda run, seconds: tasks.answer(str(run)))
 
     response = api.post(f"{URL}?wait=5", {"question": "How many trips?"})
 

@@ -8,10 +8,10 @@ import pytest
 from rest_framework import fields
 from rest_framework.test import APIClient
 
+from memory.admission.request_slots import Places
 from memory.api import computing, parsers, serializers
 from memory.models import MemoryUser, Workspace
 from memory.models.workspaces import Scope
-from memory.places import Places
 from memory.users import create_user
 from memory.workspaces import create_key
 from tests.conftest import new_client

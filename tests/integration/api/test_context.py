@@ -9,12 +9,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from memory import constraint_library, log, workspace_constraints
-from memory.context import CHARACTERS_PER_TOKEN, PREAMBLE
+from memory import log
+from memory.constraints import constraint_library, workspace_constraints
 from memory.log import Draft
 from memory.models import Alert, MemoryUser, Workspace
 from memory.models.log import EntryKind
 from memory.project import Outline, model
+from memory.recall.context import CHARACTERS_PER_TOKEN, PREAMBLE
 from memory.users import create_user
 from memory.workspaces import create_key
 from tests.conftest import finish_work, new_client
@@ -215,7 +216,7 @@ def test_what_is_in_files_that_are_not_read_is_counted_as_left_out(
         return told, parts(found)["state"]["left_out"]
 
     assert counted() == (61, 0)
-    monkeypatch.setattr("memory.context.MOST_WATCHED_FILES", 2)
+    monkeypatch.setattr("memory.recall.context.MOST_WATCHED_FILES", 2)
     told, left_out = counted()
     assert 0 < told < 61
     assert told + left_out == 61

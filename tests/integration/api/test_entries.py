@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory import constraint_sources, log, redaction, widening
+from memory import log
 from memory.api import pagination
+from memory.constraints import constraint_sources, widening
+from memory.constraints.widening import Widened
 from memory.log import Draft
 from memory.models import LogEntry, MemoryUser, Workspace
 from memory.models.log import EntryKind
+from memory.privacy import redaction
 from memory.project import Domain, Outline
 from memory.project.outline import Class, Collection, Field, Shard
 from memory.project.types import parse_type
 from memory.texts import parse_python
-from memory.widening import Widened
 from tests.factories import make_checkpoint
 
 pytestmark = pytest.mark.django_db
@@ -169,7 +171,7 @@ def test_of_many_widened_fields_each_constraint_is_parsed_once(
     outline = replace(Outline().with_domain(travel), constraints=dict.fromkeys(names, ""))
     user.head = make_checkpoint(user, outline=outline.to_json())
     user.save()
-    monkeypatch.setattr("memory.widening.checkpoints.read_files", lambda *_: files)
+    monkeypatch.setattr("memory.constraints.widening.checkpoints.read_files", lambda *_: files)
     parsed = []
 
     def parse(source: str) -> ast.Module:

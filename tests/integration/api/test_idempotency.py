@@ -14,12 +14,12 @@ from django.db import connection
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import hints, idempotency
 from memory.models import Alert, Checkpoint, IdempotencyKey, LogEntry, MemoryUser, Run, Workspace
+from memory.work import hints, idempotency
 from memory.workspaces import create_key
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.waiting import eventually
-from workers import dispatching
+from workers.service import dispatching
 
 ENTRIES = "/v1/users/ada/entries/"
 MESSAGE = {"kind": "message", "content": "I fly to Rome on Monday."}

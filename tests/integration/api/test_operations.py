@@ -8,11 +8,11 @@ from cryptography.fernet import Fernet
 from django.test import override_settings
 from rest_framework.test import APIClient
 
-from memory import leases
 from memory.models import IdempotencyKey, MemoryUser, Run, UserErasure, WebhookEndpoint, Workspace
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.models.workspaces import Scope
-from memory.runs import NotToBeCancelled, Result, cancel, claim, finish, queue
+from memory.work import leases
+from memory.work.runs import NotToBeCancelled, Result, cancel, claim, finish, queue
 from memory.workspaces import create_key
 
 pytestmark = pytest.mark.django_db

@@ -9,9 +9,10 @@ from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import hints, usage
+from memory.admission import usage
 from memory.api import waiting
 from memory.models import MemoryUser, Run
+from memory.work import hints
 from tests.integration.checkpointing.conftest import trip
 
 pytestmark = pytest.mark.django_db

@@ -8,12 +8,14 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import erasing, log, redaction, refusals, usage
+from memory import log
+from memory.admission import refusals, usage
+from memory.admission.usage import PENDING, TOTALS
 from memory.models import Backtest, MemoryUser, Run, Workspace, WorkspaceUse
 from memory.models.backtests import BacktestState
 from memory.models.log import EntryKind
 from memory.models.runs import RunStatus, RunTrigger
-from memory.usage import PENDING, TOTALS
+from memory.privacy import redaction, user_erasure
 from memory.users import create_user
 from memory.workspaces import create_key
 from tests.factories import make_checkpoint, make_run
@@ -71,7 +73,7 @@ def test_who_was_erased_takes_no_place(user: MemoryUser, workspace: Workspace) -
     usage._count(TOTALS)
     assert usage.used(workspace)["max_users"] == 2
 
-    erasing.ask(other, by="key:x", reason="asked for")
+    user_erasure.ask(other, by="key:x", reason="asked for")
 
     usage._count(TOTALS)
     assert usage.used(workspace)["max_users"] == 1

@@ -11,8 +11,9 @@ import pytest
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import hints, rates, refusals
+from memory.admission import rates, refusals
 from memory.models import MemoryUser, Workspace
+from memory.work import hints
 from memory.workspaces import create_key
 from tests.integration.operation.test_hints import hanging_redis, impatient, no_redis
 from tests.waiting import scaled
@@ -196,7 +197,7 @@ def test_what_the_server_says_holds_where_nothing_is_chosen(
 PROCESS = """
 import sys, uuid
 import django; django.setup()
-from memory import quotas, rates
+from memory.workspace_settings import quotas; from memory.admission import rates
 from memory.models import Workspace
 rates.QUICK_SECONDS = 30
 workspace = Workspace(public_id=uuid.UUID(sys.argv[1]), writes_per_minute=int(sys.argv[2]))

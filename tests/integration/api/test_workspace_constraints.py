@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory import constraint_library
+from memory.constraints import constraint_library
 from memory.models import ApiKey, MemoryUser, Workspace, WorkspaceConstraint
 from memory.models.workspaces import Scope
 from memory.workspaces import create_key
 from tests.integration.work.test_workspace_constraints import SOURCE, TESTS, rental
-from workers import dispatching
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django.fixtures import Settings
 
-from memory import leases, runs
 from memory.log import coverage
 from memory.models import EntryOutcome, Lane, LlmCall, LogEntry, MemoryUser
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunTrigger
 from memory.models.users import LaneName
+from memory.work import leases, runs
 from tests.integration.authoring.conftest import Meanwhile, Say, Work, edits, finishes, remembers
 from tests.llm_server import Called, LlmServer, Reply, Request, Said, called
 from workers import tasks

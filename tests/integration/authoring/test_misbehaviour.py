@@ -19,8 +19,8 @@ from memory.log import coverage
 from memory.models import Checkpoint, Lane, LlmCall, MemoryUser, Run
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome
+from memory.operations.verification import problems
 from memory.users import create_user
-from memory.verification import problems
 from tests.conftest import ENDLESS_AMONG_OTHERS
 from tests.integration.authoring.conftest import Say, Work, edits, finishes, remembers
 from tests.integration.authoring.test_messages_to_records import TRIP, trip

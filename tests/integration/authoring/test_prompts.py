@@ -16,7 +16,7 @@ from tests.integration.authoring.conftest import Say, Work, edits, finishes
 from tests.llm_server import called, said
 from workers import tasks
 from workers.authoring import prompts
-from workers.outlook import Outlook
+from workers.execution.outlook import Outlook
 
 pytestmark = pytest.mark.django_db
 

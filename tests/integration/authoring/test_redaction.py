@@ -2,10 +2,10 @@
 
 import pytest
 
-from memory import redaction
 from memory.models import LlmCall, LogEntry, MemoryUser, Run
 from memory.models.log import EntryKind
-from memory.verification import problems
+from memory.operations.verification import problems
+from memory.privacy import redaction
 from tests.integration.authoring.conftest import (
     Meanwhile,
     Say,

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from pytest_django.fixtures import Settings
 
-from memory import checkpoints, log, runs
+from memory import checkpoints, log
 from memory.log import Draft, coverage
 from memory.models import Checkpoint, Lane, LlmCall, MemoryUser, Run, Workspace
 from memory.models.checkpoints import Origin
 from memory.models.llm import LlmPurpose
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome, RunTrigger
+from memory.work import runs
 from tests.integration.authoring.conftest import Meanwhile, Say, Work, edits, finishes
 from tests.integration.authoring.test_messages_to_records import TRIP, trip
 from tests.integration.authoring.test_misbehaviour import SPEAKS, TESTS, constraint, written

@@ -8,14 +8,17 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import history, lanes, leases, llm_turns, reopening, track_records
+from memory import reopening
+from memory.llm import llm_turns, track_records
 from memory.log import coverage
 from memory.models import Lane, LlmCall, MemoryUser, Run, Workspace
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome
 from memory.models.users import LaneName
 from memory.reopening import Selection
+from memory.temporal import history
 from memory.users import create_user
+from memory.work import lanes, leases
 from tests.factories import make_session
 from tests.integration.authoring.conftest import Meanwhile, Say, Work, edits, finishes
 from tests.integration.authoring.test_structure import begins, taking_notes, window

@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory import alerts, context, history, retrieval
+from memory.alerting import alerts
 from memory.models import Alert, MemoryUser
 from memory.models.alerts import AlertKind, AlertState
-from memory.search.followups import Question
+from memory.recall import context, retrieval
+from memory.recall.search.followups import Question
+from memory.temporal import history
 from tests.factories import make_run
 from tests.integration.checkpointing.conftest import Append, trip
 from tests.integration.checkpointing.test_proposals import BUDGET, BUDGET_TESTS
-from workers import constraints, tasks
+from workers import tasks
+from workers.execution import constraints
 
 pytestmark = pytest.mark.django_db
 

@@ -9,8 +9,8 @@ from rest_framework.test import APIClient
 from memory import checkpoints, log
 from memory.models import Checkpoint, EntryOutcome, MemoryUser, Run
 from memory.models.log import EntryKind
+from memory.operations.verification import problems
 from memory.project.edits import MAX_SOURCE
-from memory.verification import problems
 from tests.integration.checkpointing.conftest import Append, Records, trip
 from tests.integration.checkpointing.test_proposals import BUDGET, BUDGET_TESTS
 from workers.checkpointing import proposals

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from memory import alerts, log
+from memory import log
+from memory.alerting import alerts
 from memory.log import Draft
 from memory.models import Alert, AlertEvent, MemoryUser, Run
 from memory.models.alerts import AlertEventKind, AlertState

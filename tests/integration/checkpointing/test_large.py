@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from memory import checkpoints, leases
+from memory import checkpoints
 from memory.models import Blob, Bytecode, Checkpoint, Lane, MemoryUser
 from memory.models.checkpoints import Origin
 from memory.models.users import LaneName
+from memory.operations.verification import problems
 from memory.project import Add, DefineClass, FieldSpec, Project, apply
-from memory.verification import problems
+from memory.work import leases
 from tests.integration.checkpointing.conftest import Append, trip
 from workers.checkpointing import gate, records
 

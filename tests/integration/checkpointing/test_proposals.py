@@ -8,12 +8,13 @@ import pytest
 from django.test.utils import override_settings
 from rest_framework.test import APIClient
 
-from memory import log, runs
+from memory import log
 from memory.models import Alert, Checkpoint, EntryOutcome, MemoryUser, Run
 from memory.models.alerts import AlertKind, AlertState
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunTrigger
-from memory.verification import problems
+from memory.operations.verification import problems
+from memory.work import runs
 from tests.conftest import ENDLESS_AMONG_OTHERS
 from tests.integration.checkpointing.conftest import Append, Records, trip
 from workers import tasks

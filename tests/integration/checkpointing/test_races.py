@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from memory import checkpoints, log, runs
+from memory import checkpoints, log
 from memory.checkpoints import HeadMoved
 from memory.models import Checkpoint, Lane, MemoryUser, Run
 from memory.models.runs import RunKind, RunTrigger
 from memory.models.users import LaneName
-from memory.verification import problems
+from memory.operations.verification import problems
+from memory.work import runs
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.integration.checkpointing.conftest import Append, Records, trip
 from workers import tasks

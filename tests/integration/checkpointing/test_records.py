@@ -7,12 +7,13 @@ import pytest
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
-from memory import lanes, log
+from memory import log
 from memory.models import Bytecode, Checkpoint, Lane, MemoryUser, RecordLocation
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
+from memory.operations.verification import problems
 from memory.project import compile_record
-from memory.verification import problems
+from memory.work import lanes
 from tests.integration.checkpointing.conftest import Append, Records, trip
 from workers import tasks
 from workers.checkpointing import gate, records

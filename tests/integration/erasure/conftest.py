@@ -9,9 +9,9 @@ import pytest
 from django.db import connection
 from rest_framework.test import APIClient
 
-from memory import erasing
 from memory.models import MemoryUser, UserErasure, Workspace
 from memory.models.workspaces import Scope
+from memory.privacy import user_erasure
 from memory.workspaces import create_key
 from tests.waiting import eventually
 from workers import tasks
@@ -43,7 +43,7 @@ def go_on(user: MemoryUser, passes: int = 3) -> UserErasure:
     row = UserErasure.objects.get(user=user)
     with ExitStack() as stack:
         if connection.in_atomic_block:  # the test's own transaction began before, and stays open
-            stack.enter_context(mock.patch.object(erasing, "_transactions", return_value=0))
+            stack.enter_context(mock.patch.object(user_erasure, "_transactions", return_value=0))
         for _ in range(passes):
             UserErasure.objects.filter(pk=row.pk).update(run_after=row.created_at)
             tasks.erase(str(row.pk))

@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory import erasing, log, users
+from memory import log, users
 from memory.log import Draft
 from memory.models import LogEntry, MemoryUser, UserErasure, Workspace
 from memory.models.log import EntryKind
 from memory.models.workspaces import Scope
+from memory.operations.verification import problems
+from memory.privacy import user_erasure
 from memory.users import create_user
-from memory.verification import problems
 from memory.workspaces import create_key
 from tests.integration.erasure.conftest import finish, found
 from tests.integration.erasure.test_registry import plant
@@ -194,7 +195,7 @@ def test_whoever_holds_the_user_still_can_write_nothing(api: APIClient, user: Me
 
 def test_verify_finds_what_is_left_of_somebody_erased(user: MemoryUser) -> None:
     log.append(user, [Draft(kind=EntryKind.MESSAGE, content="x")], source="test")
-    row = erasing.ask(user, by="key:x", reason="asked for")
+    row = user_erasure.ask(user, by="key:x", reason="asked for")
     assert list(problems(user)) == []  # it is under way
 
     UserErasure.objects.filter(pk=row.pk).update(due_at=None)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from memory import erasing
 from memory.models import MemoryUser, UserErasure
+from memory.privacy import user_erasure
 from memory.users import create_user
 from tests.integration.erasure.conftest import finish
 
@@ -26,7 +26,7 @@ def test_whom_a_restored_backup_brings_back_is_erased_again(
 ) -> None:
     other = create_user(user.workspace, "bob", metadata=None)
     before = MemoryUser.objects.filter(pk=user.pk).values().get()
-    erasing.ask(user, by="test", reason="asked for")
+    user_erasure.ask(user, by="test", reason="asked for")
     finish(user)
     listed = erase()
     assert [json.loads(line)["erased_user"] for line in listed.splitlines()] == [
@@ -42,7 +42,7 @@ def test_whom_a_restored_backup_brings_back_is_erased_again(
     assert erase("--again", str(log)) == "1 listed, 1 of them are being erased again\n"
 
     row = finish(user)
-    assert (row.by, row.reason, row.due_at) == ("command", erasing.RESTORED, None)
+    assert (row.by, row.reason, row.due_at) == ("command", user_erasure.RESTORED, None)
     assert list(MemoryUser.objects.all()) == [other]
     assert erase("--again", str(log)) == "1 listed, 0 of them are being erased again\n"
 

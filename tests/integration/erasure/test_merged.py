@@ -6,12 +6,13 @@ import pytest
 from django.core.management import call_command
 from rest_framework.test import APIClient
 
-from memory import erasing, log, merging
+from memory import log, merging
 from memory.log import Draft
 from memory.models import MemoryUser, UserErasure, Workspace
 from memory.models.log import EntryKind
+from memory.operations.verification import problems
+from memory.privacy import user_erasure
 from memory.users import create_user
-from memory.verification import problems
 from tests.integration.erasure.conftest import MARKER, finish, found
 from workers import merging as worker
 
@@ -52,7 +53,7 @@ def test_of_neither_anything_is_left(api: APIClient, user: MemoryUser, merged: M
 def test_while_it_is_copied_still_it_ends(user: MemoryUser, anonymous: MemoryUser) -> None:
     row = merging.merge(user, anonymous, by="key:x")
 
-    erasing.ask(user, by="key:x", reason="asked for")
+    user_erasure.ask(user, by="key:x", reason="asked for")
     worker.work_on(row.pk)
 
     for person in (user, anonymous):

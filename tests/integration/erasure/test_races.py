@@ -13,9 +13,10 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from rest_framework.test import APIClient
 
-from memory import checkpoints, erasing, erasure, leases, llm_calls, log, runs
-from memory.language_models import Usage
-from memory.llm_calls import Attempt, Ending, Work
+from memory import checkpoints, log
+from memory.llm import llm_calls
+from memory.llm.language_models import Usage
+from memory.llm.llm_calls import Attempt, Ending, Work
 from memory.log import Draft
 from memory.models import (
     Checkpoint,
@@ -31,7 +32,9 @@ from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunTrigger
 from memory.models.users import LaneName
+from memory.privacy import erasure_registry, user_erasure
 from memory.users import create_user, is_erased
+from memory.work import leases, runs
 from tests.integration.erasure.conftest import MARKER, finish, found, go_on
 from tests.waiting import eventually, scaled
 from workers import tasks
@@ -43,7 +46,7 @@ def append(user: MemoryUser, key: str = "a") -> None:
 
 
 def erase(user: MemoryUser) -> None:
-    erasing.ask(user, by="test", reason="asked for")
+    user_erasure.ask(user, by="test", reason="asked for")
 
 
 def erase_at_once(user: MemoryUser) -> None:
@@ -210,7 +213,7 @@ def test_asked_for_by_several_at_once_it_is_done_once(live_database: str, user: 
 
     def run() -> None:
         barrier.wait()
-        told.append(erasing.ask(user, by="test", reason="asked for").pk)
+        told.append(user_erasure.ask(user, by="test", reason="asked for").pk)
         tasks.erase(str(told[0]))
         connection.close()
 
@@ -230,7 +233,7 @@ KILLED = """
 import os, signal, sys
 import django
 django.setup()
-from memory import erasing, leases
+from memory.privacy import user_erasure as erasing; from memory.work import leases
 after = int(sys.argv[2])
 write = leases.write
 def counted(*arguments, **columns):
@@ -251,8 +254,8 @@ def test_killed_at_any_batch_another_worker_goes_on(live_database: str, user: Me
         append(user, key)
         tasks.checkpoint_records(user.pk)
     before = {
-        model: erasure.rows_of(model, user).count()
-        for model in erasure.in_order()
+        model: erasure_registry.rows_of(model, user).count()
+        for model in erasure_registry.in_order()
         if model not in (MemoryUser, UserErasure)
     }
     erase(user)
@@ -289,11 +292,11 @@ def test_a_host_is_waited_for_until_it_says_that_it_holds_nothing(
         )
     erase(user)
 
-    assert erasing.asked_of("one") == erasing.asked_of("two") == [user.pk]
-    erasing.kept_nothing("one", [user.pk])
+    assert user_erasure.asked_of("one") == user_erasure.asked_of("two") == [user.pk]
+    user_erasure.kept_nothing("one", [user.pk])
     assert go_on(user).due_at is not None
-    assert (erasing.asked_of("one"), erasing.asked_of("two")) == ([], [user.pk])
-    erasing.kept_nothing("two", [user.pk])
+    assert (user_erasure.asked_of("one"), user_erasure.asked_of("two")) == ([], [user.pk])
+    user_erasure.kept_nothing("two", [user.pk])
 
     assert finish(user).due_at is None
 
@@ -302,17 +305,17 @@ def test_a_host_that_was_killed_is_waited_for_until_its_sandboxes_are_removed(
     live_database: str, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # On a slow machine it would be given up before it was looked at.
-    monkeypatch.setattr(erasing, "GONE", datetime.timedelta(hours=1))
+    monkeypatch.setattr(user_erasure, "GONE", datetime.timedelta(hours=1))
     SandboxHost.objects.create(
         name="dead",
         started_at=user.created_at,
-        seen_at=user.created_at - 10 * erasing.GONE,
+        seen_at=user.created_at - 10 * user_erasure.GONE,
         threads=1,
     )
     erase(user)
     assert go_on(user).due_at is not None
 
-    UserErasure.objects.update(created_at=user.created_at - 10 * erasing.GONE)
+    UserErasure.objects.update(created_at=user.created_at - 10 * user_erasure.GONE)
 
     assert finish(user).due_at is None
 

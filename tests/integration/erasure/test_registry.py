@@ -12,8 +12,6 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import connection, models
 from django.utils import timezone
 
-from memory import erasing, erasure
-from memory.erasure import REGISTRY, Method
 from memory.models import (
     Alert,
     AlertEvent,
@@ -24,6 +22,8 @@ from memory.models import (
     UserErasure,
     WebhookEndpoint,
 )
+from memory.privacy import erasure_registry, user_erasure
+from memory.privacy.erasure_registry import REGISTRY, Method
 from memory.users import create_user
 from tests.integration.erasure.conftest import MARKER, finish, found
 
@@ -44,7 +44,7 @@ def plant(user: MemoryUser) -> dict[type[models.Model], models.Model]:
     )
     user.refresh_from_db()
     Lane.objects.filter(user=user).delete()
-    for model in reversed(erasure.in_order()):
+    for model in reversed(erasure_registry.in_order()):
         if model in (MemoryUser, UserErasure):
             continue
         values = {
@@ -106,7 +106,7 @@ def test_nothing_of_any_field_of_content_is_left(
     places = {place.split(":")[0] for place in found()}
     assert sorted(places) == sorted(full)
 
-    erasing.ask(user, by="test", reason="asked for")
+    user_erasure.ask(user, by="test", reason="asked for")
     row = finish(user)
 
     assert row.due_at is None, row.last_error
@@ -119,7 +119,7 @@ def test_nothing_of_any_field_of_content_is_left(
 
 def test_it_is_counted(user: MemoryUser) -> None:
     plant(user)
-    erasing.ask(user, by="test", reason="asked for")
+    user_erasure.ask(user, by="test", reason="asked for")
 
     row = finish(user)
 
@@ -133,7 +133,7 @@ def test_nobody_else_is_touched(user: MemoryUser) -> None:
     bob = create_user(user.workspace, "bob", metadata=None)
     plant(bob)
     before = len(found())
-    erasing.ask(user, by="test", reason="asked for")
+    user_erasure.ask(user, by="test", reason="asked for")
 
     finish(user)
 
@@ -152,7 +152,7 @@ def test_the_history_of_what_staff_did_names_nobody(user: MemoryUser) -> None:
             action_flag=CHANGE,
             change_message=MARKER,
         )
-    erasing.ask(user, by="test", reason="asked for")
+    user_erasure.ask(user, by="test", reason="asked for")
 
     finish(user)
 
@@ -185,7 +185,7 @@ def test_the_database_refuses_new_rows_about_whoever_is_erased(model: type[model
 def test_the_feed_says_that_an_alert_is_erased_and_nothing_else(user: MemoryUser) -> None:
     planted = plant(user)
     alert = planted[Alert]
-    erasing.ask(user, by="test", reason="asked for")
+    user_erasure.ask(user, by="test", reason="asked for")
 
     finish(user)
 

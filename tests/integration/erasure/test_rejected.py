@@ -5,7 +5,6 @@ from django.db import transaction
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import erasing, verification
 from memory.models import (
     AlertEvent,
     Delivery,
@@ -14,6 +13,8 @@ from memory.models import (
     WebhookEndpoint,
     Workspace,
 )
+from memory.operations import verification
+from memory.privacy import user_erasure
 from memory.users import create_user
 from tests.factories import reject
 from tests.integration.erasure.conftest import MARKER, finish, found
@@ -36,7 +37,7 @@ def told(user: MemoryUser, workspace: Workspace) -> Delivery:
 def test_from_the_moment_it_is_asked_for_nothing_is_told_or_sent(
     api: APIClient, user: MemoryUser, told: Delivery
 ) -> None:
-    erasing.ask(user, by="test", reason="asked for")
+    user_erasure.ask(user, by="test", reason="asked for")
 
     told.refresh_from_db()
     assert (told.state, told.payload) == ("given_up", "")
@@ -47,7 +48,7 @@ def test_from_the_moment_it_is_asked_for_nothing_is_told_or_sent(
 def test_nothing_is_left_but_the_number_of_the_event(user: MemoryUser, told: Delivery) -> None:
     bob = create_user(user.workspace, "bob", metadata=None)
     reject(bob)
-    erasing.ask(user, by="test", reason="asked for")
+    user_erasure.ask(user, by="test", reason="asked for")
 
     row = finish(user)
 
@@ -64,7 +65,7 @@ def test_nothing_is_left_but_the_number_of_the_event(user: MemoryUser, told: Del
 
 
 def test_no_event_is_written_of_who_is_erased(user: MemoryUser, told: Delivery) -> None:
-    erasing.ask(user, by="test", reason="asked for")
+    user_erasure.ask(user, by="test", reason="asked for")
 
     with pytest.raises(Exception, match="this user was erased"), transaction.atomic():
         AlertEvent.objects.create(

@@ -8,7 +8,7 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
-from memory import history, log, merging, redaction, retention, retention_settings
+from memory import log, merging
 from memory.checkpoints import Redacted
 from memory.log import Draft
 from memory.models import Alert, EntryOutcome, LlmCall, LogEntry, MemoryUser, Run, Workspace
@@ -16,12 +16,15 @@ from memory.models.alerts import AlertState, Severity
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.log import EntryKind, Outcome
 from memory.models.runs import RunStatus
+from memory.operations.verification import problems
+from memory.privacy import redaction, retention
+from memory.temporal import history
 from memory.users import create_user
-from memory.verification import problems
+from memory.workspace_settings import retention_settings
 from tests.factories import make_checkpoint, make_run
 from tests.integration.erasure.conftest import found
-from workers import dispatching
 from workers import merging as worker
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory import history, redaction
 from memory.canonical import sha256
 from memory.models import Blob, Checkpoint, MemoryUser, Workspace
 from memory.models.workspaces import Scope
+from memory.privacy import redaction
+from memory.temporal import history
 from memory.users import create_user
 from memory.workspaces import create_key
 from tests.factories import make_checkpoint

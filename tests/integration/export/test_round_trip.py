@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory import imports, retrieval
+from memory import imports
 from memory.export import archive
 from memory.models import Alert, MemoryUser, Run, Workspace
 from memory.models.alerts import AlertState
 from memory.models.runs import RunTrigger
+from memory.operations.verification import problems
 from memory.project import render
+from memory.recall import retrieval
 from memory.users import create_user
-from memory.verification import problems
 from tests.integration.export.conftest import assert_green, record
 from tests.integration.imports.test_imports import PAPER
 from tests.unit.project.examples import rich_project

@@ -18,12 +18,11 @@ from django.urls import reverse
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import llm_calls, log, merging, redaction
-from memory.erasure import REGISTRY
+from memory import log, merging
 from memory.export import subject
-from memory.history import BeingRedacted
-from memory.language_models import Usage
-from memory.llm_calls import Attempt, Ending, Work
+from memory.llm import llm_calls
+from memory.llm.language_models import Usage
+from memory.llm.llm_calls import Attempt, Ending, Work
 from memory.log import Draft
 from memory.models import (
     Backtest,
@@ -41,6 +40,9 @@ from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.log import EntryKind
 from memory.models.staff import AuditKind
 from memory.models.workspaces import Scope
+from memory.privacy import redaction
+from memory.privacy.erasure_registry import REGISTRY
+from memory.temporal.history import BeingRedacted
 from memory.users import create_user
 from memory.workspaces import create_key
 from tests.factories import reject

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory import redaction
 from memory.models import MemoryUser, Run, Workspace
 from memory.models.workspaces import Scope
+from memory.privacy import redaction
 from memory.workspaces import create_key
 from tests.integration.export.conftest import assert_green, record
 

@@ -10,8 +10,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from rest_framework.test import APIClient
 
-from memory import hints
 from memory.models import MemoryUser, Run
+from memory.work import hints
 from workers import tasks
 
 pytestmark = pytest.mark.django_db

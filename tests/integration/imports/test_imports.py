@@ -7,14 +7,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from memory import checkpoints, log, runs
+from memory import checkpoints, log
 from memory.log import Draft
 from memory.models import Alert, Checkpoint, EntryOutcome, LogEntry, MemoryUser, Run
 from memory.models.alerts import AlertKind, AlertState
 from memory.models.checkpoints import Origin
 from memory.models.log import EntryKind, Outcome
 from memory.models.runs import RunKind, RunTrigger
-from memory.verification import problems
+from memory.operations.verification import problems
+from memory.work import runs
 from tests.integration.checkpointing.conftest import Records
 from tests.integration.imports.conftest import Import, report
 from workers import tasks

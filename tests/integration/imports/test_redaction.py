@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from memory import log, redaction
+from memory import log
 from memory.log import Draft
 from memory.models import Alert, MemoryUser, Redaction
 from memory.models.log import EntryKind
-from memory.verification import problems
+from memory.operations.verification import problems
+from memory.privacy import redaction
 from tests.integration.imports.conftest import Import
 from tests.integration.imports.test_imports import PAPER
 from tests.integration.redaction.conftest import MARKER, found

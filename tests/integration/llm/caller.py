@@ -33,7 +33,7 @@ def main(workspace_pk: str, how: str = "") -> None:
 
 
 def _report_refusals(folder: Path) -> None:
-    from memory import llm_calls
+    from memory.llm import llm_calls
 
     start = llm_calls.start
 
@@ -48,7 +48,7 @@ def _report_refusals(folder: Path) -> None:
 
 
 def _ask(workspace_pk: str) -> None:
-    from memory.llm_calls import Work
+    from memory.llm.llm_calls import Work
     from memory.models import Workspace
     from memory.models.llm import LlmPurpose
     from workers.llm.interface import User

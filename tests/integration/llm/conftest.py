@@ -10,7 +10,7 @@ import time_machine
 from cryptography.fernet import Fernet
 from pytest_django.fixtures import Settings
 
-from memory.llm_calls import Work
+from memory.llm.llm_calls import Work
 from memory.models import MemoryUser, Workspace
 from memory.models.llm import LlmPurpose
 from tests.llm_server import KEY, LlmServer, Protocol

@@ -11,16 +11,16 @@ import time_machine
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import llm_calls
-from memory.language_models import NotConfigured, Usage
-from memory.llm_calls import Attempt, BudgetExhausted, Ending, TooManyCalls, Work
+from memory.llm import llm_calls
+from memory.llm.language_models import NotConfigured, Usage
+from memory.llm.llm_calls import Attempt, BudgetExhausted, Ending, TooManyCalls, Work
 from memory.models import LlmCall, LlmSpending, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
 from tests.integration.llm.conftest import NOON, QUESTION, Connect
 from tests.llm_server import Said, hangs, llm_server, said, status
 from tests.waiting import eventually
-from workers import dispatching
 from workers.llm.interface import ProviderUnavailable, TimedOut
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 

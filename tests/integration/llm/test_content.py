@@ -7,8 +7,9 @@ from cryptography.fernet import Fernet
 from django.core.management import CommandError, call_command
 from pytest_django.fixtures import Settings
 
-from memory import encryption, llm_calls
+from memory.llm import llm_calls
 from memory.models import LlmCall, Workspace
+from memory.privacy import encryption
 from tests.integration.llm.conftest import QUESTION, REMEMBER, Connect
 from tests.llm_server import called, llm_server, said, status
 from workers.llm.interface import ProviderUnavailable, Refused, ToolResult

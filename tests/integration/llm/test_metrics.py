@@ -8,9 +8,9 @@ from django.db import connection
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from memory import llm_calls
-from memory.language_models import Usage
-from memory.llm_calls import Attempt, Work
+from memory.llm import llm_calls
+from memory.llm.language_models import Usage
+from memory.llm.llm_calls import Attempt, Work
 from memory.models import MemoryUser, Workspace
 from memory.models.llm import LlmPurpose
 from tests.integration.llm.conftest import QUESTION, Connect

@@ -19,8 +19,8 @@ from tests.integration.llm.conftest import QUESTION, Connect
 from tests.llm_server import KEY, LlmServer, Request, Said, hangs, llm_server, said
 from tests.services import SERVICES
 from tests.waiting import eventually, scaled
-from workers import dispatching
 from workers.llm.metered import MeteredModel
+from workers.service import dispatching
 
 Caller = Callable[..., "subprocess.Popen[str]"]
 

@@ -11,9 +11,10 @@ from cryptography.fernet import Fernet
 from django.core.exceptions import ValidationError
 from pytest_django.fixtures import Settings
 
-from memory import encryption, language_models
-from memory.language_models import NotConfigured, Usage
+from memory.llm import language_models
+from memory.llm.language_models import NotConfigured, Usage
 from memory.models import LlmCall, Workspace
+from memory.privacy import encryption
 from tests.integration.llm.conftest import QUESTION, Connect
 from tests.llm_server import KEY, llm_server, said
 

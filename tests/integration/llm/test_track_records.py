@@ -13,11 +13,14 @@ from django.db import connection, transaction
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
-from memory import retention, states, track_record_settings, track_records
+from memory.llm import track_records
+from memory.llm.track_records import TrackRecord
 from memory.models import Checkpoint, LlmCall, MemoryUser, Workspace
 from memory.models.checkpoints import Origin
-from memory.track_records import TrackRecord
+from memory.privacy import retention
+from memory.temporal import states
 from memory.users import create_user
+from memory.workspace_settings import track_record_settings
 from tests.factories import make_checkpoint, make_session
 from tests.llm_server import KEY
 

@@ -11,7 +11,7 @@ from memory.log import Draft, IdempotencyConflict
 from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
-from memory.verification import problems
+from memory.operations.verification import problems
 
 pytestmark = pytest.mark.django_db
 

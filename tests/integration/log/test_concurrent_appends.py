@@ -8,7 +8,7 @@ from memory import log
 from memory.log import Draft
 from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
-from memory.verification import problems
+from memory.operations.verification import problems
 
 
 def message(text: str) -> Draft:

@@ -10,13 +10,14 @@ import pytest
 from django.db import DatabaseError, connection, connections, transaction
 
 from benchmarks.partition import as_owner, fill
-from memory import log, partitioning
+from memory import log
+from memory.database import partitioning
 from memory.log import Draft
 from memory.models import LogEntry, MemoryUser, Workspace
 from memory.models.log import EntryKind
-from memory.redaction import redact
+from memory.operations.verification import problems
+from memory.privacy.redaction import redact
 from memory.users import create_user
-from memory.verification import problems
 from tests.services import SERVICES
 from tests.waiting import eventually
 

@@ -12,8 +12,8 @@ from memory.mem0 import events, memories
 from memory.models import EntryOutcome, LogEntry, MemoryUser, UserErasure, Workspace
 from memory.models.log import EntryKind, Outcome
 from memory.models.workspaces import Scope
+from memory.operations.verification import problems
 from memory.users import create_user
-from memory.verification import problems
 from tests.integration.mem0.conftest import Call, caller, client_of
 
 pytestmark = pytest.mark.django_db

@@ -11,7 +11,7 @@ from memory.log import Draft
 from memory.mem0 import memories
 from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
-from memory.verification import problems
+from memory.operations.verification import problems
 
 
 def test_of_a_deleted_memory_no_correction_is_left(live_database: str, user: MemoryUser) -> None:

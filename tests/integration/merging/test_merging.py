@@ -10,21 +10,11 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import (
-    alerts,
-    checkpoints,
-    copies,
-    lanes,
-    leases,
-    log,
-    merging,
-    redaction,
-    runs,
-    usage,
-)
-from memory.alerts import AlertNotOpen
+from memory import checkpoints, copies, log, merging
+from memory.admission import usage
+from memory.alerting import alerts
+from memory.alerting.alerts import AlertNotOpen
 from memory.checkpoints import Decision
-from memory.history import BeingRedacted
 from memory.log import Draft
 from memory.merging import MergeRefused
 from memory.models import (
@@ -48,14 +38,18 @@ from memory.models.log import EntryKind, Outcome
 from memory.models.runs import RunKind, RunTrigger
 from memory.models.users import LaneName
 from memory.models.workspaces import Scope
+from memory.operations.verification import problems
+from memory.privacy import redaction
+from memory.temporal.history import BeingRedacted
 from memory.users import UserMerged, create_user
-from memory.verification import problems
+from memory.work import lanes, leases, runs
 from memory.workspaces import create_key
 from tests.factories import make_run, reject
 from tests.integration.alerts.test_life import finding, record
 from tests.integration.checkpointing.conftest import trip
-from workers import dispatching, tasks
 from workers import merging as worker
+from workers import tasks
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 

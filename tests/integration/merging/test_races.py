@@ -9,13 +9,14 @@ import threading
 import pytest
 from django.db import connection
 
-from memory import log, merging, redaction
+from memory import log, merging
 from memory.log import Draft
 from memory.mem0 import memories
 from memory.models import LogEntry, MemoryUser, Merge, Workspace
 from memory.models.log import EntryKind
+from memory.operations.verification import problems
+from memory.privacy import redaction
 from memory.users import UserMerged, create_user
-from memory.verification import problems
 from tests.waiting import scaled
 from workers import merging as worker
 from workers import tasks
@@ -210,7 +211,7 @@ KILLED = """
 import os, signal, sys
 import django
 django.setup()
-from memory import leases, merging
+from memory.work import leases; from memory import merging
 from workers import tasks
 merging.BATCH = 4
 write, left = leases.write, [int(sys.argv[2])]

@@ -15,10 +15,10 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
-from memory import alarms, hosts, lanes, llm_calls, llm_turns, log, track_records
-from memory.hints import HINT_SECONDS, redis_client
-from memory.language_models import Usage
-from memory.llm_calls import Attempt, Ending, Work
+from memory import log
+from memory.llm import llm_calls, llm_turns, track_records
+from memory.llm.language_models import Usage
+from memory.llm.llm_calls import Attempt, Ending, Work
 from memory.log import Draft
 from memory.models import (
     Alarm,
@@ -33,7 +33,10 @@ from memory.models import (
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
+from memory.operations import alarms
 from memory.users import create_user
+from memory.work import hosts, lanes
+from memory.work.hints import HINT_SECONDS, redis_client
 from tests.factories import make_session
 from tests.llm_server import KEY
 

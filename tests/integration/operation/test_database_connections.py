@@ -9,9 +9,9 @@ import pytest
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from memory import leases
 from memory.models import Lane, Workspace
 from memory.users import create_user, find_user
+from memory.work import leases
 from tests.services import SERVICES
 from tests.waiting import scaled
 

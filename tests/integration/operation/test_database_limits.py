@@ -14,16 +14,19 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import alarms, database, log
+from memory import log
+from memory.database import timeouts
 from memory.log import Draft
 from memory.models import Lane, LogEntry, MemoryUser, Workspace
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
-from memory.search import filters
+from memory.operations import alarms
+from memory.recall.search import filters
 from memory.workspaces import create_key
 from tests.services import SERVICES
 from tests.waiting import scaled
-from workers import dispatching, tasks
+from workers import tasks
+from workers.service import dispatching
 
 SECONDS = 0.3
 
@@ -38,7 +41,7 @@ def held(live_database: str, user: MemoryUser, settings: Settings) -> Iterator[N
     before = dict(options)
     options.pop("options", None)  # of a test that has loaded the web's application
     connection.close()
-    database.hold_to("web")
+    timeouts.hold_to("web")
     yield
     connection.close()
     options.clear()
@@ -85,7 +88,7 @@ def test_a_pooler_gets_no_options(live_database: str, settings: Settings) -> Non
     settings.DATABASE_POOLER = "transaction"
     before = dict(connections.settings["default"]["OPTIONS"])
 
-    database.hold_to("worker")
+    timeouts.hold_to("worker")
 
     assert connections.settings["default"]["OPTIONS"] == before
 
@@ -117,7 +120,7 @@ def test_a_read_that_takes_too_long_is_refused_with_what_to_do(
     settings.UAC_WEB_LOCK_SECONDS = 60
     settings.UAC_WEB_STATEMENT_SECONDS = 3 * SECONDS
     connections.settings["default"]["OPTIONS"].pop("options")
-    database.hold_to("web")
+    timeouts.hold_to("web")
     connection.close()
     with other(live_database, "LOCK TABLE memory_memoryuser, memory_logentry"):
         answer = api.get(path)
@@ -138,7 +141,7 @@ def test_a_search_whose_filter_takes_too_long_is_refused_with_what_to_do(
     api.post("/v1/users/ada/entries/", ENTRY)
     settings.UAC_WEB_STATEMENT_SECONDS = SECONDS
     connections.settings["default"]["OPTIONS"].pop("options")
-    database.hold_to("web")
+    timeouts.hold_to("web")
     connection.close()
     slow = filters._ONCE.replace("OFFSET", "FROM pg_sleep(600) OFFSET")
     monkeypatch.setattr(filters, "_ONCE", slow)

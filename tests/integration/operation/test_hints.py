@@ -13,8 +13,9 @@ from kombu.exceptions import OperationalError
 from pytest_django.fixtures import Settings
 from structlog.testing import capture_logs
 
-from memory import hints, rates, refusals
-from memory.hints import QUICK_SECONDS
+from memory.admission import rates, refusals
+from memory.work import hints
+from memory.work.hints import QUICK_SECONDS
 from tests.waiting import scaled
 from uac_site import health
 from uac_site.embedded.process import free_port

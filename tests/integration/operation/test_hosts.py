@@ -12,14 +12,14 @@ from prometheus_client import REGISTRY
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
-from memory import hints, hosts
 from memory.models import MemoryUser, Run, SandboxHost
 from memory.models.runs import RunKind, RunTrigger
-from memory.runs import queue
+from memory.work import hints, hosts
+from memory.work.runs import queue
 from tests.factories import make_checkpoint
 from tests.integration.sandbox.engine import engine_at
-from workers.hosting import Host, take_over
 from workers.sandbox import docker, runner
+from workers.service.hosting import Host, take_over
 
 
 @pytest.fixture(autouse=True)

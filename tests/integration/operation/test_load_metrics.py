@@ -8,13 +8,15 @@ from django.test import override_settings
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from memory import hints, log, refusals, usage
+from memory import log
+from memory.admission import refusals, usage
 from memory.models import MemoryUser, Workspace
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind
+from memory.work import hints
 from tests.factories import make_checkpoint, make_run
 from uac_site.embedded.process import free_port
-from workers import load_metrics
+from workers.metrics import load_metrics
 
 pytestmark = pytest.mark.django_db
 

@@ -12,9 +12,9 @@ from django.db import transaction
 from django.test import Client
 from rest_framework.test import APIClient
 
+from memory.admission.request_slots import Places
 from memory.api import computing
 from memory.models import MemoryUser
-from memory.places import Places
 from memory.users import create_user
 from tests.conftest import new_client
 

@@ -5,9 +5,9 @@ from django.db.models import QuerySet
 from django.forms.models import model_to_dict
 from pytest_django import DjangoAssertNumQueries
 
+from memory.database.statements import Parameter, Statement
 from memory.models import Checkpoint, MemoryUser, Run, Workspace
 from memory.models.runs import RunKind
-from memory.statements import Parameter, Statement
 from memory.users import WITH_HEAD, create_user, find_user
 from tests.factories import make_checkpoint, make_run
 

@@ -11,7 +11,8 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
-from memory import lanes, leases, log, runs, stuck, webhooks
+from memory import log
+from memory.delivery import webhooks
 from memory.log import Draft
 from memory.models import (
     Alarm,
@@ -30,9 +31,10 @@ from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.models.users import LaneName
 from memory.models.webhooks import DeliveryState
-from memory.stuck import KINDS, Standing
+from memory.work import lanes, leases, runs, stuck
+from memory.work.stuck import KINDS, Standing
 from tests.factories import make_checkpoint, make_run
-from workers import dispatching
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 

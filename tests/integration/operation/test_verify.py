@@ -10,10 +10,11 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from psycopg import sql
 
-from memory import log, redaction
+from memory import log
 from memory.log import Draft
 from memory.models import MemoryUser
 from memory.models.log import EntryKind
+from memory.privacy import redaction
 from tests.integration.checkpointing.conftest import trip
 from tests.services import SERVICES
 from workers import tasks

@@ -9,11 +9,14 @@ from django.db import transaction
 from django.test.utils import override_settings
 from pytest_django.plugin import DjangoDbBlocker
 
-from memory import alerts, log, merging, redaction, webhooks
+from memory import log, merging
+from memory.alerting import alerts
+from memory.delivery import webhooks
 from memory.log import Draft
 from memory.models import Alert, Delivery, MemoryUser, Run, SearchSegment, Workspace
 from memory.models.log import EntryKind
-from memory.search import announcing, index
+from memory.privacy import redaction
+from memory.recall.search import announcing, index
 from memory.users import create_user
 from tests.conftest import cloned_database
 from tests.factories import make_run, reject

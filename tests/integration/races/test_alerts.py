@@ -10,8 +10,8 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from memory import alerts
-from memory.alerts import AlertNotOpen
+from memory.alerting import alerts
+from memory.alerting.alerts import AlertNotOpen
 from memory.models import Alert, AlertEvent, MemoryUser
 from memory.models.alerts import AlertState
 from tests.integration.alerts.test_life import finding, record, run_finds

@@ -10,18 +10,20 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import lanes, leases, llm_calls, log, track_records
-from memory.language_models import Usage
-from memory.llm_calls import Attempt
-from memory.llm_calls import Work as Calls
+from memory import log
+from memory.llm import llm_calls, track_records
+from memory.llm.language_models import Usage
+from memory.llm.llm_calls import Attempt
+from memory.llm.llm_calls import Work as Calls
 from memory.log import Draft
 from memory.models import Checkpoint, Lane, LlmCall, MemoryUser, Run, Workspace
 from memory.models.leased import LeasedWork
 from memory.models.llm import LlmPurpose
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
+from memory.operations.verification import problems
 from memory.users import create_user
-from memory.verification import problems
+from memory.work import lanes, leases
 from tests.factories import make_session
 from tests.integration.admin.test_llm import change
 from tests.integration.authoring.conftest import (

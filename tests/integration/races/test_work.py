@@ -8,7 +8,8 @@ import time_machine
 from django.db import transaction
 from django.utils import timezone
 
-from memory import backtests, checkpoints, history, lanes, log, runs, users, webhooks
+from memory import checkpoints, log, users
+from memory.delivery import webhooks
 from memory.log import Draft
 from memory.models import (
     Alert,
@@ -25,10 +26,12 @@ from memory.models import (
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunStatus, RunTrigger
 from memory.models.users import LaneName
-from memory.search import announcing, index
-from memory.search.finding import find
+from memory.operations.verification import problems
+from memory.recall.search import announcing, index
+from memory.recall.search.finding import find
+from memory.temporal import backtests, history
 from memory.users import UserExists, create_user
-from memory.verification import problems
+from memory.work import lanes, runs
 from tests.factories import make_checkpoint
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.integration.checkpointing.conftest import append, checkpoint, trip
@@ -36,7 +39,10 @@ from tests.integration.races.conftest import Act, at_once
 from tests.integration.time.test_backtest import END, passed, person, rental, say
 from tests.integration.webhooks.conftest import allowed_here, endpoint_at, send, told
 from tests.webhook_receiver import receiver
-from workers import constraints, dispatching, outgoing, tasks
+from workers import tasks
+from workers.delivery import outgoing
+from workers.execution import constraints
+from workers.service import dispatching
 
 __all__ = ["allowed_here", "append", "checkpoint", "endpoint_at"]
 

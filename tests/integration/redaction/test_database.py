@@ -7,11 +7,12 @@ import pytest
 import time_machine
 from django.db import DatabaseError, connection, transaction
 
-from memory import log, redaction
+from memory import log
 from memory.log import Draft
 from memory.models import Blob, Checkpoint, MemoryUser
 from memory.models.log import EntryKind
-from memory.verification import problems
+from memory.operations.verification import problems
+from memory.privacy import redaction
 from tests.integration.checkpointing.conftest import trip
 from workers import tasks
 

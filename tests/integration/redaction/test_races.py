@@ -8,11 +8,12 @@ import threading
 
 from django.db import connection
 
-from memory import log, redaction
+from memory import log
 from memory.log import Draft
 from memory.models import Checkpoint, LogEntry, MemoryUser, Redaction
 from memory.models.log import EntryKind
-from memory.verification import problems
+from memory.operations.verification import problems
+from memory.privacy import redaction
 from tests.integration.redaction.conftest import MARKER, found
 from tests.waiting import eventually, scaled
 from workers import tasks
@@ -91,7 +92,7 @@ import django
 django.setup()
 from django.conf import settings
 settings.UAC_SANDBOX_RUNNER = "process"
-from memory import alerts
+from memory.alerting import alerts
 from workers import tasks
 def killed(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)

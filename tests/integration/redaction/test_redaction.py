@@ -10,8 +10,9 @@ import time_machine
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import history, log, redaction, retrieval, runs, verification, webhooks
+from memory import log
 from memory.checkpoints import Redacted
+from memory.delivery import webhooks
 from memory.log import Draft
 from memory.models import (
     Alert,
@@ -31,10 +32,16 @@ from memory.models.alerts import AlertState
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.log import EntryKind, Outcome
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
-from memory.search.finding import find
+from memory.operations import verification
+from memory.privacy import redaction
+from memory.recall import retrieval
+from memory.recall.search.finding import find
+from memory.temporal import history
+from memory.work import runs
 from tests.integration.redaction.conftest import MARKER, USER, Say, found
-from workers import dispatching, tasks
+from workers import tasks
 from workers.checkpointing import gate
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 
@@ -510,7 +517,7 @@ def test_who_is_killed_in_the_middle_has_done_nothing_and_it_is_done_again(
     redact(user, secret)
 
     with monkeypatch.context() as patch:
-        patch.setattr("memory.alerts.redact", lambda *_: 1 / 0)
+        patch.setattr("memory.alerting.alerts.redact", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             tasks.redact(user.pk)
     user.refresh_from_db()

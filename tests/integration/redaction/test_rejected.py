@@ -8,7 +8,8 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import log, redaction, verification, webhooks
+from memory import log
+from memory.delivery import webhooks
 from memory.log import Draft
 from memory.models import (
     AlertEvent,
@@ -20,6 +21,8 @@ from memory.models import (
     Workspace,
 )
 from memory.models.log import EntryKind
+from memory.operations import verification
+from memory.privacy import redaction
 from memory.users import create_user
 from tests.factories import reject
 from tests.integration.redaction.conftest import MARKER, found

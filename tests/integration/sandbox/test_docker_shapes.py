@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from memory.limits import BY_NAME
+from memory.workspace_settings.sandbox_limits import BY_NAME
 from tests.integration.sandbox.conftest import NOW, PROJECT
 from tests.integration.sandbox.test_docker_confinement import WRITABLE
 from workers.sandbox import docker

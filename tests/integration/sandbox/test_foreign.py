@@ -10,7 +10,7 @@ from memory.project import Project, RecordId, render
 from memory.project.foreign import ForeignError, Plan, layout, read, translate
 from memory.project.typed import encode
 from tests.integration.sandbox.conftest import NOW, PROJECT, Runner
-from workers.foreign import ForeignCodeError, read_objects, run_old_constraint
+from workers.execution.foreign import ForeignCodeError, read_objects, run_old_constraint
 from workers.sandbox.interface import Sandbox, SandboxError
 
 HEAD = (

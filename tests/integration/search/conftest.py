@@ -8,11 +8,12 @@ import pytest
 from django.db import connection
 from pytest_django.fixtures import Settings
 
-from memory import leases, log
+from memory import log
 from memory.models import LogEntry, MemoryUser, SearchIndex, SearchSegment
 from memory.models.log import EntryKind
-from memory.search import announcing, index
-from memory.search.finding import Found, find
+from memory.recall.search import announcing, index
+from memory.recall.search.finding import Found, find
+from memory.work import leases
 
 NOON = datetime.datetime(2026, 3, 2, 12, tzinfo=datetime.UTC)
 

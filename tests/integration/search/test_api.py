@@ -8,12 +8,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
+from memory.admission.request_slots import Places
 from memory.models import MemoryUser, SearchIndex, Workspace
 from memory.models.log import EntryKind
 from memory.models.workspaces import Scope
-from memory.places import Places
-from memory.search import index
-from memory.search.documents import documents_of
+from memory.recall.search import index
+from memory.recall.search.documents import documents_of
 from memory.users import create_user
 from memory.workspaces import create_key
 from tests.conftest import finish_work

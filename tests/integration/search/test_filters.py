@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
-from memory.search.filters import BadFilter, condition
+from memory.recall.search.filters import BadFilter, condition
 from tests.integration.search.conftest import NOON, Find, Say, index_all
 
 pytestmark = pytest.mark.django_db

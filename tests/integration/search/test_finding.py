@@ -8,9 +8,9 @@ import pytest
 
 from memory.models import MemoryUser, Workspace
 from memory.models.log import EntryKind
-from memory.search import index
-from memory.search.documents import CorpusName
-from memory.search.finding import MOST_MISSED, MOST_TERMS, find
+from memory.recall.search import index
+from memory.recall.search.documents import CorpusName
+from memory.recall.search.finding import MOST_MISSED, MOST_TERMS, find
 from memory.users import create_user
 from tests.integration.search.conftest import (
     NOON,

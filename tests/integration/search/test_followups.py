@@ -16,8 +16,8 @@ from memory.mcp import tools
 from memory.mcp.api import Api, Refused
 from memory.models import MemoryUser, Workspace
 from memory.models.log import EntryKind
-from memory.search.finding import find
-from memory.search.followups import ASSISTANT, USER, Turn, understand
+from memory.recall.search.finding import find
+from memory.recall.search.followups import ASSISTANT, USER, Turn, understand
 from memory.users import create_user
 from tests.snippets import requests_in
 

@@ -9,17 +9,21 @@ import pytest
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import erasing, llm_calls, log, pauses, redaction, runs
+from memory import log
+from memory.admission import pauses
+from memory.admission.request_slots import Places
 from memory.api import waiting
 from memory.api.completing import WAIT_SECONDS
+from memory.llm import llm_calls
 from memory.models import LlmCall, LlmSpending, LogEntry, MemoryUser, Run, Workspace
 from memory.models.llm import LlmPurpose
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome, RunTrigger
 from memory.models.workspaces import Scope
-from memory.places import Places
-from memory.search.followups import MAX_COMPLETED, MAX_TURNS
+from memory.privacy import redaction, user_erasure
+from memory.recall.search.followups import MAX_COMPLETED, MAX_TURNS
 from memory.users import create_user
+from memory.work import runs
 from memory.workspaces import create_key
 from tests.conftest import new_client
 from tests.llm_server import (
@@ -35,7 +39,8 @@ from tests.llm_server import (
     said,
     status,
 )
-from workers import dispatching, tasks
+from workers import tasks
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 
@@ -76,13 +81,13 @@ def llm_worker(monkeypatch: pytest.MonkeyPatch) -> None:
         assert seconds == WAIT_SECONDS
         tasks.answer(str(run))
 
-    monkeypatch.setattr("memory.hints.wait_done", wait)
+    monkeypatch.setattr("memory.work.hints.wait_done", wait)
 
 
 @pytest.fixture
 def no_worker(llm_worker: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody does what a request waits for."""
-    monkeypatch.setattr("memory.hints.wait_done", lambda run, seconds: None)
+    monkeypatch.setattr("memory.work.hints.wait_done", lambda run, seconds: None)
 
 
 @pytest.fixture
@@ -362,7 +367,7 @@ def test_what_is_given_up_while_a_worker_has_it_is_not_sent(
     server = model(completes())
     claimed: list[Run] = []
     monkeypatch.setattr(
-        "memory.hints.wait_done",
+        "memory.work.hints.wait_done",
         lambda run, seconds: claimed.extend(filter(None, [runs.claim(str(run))])),
     )
 
@@ -378,7 +383,7 @@ def test_a_request_waits_for_as_long_as_it_says(
 ) -> None:
     model()
     waited: list[float] = []
-    monkeypatch.setattr("memory.hints.wait_done", lambda run, seconds: waited.append(seconds))
+    monkeypatch.setattr("memory.work.hints.wait_done", lambda run, seconds: waited.append(seconds))
 
     for path in ("search", "context"):
         answer = api.post(f"/v1/users/ada/{path}/?wait=0.5", BY_MODEL)
@@ -414,7 +419,7 @@ def test_another_workspaces_slow_model_holds_up_nobody(
         else:
             tasks.answer(str(run))
 
-    monkeypatch.setattr("memory.hints.wait_done", wait)
+    monkeypatch.setattr("memory.work.hints.wait_done", wait)
 
     assert "not answered in time" in ask()["completion"]["problem"]
     assert answers[1]["completion"] == {"by": "model", "problem": None}
@@ -491,7 +496,7 @@ def test_a_redaction_closes_what_waits_and_the_context_is_of_what_is_left(
         redaction.redact(told, [1], by="staff:eve", reason="she asked for it")
         tasks.redact(told.pk)
 
-    monkeypatch.setattr("memory.hints.wait_done", redact_meanwhile)
+    monkeypatch.setattr("memory.work.hints.wait_done", redact_meanwhile)
 
     answer = ask("/v1/users/ada/context/")
 
@@ -507,9 +512,9 @@ def test_who_is_erased_meanwhile_is_not_found(
     model()
 
     def erase(run: uuid.UUID, seconds: float) -> None:
-        erasing.ask(told, by="staff:eve", reason="she asked for it")
+        user_erasure.ask(told, by="staff:eve", reason="she asked for it")
         Run.objects.all().delete()
 
-    monkeypatch.setattr("memory.hints.wait_done", erase)
+    monkeypatch.setattr("memory.work.hints.wait_done", erase)
 
     assert api.post(SEARCH, BY_MODEL).status_code == 404

@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 from django.db import connection
 
-from memory import leases
 from memory.models import MemoryUser, SearchBlock, SearchIndex, SearchSegment
-from memory.search import announcing, index, segments
-from memory.search.words import identity, terms
+from memory.recall.search import announcing, index, segments
+from memory.recall.search.words import identity, terms
+from memory.work import leases
 from tests.integration.search.conftest import (
     Find,
     Say,
@@ -20,7 +20,8 @@ from tests.integration.search.conftest import (
     segments_of,
     texts,
 )
-from workers import dispatching, tasks
+from workers import tasks
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 

@@ -15,16 +15,20 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import alarms, destinations, leases, llm_calls, log, verification, wires
-from memory.language_models import Usage
+from memory import log
+from memory.delivery import connections, destinations
+from memory.llm import llm_calls
+from memory.llm.language_models import Usage
 from memory.mcp import server as agents
 from memory.models import LlmCall, LlmSpending, MemoryUser, SearchBlock, SearchIndex, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.log import EntryKind
-from memory.search import announcing, embeddings, index, vectors
-from memory.search.embeddings import EmbeddingFailed, remote
-from memory.search.finding import Meaning, find
+from memory.operations import alarms, verification
+from memory.recall.search import announcing, embeddings, index, vectors
+from memory.recall.search.embeddings import EmbeddingFailed, remote
+from memory.recall.search.finding import Meaning, find
 from memory.users import create_user
+from memory.work import leases
 from tests.embeddings_server import (
     DIMENSIONS,
     EmbeddingsRequest,
@@ -631,7 +635,7 @@ def test_texts_are_sent_to_whoever_has_the_certificate_of_the_name(
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
     here = [ipaddress.ip_address("127.0.0.1")]
     monkeypatch.setattr(destinations, "look_up", lambda *arguments: here)
-    wires._tls.cache_clear()
+    connections._tls.cache_clear()
     with embeddings_server() as server:
         server.encrypt(tls(path))
         use(server)
@@ -639,7 +643,7 @@ def test_texts_are_sent_to_whoever_has_the_certificate_of_the_name(
         settings.UAC_EMBEDDINGS_BASE_URL = f"https://models.example:{port}/v1/"
         say("a puppy")
         found = search("puppy")
-    wires._tls.cache_clear()
+    connections._tls.cache_clear()
 
     assert texts(found) == ["a puppy"]
     assert found.meaning.compared == (1 if is_trusted else 0)
@@ -654,7 +658,7 @@ def test_texts_are_sent_to_whoever_has_the_certificate_of_the_name(
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds that were waited between attempts; none of them passes."""
     waited: list[float] = []
-    monkeypatch.setattr("memory.search.embeddings.remote.time.sleep", waited.append)
+    monkeypatch.setattr("memory.recall.search.embeddings.remote.time.sleep", waited.append)
     return waited
 
 

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import checkpoints, leases, redaction, verification
+from memory import checkpoints
 from memory.checkpoints import Decision
 from memory.models import (
     Alert,
@@ -21,6 +21,9 @@ from memory.models import (
     Run,
 )
 from memory.models.log import Outcome
+from memory.operations import verification
+from memory.privacy import redaction
+from memory.work import leases
 from tests.factories import redacted
 from tests.integration.alerts.test_duplicates import OURS
 from tests.integration.alerts.test_life import finding, run_finds

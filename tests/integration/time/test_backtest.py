@@ -10,7 +10,9 @@ import time_machine
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import backtests, leases, log, runs, workspace_constraints
+from memory import log
+from memory.constraints import workspace_constraints
+from memory.constraints.workspace_constraints import NotApprovable
 from memory.log import Draft
 from memory.models import (
     Alert,
@@ -31,16 +33,19 @@ from memory.models.log import By, EntryKind
 from memory.models.runs import RunKind, RunTrigger
 from memory.models.workspaces import Scope
 from memory.project import Outline
+from memory.temporal import backtests
 from memory.users import create_user
-from memory.workspace_constraints import NotApprovable
+from memory.work import leases, runs
 from memory.workspaces import create_key
 from tests.factories import redacted
 from tests.integration.time.test_forecast import NOTICE as OWN_NOTICE
 from tests.integration.time.test_forecast import settle
 from tests.integration.work.test_workspace_constraints import SOURCE, TESTS
-from workers import backtesting, dispatching, tasks
-from workers.projects import loaded
+from workers import tasks
+from workers.execution import backtesting
+from workers.execution.projects import loaded
 from workers.sandbox.interface import SandboxError
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 

@@ -11,7 +11,7 @@ import time_machine
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import forecasts, leases, log, reopening, runs
+from memory import log, reopening
 from memory.canonical import sha256
 from memory.log import Draft
 from memory.models import (
@@ -30,12 +30,16 @@ from memory.models.runs import RunKind, RunOutcome, RunTrigger
 from memory.project import Outline
 from memory.project.outline import Domain
 from memory.reopening import Selection
+from memory.temporal import forecasts
 from memory.users import change_user, create_user, next_daily_run
+from memory.work import leases, runs
 from memory.workspaces import create_key
 from tests.factories import make_checkpoint
 from tests.waiting import scaled
-from workers import dispatching, forecasting, tasks
+from workers import tasks
+from workers.execution import forecasting
 from workers.sandbox.interface import ConstraintForecast, SandboxError, UserError
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 

@@ -17,14 +17,17 @@ from pytest_django.fixtures import Settings
 
 from benchmarks.harness import data_file
 from benchmarks.library import RETELLINGS, Day, Entry
-from memory import constraint_library, forecasts, log, workspace_constraints
+from memory import log
+from memory.constraints import constraint_library, workspace_constraints
 from memory.log import Draft
 from memory.models import Alert, AlertEvent, MemoryUser, Run, Workspace
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome
 from memory.models.workspace_constraints import VersionState
+from memory.temporal import forecasts
 from memory.users import create_user
-from workers import dispatching, tasks
+from workers import tasks
+from workers.service import dispatching
 
 CASES, SCENARIOS = data_file("active_service.jsonl"), data_file("scenarios.jsonl")
 pytestmark = [

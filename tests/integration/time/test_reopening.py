@@ -9,15 +9,17 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import checkpoints, history, lanes, leases, log, reopening, runs
+from memory import checkpoints, log, reopening
 from memory.checkpoints import Decision
 from memory.log import Draft
 from memory.models import Checkpoint, EntryOutcome, Lane, LlmCall, MemoryUser
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunTrigger
 from memory.models.workspaces import Scope
+from memory.operations.verification import problems
 from memory.reopening import REMEMBERED_ANEW, NothingToReopen, Selection
-from memory.verification import problems
+from memory.temporal import history
+from memory.work import lanes, leases, runs
 from memory.workspaces import create_key
 from workers import tasks
 

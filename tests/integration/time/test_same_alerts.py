@@ -12,12 +12,13 @@ import time_machine
 from django.db import transaction
 from pytest_django.fixtures import Settings
 
-from memory import forecasts
 from memory.models import AlertEvent, MemoryUser, Run, Workspace
+from memory.temporal import forecasts
 from memory.users import create_user, next_daily_run
 from tests.integration.time.test_forecast import DAY, IMPORTS, START, settle
 from tests.properties import examples
-from workers import dispatching, tasks
+from workers import tasks
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 

@@ -15,12 +15,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from memory import checkpoints, history, log, states
+from memory import checkpoints, log
 from memory.log import Draft
 from memory.models import Checkpoint, EntryOutcome, MemoryUser, Workspace
 from memory.models.log import EntryKind, Outcome
 from memory.project import Project
 from memory.project.typed import encode
+from memory.temporal import history, states
 from memory.users import create_user
 from tests.properties import examples
 from tests.unit.project.strategies import histories, statements

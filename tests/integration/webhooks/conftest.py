@@ -7,9 +7,9 @@ import pytest
 from cryptography.fernet import Fernet
 from pytest_django.fixtures import Settings
 
-from memory import webhooks
+from memory.delivery import webhooks
 from memory.models import Delivery, WebhookEndpoint, Workspace
-from workers import delivering
+from workers.delivery import delivering
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import pytest
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import webhooks
+from memory.delivery import webhooks
 from memory.models import Delivery, MemoryUser, WebhookEndpoint, Workspace
 from memory.models.workspaces import Scope
 from memory.workspaces import create_key

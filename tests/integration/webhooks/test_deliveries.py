@@ -15,15 +15,18 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from memory import alerts, destinations, encryption, leases, webhooks
+from memory.alerting import alerts
+from memory.delivery import destinations, webhooks
+from memory.delivery.webhooks import Attempt
 from memory.models import Alert, Delivery, DeliveryAttempt, MemoryUser, WebhookEndpoint
 from memory.models.alerts import AlertKind, Severity
 from memory.models.webhooks import DeliveryState
-from memory.webhooks import Attempt
+from memory.privacy import encryption
+from memory.work import leases
 from tests.integration.alerts.test_life import ALLERGY, finding, record, run_finds
 from tests.integration.webhooks.conftest import due_now, send, send_when_due, told
 from tests.webhook_receiver import Received, answers, hangs, receiver
-from workers import dispatching
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 

@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import webhooks
+from memory.delivery import webhooks
 from memory.models import Delivery, MemoryUser, WebhookEndpoint, Workspace
 from memory.models.webhooks import DeliveryState
 from memory.users import create_user

@@ -7,12 +7,12 @@ from django.db import transaction
 from django.utils import timezone
 from prometheus_client import CollectorRegistry
 
-from memory import webhooks
+from memory.delivery import webhooks
 from memory.models import Delivery, MemoryUser, WebhookEndpoint
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.integration.webhooks.conftest import send
 from tests.webhook_receiver import answers, receiver
-from workers import webhook_metrics
+from workers.metrics import webhook_metrics
 
 
 def test_messages_are_counted_by_what_became_of_them(

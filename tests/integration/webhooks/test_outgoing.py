@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pytest_django.fixtures import Settings
 
-from memory import destinations, wires
-from memory.destinations import Address
+from memory.delivery import connections, destinations
+from memory.delivery.destinations import Address
 from tests.waiting import scaled
 from tests.webhook_receiver import (
     Behaviour,
@@ -25,8 +25,8 @@ from tests.webhook_receiver import (
     says,
     tls,
 )
-from workers import outgoing
-from workers.outgoing import Answer
+from workers.delivery import outgoing
+from workers.delivery.outgoing import Answer
 
 HERE: Address = ipaddress.ip_address("127.0.0.1")
 
@@ -228,9 +228,9 @@ def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     path = certificate(tmp_path, "hooks.example")
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
     monkeypatch.setattr(destinations, "look_up", lambda *arguments: [HERE])
-    wires._tls.cache_clear()
+    connections._tls.cache_clear()
     yield path
-    wires._tls.cache_clear()
+    connections._tls.cache_clear()
 
 
 def test_a_valid_certificate_for_the_name_is_accepted_at_the_judged_address(trusted: Path) -> None:

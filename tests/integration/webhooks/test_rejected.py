@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import pytest
 from rest_framework.test import APIClient
 
-from memory import rejections, webhooks
+from memory.delivery import rejections, webhooks
 from memory.models import AlertEvent, Delivery, EntryOutcome, MemoryUser, WebhookEndpoint, Workspace
 from memory.models.alerts import AlertKind, Severity
 from memory.models.workspaces import Scope

@@ -12,13 +12,15 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import alerts, runs, workspace_constraints
+from memory.alerting import alerts
+from memory.constraints import workspace_constraints
 from memory.models import MemoryUser, Run, Workspace
 from memory.models.runs import RunKind, RunTrigger
 from memory.project import Outline
 from memory.users import create_user, next_daily_run
+from memory.work import runs
 from tests.factories import make_checkpoint
-from workers import dispatching
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 

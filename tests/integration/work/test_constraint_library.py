@@ -3,9 +3,9 @@
 import pytest
 from django.test import override_settings
 
-from memory import constraint_library
+from memory.constraints import constraint_library
 from memory.models import Workspace, WorkspaceConstraint, WorkspaceConstraintVersion
-from workers.workspace_constraints import judge
+from workers.execution.workspace_constraints import judge
 
 CHECKS = ["policy", "shape", "types", "execution", "tests", "mutants"]
 

@@ -6,15 +6,16 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from memory import leases, runs
 from memory.canonical import sha256
 from memory.models import Alert, Blob, Checkpoint, MemoryUser, PausedConstraint, Run
 from memory.models.alerts import AlertKind, AlertState
 from memory.models.runs import RunOutcome, RunStatus
 from memory.project import Outline
+from memory.work import leases, runs
 from tests.factories import make_checkpoint, make_run
 from tests.integration.alerts.test_life import finding, record, run_finds
-from workers import constraints, tasks
+from workers import tasks
+from workers.execution import constraints
 from workers.sandbox.interface import Allowance, SandboxError
 
 pytestmark = pytest.mark.django_db

@@ -9,11 +9,11 @@ import pytest
 from celery.contrib.testing.worker import start_worker
 from kombu.asynchronous import Hub, get_event_loop
 
-from memory.hints import redis_client, send_hint
+from memory.work.hints import redis_client, send_hint
 from tests.waiting import eventually, scaled
 from uac_site.celery import app
-from workers import turns
-from workers.consuming import AGAIN_SECONDS, Consuming
+from workers.service import turns
+from workers.service.consuming import AGAIN_SECONDS, Consuming
 
 # A worker that starts asks the database whether all is as it should be.
 pytestmark = pytest.mark.django_db

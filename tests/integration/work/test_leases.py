@@ -12,8 +12,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
-from memory import lanes, leases, log, runs
-from memory.leases import LeaseLost
+from memory import log
 from memory.log import Draft
 from memory.models import Alert, EntryOutcome, Lane, LogEntry, MemoryUser, Run
 from memory.models.alerts import AlertKind
@@ -22,8 +21,10 @@ from memory.models.runs import RunKind, RunOutcome, RunStatus
 from memory.models.users import LaneName
 from memory.project import Outline
 from memory.users import next_daily_run
+from memory.work import lanes, leases, runs
+from memory.work.leases import LeaseLost
 from tests.factories import make_checkpoint, make_run
-from workers import dispatching
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 

@@ -8,11 +8,12 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import forecasts, lanes, leases, runs
 from memory.models import Forecast, Lane, MemoryUser, Workspace
 from memory.models.runs import RunKind, RunTrigger
 from memory.models.users import LaneName
+from memory.temporal import forecasts
 from memory.users import create_user
+from memory.work import lanes, leases, runs
 from tests.factories import make_checkpoint
 from tests.integration.work.test_leases import DUE, append_record
 from tests.waiting import eventually, scaled

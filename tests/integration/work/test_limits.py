@@ -9,15 +9,15 @@ import pytest
 from django.test import Client, override_settings
 from rest_framework.test import APIClient
 
-from memory.limits import BY_NAME, effective
 from memory.models import Alert, MemoryUser, Run, Workspace
 from memory.users import create_user
+from memory.workspace_settings.sandbox_limits import BY_NAME, effective
 from memory.workspaces import create_key
 from tests.integration.admin.conftest import page_url, shown
 from tests.integration.checkpointing.conftest import trip
 from tests.integration.sandbox.containers import Containers
 from tests.waiting import eventually
-from workers.errors import REMEDY
+from workers.execution.errors import REMEDY
 from workers.sandbox import docker, runner
 from workers.sandbox.build import ensure_image, ensure_typecheck_image
 from workers.sandbox.interface import Shape

@@ -6,14 +6,16 @@ from collections.abc import Callable
 import pytest
 import time_machine
 
-from memory import constraint_library, log, workspace_constraints
+from memory import log
+from memory.constraints import constraint_library, workspace_constraints
 from memory.log import Draft
 from memory.models import Alert, MemoryUser, Run, Workspace
 from memory.models.log import EntryKind
 from memory.models.runs import RunTrigger
 from memory.users import change_user, create_user, next_daily_run
 from tests.conftest import finish_work
-from workers import dispatching, tasks
+from workers import tasks
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 

@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import alarms, forecasts, lanes, log, pauses, redaction, runs
-from memory.lanes import State
+from memory import log
+from memory.admission import pauses
 from memory.log import Draft
 from memory.models import (
     Backtest,
@@ -28,9 +28,15 @@ from memory.models import (
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunTrigger
 from memory.models.users import LaneName
+from memory.operations import alarms
+from memory.privacy import redaction
+from memory.temporal import forecasts
 from memory.users import create_user
+from memory.work import lanes, runs
+from memory.work.lanes import State
 from tests.factories import make_checkpoint, make_run
-from workers import dispatching, tasks
+from workers import tasks
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 

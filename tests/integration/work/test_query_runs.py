@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from memory import hosts
 from memory.models import MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.work import hosts
 from tests.factories import make_checkpoint
-from workers import queries, tasks
+from workers import tasks
+from workers.execution import queries
 from workers.sandbox.interface import SandboxError
 
 pytestmark = pytest.mark.django_db

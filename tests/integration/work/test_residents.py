@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from memory import runs
-from memory import workspace_constraints as service
 from memory.canonical import sha256
+from memory.constraints import workspace_constraints as service
 from memory.models import Blob, Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunTrigger
+from memory.work import runs
 from tests.factories import make_checkpoint
 from tests.integration.checkpointing.conftest import Append, append, checkpoint, trip
 from tests.integration.work.test_workspace_constraints import (
@@ -23,7 +23,7 @@ from tests.integration.work.test_workspace_constraints import (
     rental,
 )
 from workers import tasks
-from workers.projects import allowance_of, loaded
+from workers.execution.projects import allowance_of, loaded
 from workers.sandbox import runner
 from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.interface import SandboxError

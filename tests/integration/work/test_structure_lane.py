@@ -11,17 +11,18 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoCaptureOnCommitCallbacks
 from pytest_django.fixtures import Settings
 
-from memory import checkpoints, lanes, leases, log
+from memory import checkpoints, log
 from memory.checkpoints import Decision
-from memory.hints import redis_client
-from memory.lanes import State
 from memory.log import Draft
 from memory.models import EntryOutcome, Lane, MemoryUser, Workspace
 from memory.models.log import EntryKind, Outcome
 from memory.models.runs import RunKind
 from memory.models.users import LaneName
+from memory.work import lanes, leases
+from memory.work.hints import redis_client
+from memory.work.lanes import State
 from tests.factories import make_checkpoint, make_run
-from workers import dispatching
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 

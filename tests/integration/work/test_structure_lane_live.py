@@ -5,11 +5,12 @@ import threading
 from django.db import connection
 from pytest_django.fixtures import Settings
 
-from memory import lanes, leases, log
+from memory import log
 from memory.log import Draft
 from memory.models import EntryOutcome, Lane, MemoryUser
 from memory.models.log import EntryKind, Outcome
 from memory.models.users import LaneName
+from memory.work import lanes, leases
 
 WRITERS = 4
 ENTRIES = 25

@@ -12,17 +12,18 @@ import pytest
 from celery.contrib.testing.worker import start_worker
 from django.utils import timezone
 
-from memory import checkpoints, hints, log
-from memory.hints import IN_FRONT, redis_client, send_hint
+from memory import checkpoints, log
 from memory.models import Lane, MemoryUser, Run, Workspace
 from memory.models.log import EntryKind
 from memory.users import create_user
+from memory.work import hints
+from memory.work.hints import IN_FRONT, redis_client, send_hint
 from tests.factories import make_checkpoint
 from tests.waiting import scaled
 from uac_site import broker
 from uac_site.celery import app
-from workers import dispatching
-from workers.dispatching import in_turn
+from workers.service import dispatching
+from workers.service.dispatching import in_turn
 
 BEHIND = "\x06\x169"
 MUCH, LITTLE = 1_000_001, 1_000_002  # workspaces

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from memory import log, runs
+from memory import log
+from memory.constraints.workspace_constraints import approve, change, create, propose
 from memory.log import Draft
 from memory.models import Alert, MemoryUser, Workspace
 from memory.models.alerts import AlertState
 from memory.models.log import EntryKind
 from memory.models.workspace_constraints import VersionState
 from memory.users import create_user
-from memory.workspace_constraints import approve, change, create, propose
+from memory.work import runs
 from tests.factories import make_checkpoint
 from tests.integration.races.conftest import somebody_waits
 from tests.integration.work.test_workspace_constraints import (
@@ -27,7 +28,7 @@ from tests.integration.work.test_workspace_constraints import (
     tell,
 )
 from tests.waiting import eventually
-from workers import dispatching
+from workers.service import dispatching
 
 Work = Callable[[], None]
 

@@ -9,7 +9,18 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import log, retrieval, workspace_constraints
+from memory import log
+from memory.constraints import workspace_constraints
+from memory.constraints.workspace_constraints import (
+    BadConstraint,
+    ConstraintExists,
+    NotApprovable,
+    approve,
+    change,
+    create,
+    includes,
+    propose,
+)
 from memory.log import Draft
 from memory.models import (
     Alert,
@@ -23,19 +34,12 @@ from memory.models.alerts import AlertEventKind, AlertKind, AlertState
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunStatus, RunTrigger
 from memory.models.workspace_constraints import VersionState
+from memory.recall import retrieval
 from memory.users import create_user
-from memory.workspace_constraints import (
-    BadConstraint,
-    ConstraintExists,
-    NotApprovable,
-    approve,
-    change,
-    create,
-    includes,
-    propose,
-)
-from workers import constraints, dispatching, tasks
+from workers import tasks
+from workers.execution import constraints
 from workers.sandbox.interface import SandboxError
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 
@@ -238,7 +242,7 @@ class TestJudging:
             raise SandboxError("killed", "no engine", infrastructure=True)
 
         with monkeypatch.context() as patched:
-            patched.setattr("workers.workspace_constraints.runner.open_sandbox", broken)
+            patched.setattr("workers.execution.workspace_constraints.runner.open_sandbox", broken)
             with pytest.raises(SandboxError):
                 judged(constraint)
         version = constraint.versions.get()
@@ -263,7 +267,7 @@ class TestJudging:
         self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         constraint = made(workspace)
-        from workers import workspace_constraints as judging
+        from workers.execution import workspace_constraints as judging
 
         real = judging.judge
 

@@ -10,14 +10,17 @@ from django.db import connection
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import alarms, clock, lanes, leases, log, runs
-from memory.leases import LeaseLost
+from memory import log
+from memory.database import clock
 from memory.log import Draft
 from memory.models import Alarm, Lane, MemoryUser
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
+from memory.operations import alarms
+from memory.work import lanes, leases, runs
+from memory.work.leases import LeaseLost
 from tests.factories import make_checkpoint, make_run
-from workers import dispatching
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 

@@ -12,14 +12,14 @@ from types import ModuleType
 
 import pytest
 
-import memory.constraint_library
 import sandbox_image.uac
 import sandbox_image.uac.testing
+from memory.constraints import constraint_library
 from memory.project.shapes import needs_of
 
-FOLDER = Path(memory.constraint_library.__file__).parent
+FOLDER = Path(constraint_library.__file__).parent
 DOCUMENT = Path(__file__).parents[3] / "docs" / "constraint-library.md"
-NAMES = memory.constraint_library.names()
+NAMES = constraint_library.names()
 
 OTHERS: dict[type[ast.cmpop], ast.cmpop] = {
     ast.Lt: ast.LtE(),

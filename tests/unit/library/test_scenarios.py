@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.harness import data_file
 from benchmarks.library import RETELLINGS, days_of
-from memory import constraint_library
+from memory.constraints import constraint_library
 
 PATH = data_file("scenarios.jsonl")
 pytestmark = pytest.mark.skipif(PATH is None, reason="UAC_DATA_DIR does not hold scenarios.jsonl")

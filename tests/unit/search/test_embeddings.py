@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from pytest_django.fixtures import Settings
 
 from memory.models import MemoryUser
-from memory.search import embeddings
-from memory.search.embeddings import EmbeddingFailed, static
-from memory.search.vectors import MAX_NAME
+from memory.recall.search import embeddings
+from memory.recall.search.embeddings import EmbeddingFailed, static
+from memory.recall.search.vectors import MAX_NAME
 
 LOCK = Path(__file__).parents[3] / "requirements-server.lock"
 VOCABULARY = ("[UNK]", "dog", "puppy", "car")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memory.search.followups import (
+from memory.recall.search.followups import (
     ASSISTANT,
     MAX_CHARACTERS,
     MAX_QUESTION,

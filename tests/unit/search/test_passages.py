@@ -2,8 +2,8 @@
 
 import pytest
 
-from memory.search.passages import MAX_PASSAGES, WORDS, cut
-from memory.search.words import number_of_words
+from memory.recall.search.passages import MAX_PASSAGES, WORDS, cut
+from memory.recall.search.words import number_of_words
 
 
 @pytest.mark.parametrize("text", ["", " ", "a", " a b \n", "word " * (2 * WORDS - 1)])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memory.search.ranking import (
+from memory.recall.search.ranking import (
     FLOOR,
     HEARD,
     OTHERS,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.search import segments
-from memory.search.segments import Document, Segment
-from memory.search.vectors import quantised
+from memory.recall.search import segments
+from memory.recall.search.segments import Document, Segment
+from memory.recall.search.vectors import quantised
 
 terms = st.dictionaries(st.integers(0, 2**63 - 1) | st.integers(0, 9), st.integers(1, 999))
 entries = st.lists(

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.search import vectors
-from memory.search.vectors import Floats
+from memory.recall.search import vectors
+from memory.recall.search.vectors import Floats
 
 
 def unit(number: int, dimensions: int = 256, seed: int = 0) -> Floats:

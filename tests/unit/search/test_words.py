@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.search.words import best_part, identity, number_of_words, terms, terms_of_day
+from memory.recall.search.words import best_part, identity, number_of_words, terms, terms_of_day
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from django.test.utils import override_settings
 from pytest_django.plugin import DjangoDbBlocker
 from rest_framework.test import APIClient
 
-from memory import hints
 from memory.models import MemoryUser, Run, Workspace
 from memory.models.runs import RunStatus
 from memory.users import create_user
+from memory.work import hints
 from memory.workspaces import create_key
 from tests.conftest import ENDLESS_ALONE, cloned_database
 from tests.integration.api.bad_input.conftest import check_problem, stored

@@ -1,0 +1,1 @@
+"""Admission control: rates, quotas in use, refusals, request slots and pauses."""

@@ -1,0 +1,144 @@
+"""How many requests and entries of a workspace are taken in a minute, over all processes.
+
+Each rate is a token bucket that holds as much as a minute's, so that a burst is served. It is kept
+in Redis as the moment at which the bucket is full again (the generic cell rate algorithm), and the
+moment at which that was written. A process takes a hundredth of a minute's at a time and counts the
+rest by itself, so hardly a request asks Redis. Where Redis does not answer, each process goes by a
+bucket of its own: nobody is refused, or kept waiting, for that.
+"""
+
+import math
+import threading
+import time
+from dataclasses import dataclass, field
+
+import redis
+import structlog
+
+from memory.models import Workspace
+from memory.work.hints import QUICK_SECONDS, Script, redis_client
+from memory.workspace_settings import overrides, quotas
+
+logger = structlog.get_logger(__name__)
+
+MINUTE = 60.0
+# What a process takes beyond what it needs now: a minute's divided by this.
+SHARE = 100
+# A Redis that did not answer is not asked for so long.
+SILENT_SECONDS = 10.0
+
+# Returns what was taken, what is left, and the microseconds until as much as is needed is there. A
+# bucket that is full enough gives more than it has, so that no single request is too large for it.
+# Where Redis's clock was set back, the bucket stands as it did.
+TAKE = Script("""
+local rate, need, more = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local full_at, seen = string.match(redis.call('GET', KEYS[1]) or '', '^(%d+) (%d+)$')
+full_at, seen = tonumber(full_at or now), tonumber(seen or now)
+local back = math.max(0, seen - now)
+full_at = math.max(now, full_at - back)
+local each = 60000000 / rate
+local left = rate - (full_at - now) / each
+local least = math.min(need, rate)
+local taken = 0
+if left >= least then
+  taken = need + math.max(0, math.min(more, math.floor(left - need)))
+  full_at = full_at + taken * each
+end
+if taken > 0 or back > 0 then
+  local lasts = math.ceil((full_at - now) / 1000) + 1
+  redis.call('SET', KEYS[1], string.format('%.0f %.0f', full_at, now), 'PX', lasts)
+end
+return {taken, math.floor(left - taken), taken > 0 and 0 or math.ceil((least - left) * each)}
+""")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a rate stands after something was asked of it; `wait` is None where it was given."""
+
+    name: str
+    rate: int
+    left: int
+    wait: float | None = None
+
+    @property
+    def full_in(self) -> float:
+        """Seconds until a whole minute's may be asked for again."""
+        return (self.rate - self.left) * MINUTE / self.rate
+
+
+@dataclass
+class _Held:
+    """What this process has taken and not used yet, and the bucket that it goes by without Redis.
+
+    What is left in the common bucket is as it was told last.
+    """
+
+    rate: int
+    tokens: int = 0
+    left: int = 0
+    full_at: float = 0.0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_held: dict[tuple[str, str], _Held] = {}
+_silent_until = 0.0
+
+
+def take(workspace: Workspace, name: str, cost: int = 1) -> Standing:
+    """Take so much of a rate of the workspace; nothing is taken where it is not there."""
+    rate = int(overrides.holding(quotas.RATES, workspace.chosen_quotas)[name])
+    key = (str(workspace.public_id), name)
+    held = _held.get(key)
+    if held is None or held.rate != rate:
+        held = _held[key] = _Held(rate)
+    with held.lock:
+        if held.tokens >= cost:
+            held.tokens -= cost
+            return Standing(name, rate, held.left + held.tokens)
+        need = cost - held.tokens
+        taken, left, wait = _ask(f"rate:{key[0]}:{name}:{rate}", held, need)
+        held.left = left
+        if not taken:
+            return Standing(name, rate, max(0, left + held.tokens), wait)
+        held.tokens += taken - cost
+        return Standing(name, rate, max(0, left + held.tokens))
+
+
+def left_of(name: str, rate: int, key: str, *, take: bool) -> int:
+    """Return what is left of a rate that belongs to no workspace, of which one may be taken.
+
+    `key` tells whose it is; Redis is told nothing else of him.
+    """
+    held = _held.get(("", name))  # which all share where Redis does not answer
+    if held is None or held.rate != rate:
+        held = _held["", name] = _Held(rate)
+    _, left, _ = _ask(f"rate:{name}:{key}:{rate}", held, int(take))
+    return left
+
+
+def _ask(key: str, held: _Held, need: int) -> tuple[int, int, float]:
+    global _silent_until
+    if time.monotonic() >= _silent_until:
+        try:
+            client = redis_client(patience=QUICK_SECONDS)
+            taken, left, wait = TAKE(client, key, held.rate, need, held.rate // SHARE)
+            return taken, left, wait / 1e6
+        except redis.RedisError as error:
+            _silent_until = time.monotonic() + SILENT_SECONDS
+            logger.warning("rates_counted_alone", error=str(error))
+    return _alone(held, need)
+
+
+def _alone(held: _Held, need: int) -> tuple[int, int, float]:
+    """Do what Redis does, for this process."""
+    now, each = time.monotonic(), MINUTE / held.rate
+    full_at = max(now, held.full_at)
+    left = held.rate - (full_at - now) / each
+    least = min(need, held.rate)
+    if left < least:
+        return 0, math.floor(left), (least - left) * each
+    held.full_at = full_at + need * each
+    return need, math.floor(left - need), 0.0

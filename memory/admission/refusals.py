@@ -1,0 +1,31 @@
+"""How often a workspace was refused something for a rate or a quota: counters in Redis, for
+Prometheus. Like all that is there they may be lost, and begin anew then."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import redis
+import structlog
+
+from memory.models import Workspace
+from memory.work.hints import QUICK_SECONDS, redis_client
+
+logger = structlog.get_logger(__name__)
+
+KEY = "refused"
+
+
+def count(workspace: Workspace, reason: str) -> None:
+    """Count a refusal; `reason` is the name of the rate or quota."""
+    try:
+        redis_client(patience=QUICK_SECONDS).hincrby(KEY, f"{workspace.public_id} {reason}", 1)
+    except redis.RedisError as error:
+        logger.warning("refusal_not_counted", reason=reason, error=str(error))
+
+
+def counted() -> Iterator[tuple[str, str, int]]:
+    """Yield the workspaces' public ids, reasons and numbers; raises RedisError."""
+    told: Any = redis_client().hgetall(KEY)
+    for name, number in told.items():
+        workspace, _, reason = name.decode().partition(" ")
+        yield workspace, reason, int(number)

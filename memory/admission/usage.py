@@ -1,0 +1,286 @@
+"""What a workspace has, held against its quotas.
+
+Totals are counted now and then: kept in the transaction of each append, they would make the appends
+of a workspace wait for each other. So a quota may be exceeded by what comes in between, which the
+rates bound. What is pending is counted more often. What is in the log is never refused for either.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.db import connection
+from django.db.models import Count, Max
+
+from memory.admission import pauses, refusals
+from memory.models import Backtest, MemoryUser, Run, Workspace, WorkspaceUse
+from memory.models.backtests import GOING_ON
+from memory.models.runs import ASKED_FOR as ASKED_TRIGGERS
+from memory.models.runs import RunStatus
+from memory.work.batching import MOST_ENTRIES
+from memory.workspace_settings import overrides, quotas
+
+MIB = 2**20
+# Totals and what is pending are counted so often, in seconds; but counting never takes more than a
+# hundredth of the time.
+TOTALS_SECONDS = 60.0
+PENDING_SECONDS = 2.0
+AT_MOST = 0.01
+# A process asks no more often than this what was counted. Before it refuses something it counts the
+# workspace itself, unless it has done so lately: nobody is refused because a dispatcher is dead.
+BELIEVED_SECONDS = 1.0
+OWN_SECONDS = 5.0
+# Up to so many users are counted when one is created, else only when they come near the quota.
+FEW_USERS = 10_000
+NEAR = 0.9
+# So much of what may wait is let in by what was counted a moment ago, and by what came since.
+FAR = 0.5
+# Who is refused for the moment is to come back after so many seconds.
+PENDING_WAIT = 30.0
+RUNS_WAIT = 5.0
+BACKTESTS_WAIT = 60.0
+
+
+@dataclass
+class Exceeded(Exception):
+    """A workspace may have no more of something; `wait` is None where that does not pass."""
+
+    limit: str
+    detail: str
+    wait: float | None = None
+
+    def __str__(self) -> str:
+        return self.detail
+
+
+TOTALS = """
+INSERT INTO memory_workspaceuse AS use
+    (workspace_id, users, entries, log_bytes, pending_records, pending_structure)
+SELECT workspace_id, count(*) FILTER (WHERE erased_at IS NULL), sum(last_seq), sum(log_bytes), 0, 0
+FROM memory_memoryuser
+WHERE %(workspace)s::bigint IS NULL OR workspace_id = %(workspace)s
+GROUP BY workspace_id
+ON CONFLICT (workspace_id) DO UPDATE SET
+    users = excluded.users, entries = excluded.entries, log_bytes = excluded.log_bytes
+WHERE (use.users, use.entries, use.log_bytes)
+    IS DISTINCT FROM (excluded.users, excluded.entries, excluded.log_bytes)
+"""
+# Of a language model's lane what waits is counted up to a number; beyond it, it is as much as came
+# since all was settled. Where there is no model nobody works on it, and it is no backlog.
+PENDING = """
+INSERT INTO memory_workspaceuse AS use
+    (workspace_id, users, entries, log_bytes, pending_records, pending_structure)
+SELECT workspace.id, 0, 0, 0,
+    coalesce(sum(person.last_seq - lane.cursor_seq) FILTER (WHERE lane.name = 'records'), 0),
+    coalesce(sum(CASE
+        WHEN lane.waiting < %(counted)s THEN lane.waiting
+        ELSE person.last_seq - lane.cursor_seq
+    END) FILTER (WHERE lane.name = 'structure' AND (%(model)s OR workspace.llm_model <> '')), 0)
+FROM memory_workspace AS workspace
+    LEFT JOIN (memory_lane AS lane JOIN memory_memoryuser AS person ON person.id = lane.user_id)
+    ON person.workspace_id = workspace.id AND lane.due_at IS NOT NULL
+        AND person.merged_into_id IS NULL
+        AND NOT EXISTS (SELECT FROM memory_pause AS pause
+            WHERE pause.user_id = person.id AND pause.resumed_at IS NULL)
+WHERE %(workspace)s::bigint IS NULL OR workspace.id = %(workspace)s
+GROUP BY workspace.id
+ON CONFLICT (workspace_id) DO UPDATE SET
+    pending_records = excluded.pending_records, pending_structure = excluded.pending_structure
+WHERE (use.pending_records, use.pending_structure)
+    IS DISTINCT FROM (excluded.pending_records, excluded.pending_structure)
+"""
+# No more are counted than matter. Of whom is paused nothing is done: it keeps nobody else.
+ASKED_FOR = """
+SELECT count(*) FROM (
+    SELECT FROM memory_run AS run JOIN memory_memoryuser AS person ON person.id = run.user_id
+    WHERE person.workspace_id = %s AND run.trigger IN (%s, %s) AND NOT run.status = %s
+        AND (%s OR NOT EXISTS (SELECT FROM memory_pause AS pause
+            WHERE pause.user_id = person.id AND pause.resumed_at IS NULL))
+    LIMIT %s
+) AS asked_for
+"""
+
+_count_at = {TOTALS: 0.0, PENDING: 0.0}
+_count_own_at: dict[int, float] = {}
+_believed: dict[int, tuple[float, WorkspaceUse]] = {}
+# Of a workspace: until when it is believed, how many runs are asked for, and how many are far from
+# what may be.
+_asked_lately: dict[int, tuple[float, int, float]] = {}
+
+
+def count_when_due() -> int:
+    """Count what is due to be counted, of all workspaces; return how many numbers have changed."""
+    changed = 0
+    for statement, seconds in ((TOTALS, TOTALS_SECONDS), (PENDING, PENDING_SECONDS)):
+        began = time.monotonic()
+        if began >= _count_at[statement]:
+            changed += _count(statement)
+            took = time.monotonic() - began
+            _count_at[statement] = began + max(seconds, took / AT_MOST)
+    return changed
+
+
+def _count(statement: str, workspace: Workspace | None = None) -> int:
+    parameters = {
+        "workspace": None if workspace is None else workspace.pk,
+        "counted": MOST_ENTRIES,
+        "model": bool(settings.UAC_LLM_MODEL),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        return int(cursor.rowcount)
+
+
+def of(workspace: Workspace) -> WorkspaceUse:
+    """Return what was counted of a workspace last."""
+    now = time.monotonic()
+    until, use = _believed.get(workspace.pk, (0.0, None))
+    if use is None or now >= until:
+        found = WorkspaceUse.objects.filter(workspace=workspace).first()
+        use = found or WorkspaceUse(workspace=workspace)
+        _believed[workspace.pk] = (now + BELIEVED_SECONDS, use)
+    return use
+
+
+def waiting() -> Iterator[tuple[str, str, int]]:
+    """Yield the public id, the kind and the number of what waits of each workspace, or goes on."""
+    counted = WorkspaceUse.objects.values_list(
+        "workspace__public_id", "pending_records", "pending_structure"
+    )
+    for public_id, records, structure in counted:
+        if records:
+            yield str(public_id), "records", records
+        if structure:
+            yield str(public_id), "structure", structure
+    runs = Run.objects.exclude(status=RunStatus.DONE).order_by()
+    for public_id, kind, number in runs.values_list("user__workspace__public_id", "kind").annotate(
+        number=Count("pk")
+    ):
+        yield str(public_id), kind, number
+    backtests = Backtest.objects.filter(state__in=GOING_ON).order_by()
+    for public_id, number in backtests.values_list("workspace__public_id").annotate(
+        number=Count("pk")
+    ):
+        yield str(public_id), "backtest", number
+
+
+def used(workspace: Workspace) -> dict[str, int]:
+    """Return how much there is of what each quota bounds, now; the totals as counted last."""
+    use = WorkspaceUse.objects.filter(workspace=workspace).first() or WorkspaceUse()
+    longest = MemoryUser.objects.filter(workspace=workspace).aggregate(most=Max("last_seq"))
+    return {
+        "max_users": use.users,
+        "max_entries": use.entries,
+        "max_entries_per_user": longest["most"] or 0,
+        "max_log_mib": use.log_bytes // MIB,
+        "max_pending_entries": use.pending_records + use.pending_structure,
+        "max_waiting_runs": _asked_for(workspace, quotas.MOST),
+        "max_backtests": _going_on(workspace),
+    }
+
+
+def check_entries(workspace: Workspace, user: MemoryUser, number: int) -> None:
+    """Raise Exceeded if so many entries more are more than there is room for."""
+    if _lacking(workspace, user, number, of(workspace)):
+        now = time.monotonic()
+        if now >= _count_own_at.get(workspace.pk, 0.0):
+            _count_own_at[workspace.pk] = now + OWN_SECONDS
+            _believed.pop(workspace.pk, None)
+            for statement in (TOTALS, PENDING):
+                _count(statement, workspace)
+        if lacking := _lacking(workspace, user, number, of(workspace)):
+            refusals.count(workspace, lacking.limit)
+            raise lacking
+
+
+def _lacking(
+    workspace: Workspace, user: MemoryUser, number: int, use: WorkspaceUse
+) -> Exceeded | None:
+    most = _quotas(workspace)
+    pending = use.pending_records + use.pending_structure
+    if user.last_seq + number > most["max_entries_per_user"]:
+        has = f"This user's log has {user.last_seq:,} entries"
+        return _full("max_entries_per_user", has, most)
+    if use.entries + number > most["max_entries"]:
+        has = f"The logs of this workspace have {use.entries:,} entries"
+        return _full("max_entries", has, most)
+    if use.log_bytes >= most["max_log_mib"] * MIB:
+        has = f"The logs of this workspace have {use.log_bytes / MIB:,.1f} MiB"
+        return _full("max_log_mib", has, most)
+    # Nothing is too large for a workspace that has no backlog.
+    if pending and pending + number > most["max_pending_entries"]:
+        wait = f"{pending:,} entries of this workspace wait to be worked on"
+        return _busy("max_pending_entries", wait, most, PENDING_WAIT)
+    return None
+
+
+def check_users(workspace: Workspace) -> None:
+    """Raise Exceeded if the workspace may have no more users."""
+    most = _quotas(workspace)
+    quota = most["max_users"]
+    if quota > FEW_USERS and of(workspace).users < NEAR * quota:
+        return
+    if MemoryUser.objects.filter(workspace=workspace)[quota - 1 : quota].exists():
+        refusals.count(workspace, "max_users")
+        raise _full("max_users", f"This workspace has {quota:,} users", most)
+
+
+def check_runs(user: MemoryUser) -> None:
+    """Raise Exceeded if as many runs wait, or go on, as the user's workspace may have at a time.
+
+    Where there is room for many more it is not counted each time: others may let in as many.
+    """
+    now = time.monotonic()
+    until, asked_for, far = _asked_lately.get(user.workspace_id, (0.0, 0, 0.0))
+    if now < until and asked_for < far:
+        _asked_lately[user.workspace_id] = (until, asked_for + 1, far)
+        return
+    needed = ("public_id", *(number.name for number in quotas.NUMBERS))
+    workspace = Workspace.objects.only(*needed).get(pk=user.workspace_id)
+    most = _quotas(workspace)
+    quota = most["max_waiting_runs"]
+    asked_for = _asked_for(workspace, quota)
+    if asked_for >= quota and pauses.is_paused(user) is None:
+        asked_for = _asked_for(workspace, quota, paused=False)
+    if asked_for >= quota:
+        refusals.count(workspace, "max_waiting_runs")
+        going_on = f"{asked_for:,} queries, questions, proposals and imports wait or go on"
+        raise _busy("max_waiting_runs", going_on, most, RUNS_WAIT)
+    _asked_lately[user.workspace_id] = (now + BELIEVED_SECONDS, asked_for + 1, FAR * quota)
+
+
+def check_backtests(workspace: Workspace) -> None:
+    """Raise Exceeded if as many backtests go on as the workspace may have at a time."""
+    most = _quotas(workspace)
+    going_on = _going_on(workspace)
+    if going_on >= most["max_backtests"]:
+        refusals.count(workspace, "max_backtests")
+        told = f"{going_on:,} backtests of this workspace wait or go on"
+        raise _busy("max_backtests", told, most, BACKTESTS_WAIT)
+
+
+def _asked_for(workspace: Workspace, most: int, *, paused: bool = True) -> int:
+    """Count what waits, with or without that of users who are paused."""
+    with connection.cursor() as cursor:
+        cursor.execute(ASKED_FOR, [workspace.pk, *ASKED_TRIGGERS, RunStatus.DONE, paused, most])
+        (number,) = cursor.fetchone()
+    return int(number)
+
+
+def _going_on(workspace: Workspace) -> int:
+    return Backtest.objects.filter(workspace=workspace, state__in=GOING_ON).count()
+
+
+def _quotas(workspace: Workspace) -> dict[str, int]:
+    return overrides.holding(quotas.NUMBERS, workspace.chosen_quotas)
+
+
+def _full(limit: str, has: str, most: dict[str, int]) -> Exceeded:
+    rest = f"it may have {most[limit]:,} ({limit}), and the operator can raise that."
+    return Exceeded(limit, f"{has}: {rest}")
+
+
+def _busy(limit: str, waits: str, most: dict[str, int], wait: float) -> Exceeded:
+    rest = f"{most[limit]:,} may at a time ({limit}): come back in {wait:.0f} s."
+    return Exceeded(limit, f"{waits}, {rest}", wait)

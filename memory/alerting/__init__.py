@@ -1,0 +1,1 @@
+"""Alerts: open, merge, limit and resolve them from the findings of constraints."""

@@ -1,0 +1,122 @@
+"""Constraints that say too much: what of it is too much, and what the staff are told.
+
+An alert among hundreds is read by nobody, and one that comes and goes all day is not believed.
+Such a constraint is paused: of a flood no alert is opened, and those that are open stay.
+"""
+
+import datetime
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memory.models import Alert, MemoryUser, PausedConstraint
+from memory.models.alerts import AlertKind, severity_rank
+from memory.workspace_settings.alert_settings import DAY, OPENINGS_OF_ONE, Holding
+
+if TYPE_CHECKING:
+    from memory.alerting.alerts import Finding
+
+QUOTED = 3
+QUOTED_CHARACTERS = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flood:
+    """A constraint that is to be paused. `findings` are those that it made in this run.
+
+    With `may_open` what it found now is opened all the same: it is no flood, it only flaps.
+    """
+
+    constraint: str
+    reason: str
+    findings: "Sequence[Finding]"
+    may_open: bool = False
+
+    @property
+    def message(self) -> str:
+        """What the staff are told: why, what became of it, and what to do."""
+        gravest = sorted(self.findings, key=lambda one: -severity_rank(one.severity))[:QUOTED]
+        told = "; ".join(map(quoted, gravest))
+        became = "" if self.may_open else " None of the new ones was opened."
+        return (
+            f"{self.constraint} is paused: {self.reason}.{became} Its alerts stay as they are until"
+            " it is resumed, by changing its source or by hand (under paused constraints)."
+            f" It found: {told}"
+        )
+
+
+def find(
+    user: MemoryUser,
+    said: "Sequence[Finding]",
+    new: "Sequence[Finding]",
+    flooded: "Mapping[str, Sequence[Finding]]",
+    limits: Holding,
+    now: datetime.datetime,
+    *,
+    without: Collection[str],
+) -> list[Flood]:
+    """Return which constraints are to be paused.
+
+    `said` is all that was found, `new` what would open alerts, `flooded` those that were stopped
+    because they found more than they may, each with a few findings; `without` are paused already.
+    """
+    by_constraint: dict[str, list[Finding]] = defaultdict(list)
+    for finding in said:
+        by_constraint[finding.constraint].append(finding)
+    opening = Counter(one.constraint for one in new if one.kind == AlertKind.FINDING)
+    opened = _opened(user, opening, now)
+    floods = []
+    for constraint in sorted({*by_constraint, *flooded} - set(without)):
+        findings = flooded.get(constraint) or by_constraint[constraint]
+        before = opened[constraint]
+        flapping = [
+            one
+            for one in new
+            if one.constraint == constraint and before[one.fingerprint] + 1 >= OPENINGS_OF_ONE
+        ]
+        may_open = False
+        if constraint in flooded or len(findings) > limits.alerts_per_constraint:
+            number = "" if constraint in flooded else f"{len(findings)}, "
+            reason = f"it found {number}more than {limits.alerts_per_constraint}, at once"
+        elif before.total() + opening[constraint] > limits.openings_per_day:
+            reason = f"it would open more than {limits.openings_per_day} alerts within 24 hours"
+        elif flapping:
+            reason = f"it opened the same alert {OPENINGS_OF_ONE} times within 24 hours"
+            findings, may_open = flapping, True
+        else:
+            continue
+        floods.append(
+            Flood(constraint=constraint, reason=reason, findings=findings, may_open=may_open)
+        )
+    return floods
+
+
+def _opened(
+    user: MemoryUser, constraints: Collection[str], now: datetime.datetime
+) -> Mapping[str, Counter[str]]:
+    """Count the alerts that these constraints opened in a day, or since they were last resumed."""
+    opened: dict[str, Counter[str]] = defaultdict(Counter)
+    if not constraints:
+        return opened
+    since = now - DAY
+    pauses = PausedConstraint.objects.filter(user=user, resumed_at__gt=since)
+    resumed = {one.constraint: one.resumed_at or now for one in pauses.order_by("resumed_at")}
+    rows = Alert.objects.filter(
+        user=user,
+        kind=AlertKind.FINDING,
+        constraint__in=list(constraints),
+        opened_at__gt=since,
+    ).values_list("constraint", "fingerprint", "opened_at")
+    for constraint, fingerprint, at in rows:
+        if at > resumed.get(constraint, since):
+            opened[constraint][fingerprint] += 1
+    return opened
+
+
+def quoted(finding: "Finding") -> str:
+    """Return a finding as the staff are told it: how grave, and the beginning of its message."""
+    text = finding.message
+    if len(text) > QUOTED_CHARACTERS:
+        text = text[: QUOTED_CHARACTERS - 1] + "…"
+    return f"{finding.severity}: {text}"

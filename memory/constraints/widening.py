@@ -1,0 +1,97 @@
+"""Fields that typed entries have made wider: a field becomes optional as soon as one record lacks
+it, and code that takes it for granted fails from then on, if nobody looks at it."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from memory import checkpoints
+from memory.constraints.constraint_sources import reads_field, reads_of
+from memory.models import Checkpoint, EntryOutcome, MemoryUser
+from memory.models.checkpoints import Origin
+from memory.models.log import Outcome
+from memory.project import AddField, DefineClass, Outline, WidenField, edit_from_json
+from memory.project.types import format_type
+
+
+@dataclass(frozen=True)
+class Widened:
+    """That a field of a class got a wider type by a typed entry."""
+
+    domain: str
+    class_name: str
+    field: str
+    before: str
+    after: str
+    seq: int
+
+
+def by_entries(user: MemoryUser, seqs: Collection[int]) -> list[Widened]:
+    """Return what these typed entries have made wider, in the order in which they were settled."""
+    settled = EntryOutcome.objects.filter(user=user, seq__in=seqs, outcome=Outcome.COVERED)
+    versions = Checkpoint.objects.filter(
+        user=user, origin=Origin.RECORDS, pk__in=settled.values("checkpoint")
+    )
+    return [
+        one
+        for version in versions.only("parent", "edits").order_by("version")
+        if any(edit["op"] == WidenField.op for edit in version.edits)
+        for one in _by_version(version)
+        if one.seq in seqs
+    ]
+
+
+def constraints_that_read(user: MemoryUser, widened: Sequence[Widened]) -> list[str]:
+    """Return the names of the user's own constraints that may read one of these fields, as the
+    newest version has them."""
+    head = MemoryUser.objects.select_related("head").get(pk=user.pk).head
+    if head is None or not widened:
+        return []
+    outline = Outline.from_json(head.outline)
+    fields = [
+        (domain, class_, field)
+        for domain_name, class_name, field in {
+            (one.domain, one.class_name, one.field) for one in widened
+        }
+        if (domain := outline.domains.get(domain_name))
+        and (class_ := domain.classes.get(class_name))
+    ]
+    paths = {f"constraints/{name}.py": name for name in outline.constraints}
+    sources = checkpoints.read_files(head, paths)
+    reads = {name: reads_of(sources[path]) for path, name in paths.items()}
+    return sorted(
+        name for name, read in reads.items() if any(reads_field(read, *field) for field in fields)
+    )
+
+
+def _by_version(version: Checkpoint) -> Iterator[Widened]:
+    """Yield what a version of typed entries has made wider, each with its entry: the edit of a
+    record cites that, and what it needs of the schema stands before it."""
+    types = _types(Outline.from_json(version.parent.outline)) if version.parent else {}
+    waiting: list[WidenField] = []
+    for told in version.edits:
+        if told.get("redacted"):  # of its entry nothing is told any more
+            types |= {(one.domain, one.class_name, one.name): one.type for one in waiting}
+            waiting = []
+            continue
+        edit = edit_from_json(told)
+        if isinstance(edit, WidenField):
+            waiting.append(edit)
+        elif isinstance(edit, AddField):
+            types[edit.domain, edit.class_name, edit.name] = edit.type
+        elif isinstance(edit, DefineClass):
+            types |= {(edit.domain, edit.name, field.name): field.type for field in edit.fields}
+        elif edit.sources:
+            for wider in waiting:
+                place = (wider.domain, wider.class_name, wider.name)
+                yield Widened(*place, types[place], wider.type, max(edit.sources))
+                types[place] = wider.type
+            waiting = []
+
+
+def _types(outline: Outline) -> dict[tuple[str, str, str], str]:
+    return {
+        (domain.name, class_.name, field.name): format_type(field.type)
+        for domain in outline.domains.values()
+        for class_ in domain.classes.values()
+        for field in class_.fields
+    }

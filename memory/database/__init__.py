@@ -1,0 +1,1 @@
+"""PostgreSQL: timeouts, prepared statements, snapshots, partitions, and its clock."""

@@ -1,0 +1,108 @@
+"""Connections to other servers that end by a deadline, even against a byte a second."""
+
+import functools
+import io
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+
+from memory.delivery.destinations import Address
+
+CHUNK_BYTES = 64 * 1024
+# One address of several that does not answer must not take all the time.
+CONNECT_SECONDS = 5.0
+
+
+class Late(OSError):
+    """The deadline has passed."""
+
+
+class TooLong(OSError):
+    """As many bytes have come as may be read, and more do."""
+
+
+def connect(found: Sequence[Address], port: int, deadline: float) -> tuple[socket.socket, Address]:
+    """Connect to the first of the addresses that answers; raises OSError."""
+    failure: OSError = Late()
+    for address in found:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            break
+        try:
+            timeout = min(left, CONNECT_SECONDS)
+            connected = socket.create_connection((str(address), port), timeout=timeout)
+        except OSError as error:
+            failure = error
+        else:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connected, address
+    raise failure
+
+
+def encrypt(plain: socket.socket, host: str, deadline: float) -> socket.socket:
+    """Return the connection with TLS, to whoever has a certificate for the host."""
+    plain.settimeout(max(deadline - time.monotonic(), 0.001))
+    return _tls().wrap_socket(plain, server_hostname=host)
+
+
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    """The system's authorities, or those that the environment names (SSL_CERT_FILE)."""
+    return ssl.create_default_context()
+
+
+class Wire:
+    """A connected socket as `http.client` uses one. Every operation ends by the deadline, and no
+    more is read than `max_bytes`."""
+
+    def __init__(self, connected: socket.socket, deadline: float, max_bytes: int) -> None:
+        self.deadline = deadline
+        self.max_bytes = max_bytes
+        self._socket = connected
+
+    def sendall(self, data: bytes) -> None:
+        """Send all, piece by piece, since a receiver may take a byte a second."""
+        view = memoryview(data)
+        while view:
+            self._hurry()
+            view = view[self._socket.send(view[:CHUNK_BYTES]) :]
+
+    def receive(self, buffer: memoryview) -> int:
+        """Read what has come; 0 at the end."""
+        self._hurry()
+        return self._socket.recv_into(buffer)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """Return what the answer is read from."""
+        return io.BufferedReader(_Received(self), buffer_size=4096)
+
+    def close(self) -> None:
+        """Nothing: the connection is closed by whoever has opened it, when the answer is read."""
+
+    def _hurry(self) -> None:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise Late
+        self._socket.settimeout(left)
+
+
+class _Received(io.RawIOBase):
+    """What comes over a wire, so many bytes at most."""
+
+    def __init__(self, wire: Wire) -> None:
+        super().__init__()
+        self._wire = wire
+        self._left = wire.max_bytes
+
+    def readable(self) -> bool:
+        """It is for reading."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Read what there is room for, 0 at the end."""
+        if not self._left:
+            raise TooLong
+        number = self._wire.receive(buffer[: self._left])
+        self._left -= number
+        return number

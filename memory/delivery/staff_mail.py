@@ -1,0 +1,286 @@
+"""E-mail to the staff: what each subscription has not been told yet, and the mail that tells it.
+
+What there is to tell is read from the feed of events, from where the last mail ended. So nothing is
+lost while no mail can be sent, and what a mail does not tell, the next one does.
+"""
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from django.conf import settings
+from django.core.mail import EmailMessage
+from django.db import transaction
+from django.db.models import (
+    Case,
+    Count,
+    Exists,
+    F,
+    IntegerField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
+from django.db.models.functions import Coalesce
+
+from memory.models import Alert, AlertEvent, EventCounter, MailCursor, StaffSubscription
+from memory.models.alerts import LIVE_STATES, AlertEventKind, Severity, severity_rank
+from memory.models.staff_mail import MailMode
+from memory.staff import access
+from memory.texts import one_line
+from memory.users import next_hour
+from memory.work import leases
+
+# Between two mails of a subscription: what happens meanwhile is in the next one.
+PAUSE = datetime.timedelta(seconds=60)
+# More than so many alerts are counted, and the gravest of them listed.
+LISTED = 20
+# One mail tells of so many workspaces; another one that follows it, of others.
+WORKSPACES = 100
+MESSAGE_CHARACTERS = 300
+SUBJECT_CHARACTERS = 120
+
+CHOICES = ("least_severity", "mode", "hour", "time_zone", "escalations")
+
+Column = Literal["seq", "escalations_seq"]
+
+# What makes an alert worth a mail, beside that it is escalated. An event of the release before may
+# not say whether the alert has a cause more or less: in doubt it is told.
+_CAUSE_MORE = Q(detail__changed__contains=["causes"]) & ~Q(detail__contains={"more": False})
+_NEWS = Q(kind__in=[AlertEventKind.OPENED, AlertEventKind.REOPENED]) | (
+    Q(kind=AlertEventKind.CHANGED) & (Q(detail__graver=True) | _CAUSE_MORE)
+)
+_BY_SEVERITY = Case(
+    *(When(severity=one, then=Value(severity_rank(one))) for one in Severity.values),
+    output_field=IntegerField(),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class News:
+    """What a subscription has not been told: these alerts, by events up to these numbers."""
+
+    column: Column
+    alerts: QuerySet[Alert]
+    counts: Mapping[str, int]
+    escalated: int
+    up_to: Mapping[int, int]
+    # Whether no more follows that is to be told at the same time.
+    is_last: bool
+
+    @property
+    def number(self) -> int:
+        """How many alerts there are."""
+        return sum(self.counts.values())
+
+
+def start(subscription: StaffSubscription, now: datetime.datetime) -> None:
+    """Store a subscription that begins with what happens from now on."""
+    with transaction.atomic():
+        if subscription._state.adding:
+            subscription.save()
+        change(subscription, ["staff", "workspace", "enabled", *CHOICES], now)
+        MailCursor.objects.filter(subscription=subscription).delete()
+        MailCursor.objects.bulk_create(
+            MailCursor(
+                subscription=subscription,
+                workspace_id=counter.workspace_id,
+                seq=counter.last_seq,
+                escalations_seq=counter.last_seq,
+            )
+            for counter in _counters(subscription)
+        )
+
+
+def change(subscription: StaffSubscription, fields: Sequence[str], now: datetime.datetime) -> None:
+    """Store what was changed of a subscription, whatever a worker writes meanwhile."""
+    subscription.digest_due_at = _next_digest(subscription, now)
+    subscription.run_after, subscription.attempts, subscription.last_error = now, 0, ""
+    subscription.save(
+        update_fields=[*fields, "digest_due_at", "run_after", "attempts", "last_error"]
+    )
+
+
+def waiting(now: datetime.datetime) -> QuerySet[StaffSubscription]:
+    """Select the subscriptions of people who can be reached, and for which there may be a mail."""
+    at_once = Q(mode=MailMode.AT_ONCE) & _has_news("seq")
+    escalated = Q(mode=MailMode.DAILY, escalations=True) & _has_news("escalations_seq")
+    digest = Q(mode=MailMode.DAILY, digest_due_at__lte=now)
+    return (
+        StaffSubscription.objects.filter(enabled=True, staff__is_active=True, staff__is_staff=True)
+        .exclude(staff__email="")
+        .filter(at_once | escalated | digest)
+    )
+
+
+def due(subscription: StaffSubscription, now: datetime.datetime) -> list[Column]:
+    """Return what a subscription is to be told from: which of its cursors."""
+    if subscription.mode == MailMode.AT_ONCE:
+        return ["seq"]
+    columns: list[Column] = ["escalations_seq"] if subscription.escalations else []
+    if subscription.digest_due_at is not None and subscription.digest_due_at <= now:
+        columns.append("seq")
+    return columns
+
+
+def news(subscription: StaffSubscription, column: Column) -> Iterator[News]:
+    """Yield what happened since this cursor of the subscription, a mail's worth at a time."""
+    told = dict(subscription.cursors.values_list("workspace_id", column))
+    up_to = {
+        counter.workspace_id: counter.last_seq
+        for counter in _counters(subscription)
+        if counter.last_seq > told.get(counter.workspace_id, 0)
+    }
+    workspaces = list(up_to)
+    for first in range(0, len(workspaces) or 1, WORKSPACES):
+        some = {pk: up_to[pk] for pk in workspaces[first : first + WORKSPACES]}
+        is_last = first + WORKSPACES >= len(workspaces)
+        yield _news_of(subscription, column, told, some, is_last=is_last)
+
+
+def _news_of(
+    subscription: StaffSubscription,
+    column: Column,
+    told: Mapping[int, int],
+    up_to: Mapping[int, int],
+    *,
+    is_last: bool,
+) -> News:
+    window = Q(pk=None)
+    # What happens in workspaces that somebody does not see is passed over, and told of later
+    # neither: the cursor moves on.
+    seen = access.workspaces_of(subscription.staff)
+    for workspace, last in up_to.items():
+        if seen is not None and workspace not in seen:
+            continue
+        window |= Q(workspace=workspace, seq__gt=told.get(workspace, 0), seq__lte=last)
+    events = AlertEvent.objects.filter(window)
+    escalations = events.filter(kind=AlertEventKind.ESCALATED).values("alert")
+    wanted = Q(pk=None)
+    if column == "seq":
+        severe = [one for one in Severity.values if _is_enough(one, subscription)]
+        wanted |= Q(pk__in=events.filter(_NEWS).values("alert"), severity__in=severe)
+    at_once = "seq" if subscription.mode == MailMode.AT_ONCE else "escalations_seq"
+    if subscription.escalations and column == at_once:
+        wanted |= Q(pk__in=escalations)
+    alerts = Alert.objects.filter(wanted)
+    counted = alerts.order_by().values("severity").annotate(number=Count("pk"))
+    return News(
+        column=column,
+        alerts=alerts,
+        counts={row["severity"]: row["number"] for row in counted},
+        escalated=alerts.filter(pk__in=escalations).count(),
+        up_to=up_to,
+        is_last=is_last,
+    )
+
+
+def mail(subscription: StaffSubscription, news: News) -> EmailMessage:
+    """Return the mail that tells the news: plain text, of which no message can leave its line."""
+    by_gravity = news.alerts.order_by(_BY_SEVERITY.desc(), "-opened_at")
+    found = by_gravity.select_related("user__workspace").prefetch_related("duplicates")
+    gravest = list(found[:LISTED])
+    counts = ", ".join(
+        f"{news.counts[severity]} {severity}"
+        for severity in reversed(Severity.values)
+        if severity in news.counts
+    )
+    lines = [f"{news.number} alerts: {counts}." if news.number != 1 else f"1 alert: {counts}."]
+    if news.escalated:
+        lines.append(f"{news.escalated} escalated: open for too long, and acknowledged by nobody.")
+    hidden = not access.sees_content(subscription.staff)
+    for alert in gravest:
+        for cause in alert.causes if hidden else ():
+            cause.message = cause.constraint = "(hidden)"
+        lines += ["", *_lines(alert)]
+    if news.number > LISTED:
+        lines += ["", f"… and {news.number - LISTED} more, no graver: {_address('alert/')}"]
+    lines += ["", "--", "You get this by an e-mail subscription to alerts:"]
+    lines.append(_address(f"staffsubscription/{subscription.pk}/change/"))
+    only = gravest[0].messages if len(gravest) == news.number == 1 else "alerts"
+    subject = one_line(only, SUBJECT_CHARACTERS)
+    return EmailMessage(
+        subject=f"[UaC] {'escalated: ' if news.escalated else ''}{counts}: {subject}",
+        body="\n".join(lines) + "\n",
+        to=[subscription.staff.email],
+        headers={"Auto-Submitted": "auto-generated"},
+    )
+
+
+def told(subscription: StaffSubscription, news: News, now: datetime.datetime) -> None:
+    """Move the cursor past the news, which were mailed if there were any, to where they end.
+
+    Raises LeaseLost if the subscription was claimed anew: then somebody else tells it, too.
+    """
+    # Who is told everything at once has been told of escalations, too.
+    moved = {"seq", "escalations_seq"} if subscription.mode == MailMode.AT_ONCE else {news.column}
+    columns: dict[str, datetime.datetime | None] = {}
+    if news.number:
+        columns |= {"sent_at": now, "run_after": now + PAUSE}
+    if subscription.mode == MailMode.DAILY and news.column == "seq" and news.is_last:
+        columns["digest_due_at"] = _next_digest(subscription, now)
+    with transaction.atomic():
+        leases.check(subscription)
+        if columns:
+            leases.write(subscription, **columns)
+        MailCursor.objects.bulk_create(
+            [
+                MailCursor(subscription=subscription, workspace_id=pk, **dict.fromkeys(moved, last))
+                for pk, last in news.up_to.items()
+            ],
+            update_conflicts=True,
+            update_fields=sorted(moved),
+            unique_fields=["subscription", "workspace"],
+        )
+
+
+def _counters(subscription: StaffSubscription) -> QuerySet[EventCounter]:
+    counters = EventCounter.objects.order_by("workspace")
+    if subscription.workspace_id is None:
+        return counters
+    return counters.filter(workspace=subscription.workspace_id)
+
+
+def _has_news(column: Column) -> Q:
+    cursor = MailCursor.objects.filter(
+        subscription=OuterRef(OuterRef("pk")), workspace=OuterRef("workspace")
+    )
+    counters = EventCounter.objects.annotate(
+        told=Coalesce(Subquery(cursor.values(column)[:1]), 0)
+    ).filter(last_seq__gt=F("told"))
+    one = Q(Exists(counters.filter(workspace=OuterRef("workspace"))), workspace__isnull=False)
+    return one | Q(Exists(counters), workspace__isnull=True)
+
+
+def _is_enough(severity: str, subscription: StaffSubscription) -> bool:
+    return severity_rank(severity) >= severity_rank(subscription.least_severity)
+
+
+def _next_digest(
+    subscription: StaffSubscription, now: datetime.datetime
+) -> datetime.datetime | None:
+    if subscription.mode != MailMode.DAILY:
+        return None
+    return next_hour(subscription.time_zone, subscription.hour, now)
+
+
+def _lines(alert: Alert) -> list[str]:
+    state = "" if alert.state in LIVE_STATES[:1] else f", {alert.state} meanwhile"
+    workspace = one_line(alert.user.workspace.name, MESSAGE_CHARACTERS)
+    constraints = ", ".join(dict.fromkeys(cause.constraint for cause in alert.causes))
+    return [
+        f"{alert.severity}{state}: {one_line(alert.messages, MESSAGE_CHARACTERS)}",
+        f"  user {alert.user.user_id} of {workspace};"
+        f" {one_line(constraints, MESSAGE_CHARACTERS)};"
+        f" open since {alert.open_since:%Y-%m-%d %H:%M} UTC"
+        + (f", escalated {alert.escalated_at:%Y-%m-%d %H:%M} UTC" if alert.escalated_at else ""),
+        f"  {_address(f'alert/{alert.pk}/change/')}",
+    ]
+
+
+def _address(path: str) -> str:
+    return f"{settings.UAC_BASE_URL.rstrip('/')}/admin/memory/{path}"

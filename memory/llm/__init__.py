@@ -1,0 +1,1 @@
+"""Language models: their settings, the record of their calls, turns and track records."""

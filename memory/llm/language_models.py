@@ -1,0 +1,356 @@
+"""Which language model works for a workspace, what its tokens cost, and what it may spend.
+
+The operator's settings (`UAC_LLM_…`) hold for all workspaces; one may have its own. What calls are
+made, and what they have spent, is in `memory.llm.llm_calls`; the calls themselves in `workers.llm`.
+"""
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from memory.privacy import encryption
+
+# Provider → where it answers unless a base URL says otherwise.
+PROVIDERS = {
+    "openai": "https://api.openai.com/v1",
+    "anthropic": "https://api.anthropic.com",
+    "google": "https://generativelanguage.googleapis.com",
+}
+PER_MILLION = Decimal(1_000_000)
+
+Value = TypeVar("Value")
+
+
+class LanguageModelError(Exception):
+    """A language model has not done what was asked: the message says why, for the staff."""
+
+
+class NotConfigured(LanguageModelError):
+    """No call can be made with these settings; somebody has to change them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """What a workspace has chosen; empty or None is as everywhere. `api_key` is encrypted."""
+
+    model: str = ""
+    base_url: str = ""
+    api_key: bytes | None = None
+    concurrency: int | None = None
+    tokens_per_day: int | None = None
+    tokens_per_month: int | None = None
+    cost_per_day: Decimal | None = None
+    cost_per_month: Decimal | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """A model and how it is reached. An empty key: none is sent."""
+
+    provider: str
+    model: str
+    base_url: str
+    api_key: str = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """Provider and model, as settings, prices and calls name them."""
+        return f"{self.provider}:{self.model}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What may be spent in a day and in a month (UTC), and at one time; None: without end."""
+
+    concurrency: int
+    tokens_per_day: int | None
+    tokens_per_month: int | None
+    cost_per_day: Decimal | None
+    cost_per_month: Decimal | None
+
+    @property
+    def beside_slow(self) -> int:
+        """How many of the calls at one time are begun beside slow ones alone."""
+        return self.concurrency // 3
+
+    def has_room(self, under_way: int, slow: int) -> bool:
+        """Whether one more may be begun beside those under way, of which so many are slow."""
+        return under_way - min(slow, self.beside_slow) < self.concurrency - self.beside_slow
+
+    @property
+    def limits_cost(self) -> bool:
+        """Whether money is limited, which needs a price."""
+        return self.cost_per_day is not None or self.cost_per_month is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """Tokens of one call. Those read from and written to a provider's cache count as input, too."""
+
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """All that count against a budget."""
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """What a million tokens cost."""
+
+    input: Decimal
+    output: Decimal
+    cache_read: Decimal
+    cache_write: Decimal
+
+    def of(self, usage: Usage) -> Decimal:
+        """Return what these tokens cost."""
+        fresh = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
+        total = (
+            max(fresh, 0) * self.input
+            + usage.cache_read_tokens * self.cache_read
+            + usage.cache_write_tokens * self.cache_write
+            + usage.output_tokens * self.output
+        )
+        return total / PER_MILLION
+
+
+def connection(chosen: Chosen) -> Connection:
+    """Return the model that works where this was chosen; raises NotConfigured if none can.
+
+    The server's key goes only where the server's own settings lead: who chooses another provider or
+    base URL for a workspace brings its key along.
+    """
+    provider, model, base_url, servers = _target(chosen)
+    if chosen.api_key is not None:
+        try:
+            api_key = encryption.decrypt(chosen.api_key).decode()
+        except encryption.EncryptionError as error:
+            raise NotConfigured(f"The workspace's API key cannot be read. {error}") from None
+    else:
+        api_key = settings.UAC_LLM_API_KEY if servers else ""
+    if not api_key and not base_url:
+        raise NotConfigured(_key_missing(provider, servers=servers))
+    return Connection(
+        provider=provider, model=model, base_url=base_url or PROVIDERS[provider], api_key=api_key
+    )
+
+
+def budget(chosen: Chosen) -> Budget:
+    """Return what may be spent where this was chosen."""
+    return Budget(
+        concurrency=_or(chosen.concurrency, settings.UAC_LLM_CONCURRENCY),
+        tokens_per_day=_or(chosen.tokens_per_day, settings.UAC_LLM_TOKENS_PER_DAY),
+        tokens_per_month=_or(chosen.tokens_per_month, settings.UAC_LLM_TOKENS_PER_MONTH),
+        cost_per_day=_or(chosen.cost_per_day, _decimal(settings.UAC_LLM_COST_PER_DAY)),
+        cost_per_month=_or(chosen.cost_per_month, _decimal(settings.UAC_LLM_COST_PER_MONTH)),
+    )
+
+
+def price(name: str) -> Price | None:
+    """Return what the tokens of this model (`provider:model`) cost, if the price list says."""
+    return _prices(settings.UAC_LLM_PRICES).get(name)
+
+
+def price_missing(name: str) -> str:
+    """Say why money cannot be limited for a model without a price."""
+    return (
+        "What cannot be measured cannot be limited: the server's price list (UAC_LLM_PRICES) has no"
+        f" price of {name}."
+    )
+
+
+def problems(chosen: Chosen) -> dict[str, str]:
+    """Return what is wrong with a workspace's choice, and what to choose instead, by name."""
+    found: dict[str, str] = {}
+    if chosen.base_url and (problem := wrong_url(chosen.base_url)):
+        found["base_url"] = problem
+    if chosen.model and (problem := _wrong_name(chosen.model)):
+        found["model"] = problem
+    if found:
+        return found
+    most = settings.UAC_LLM_OUTPUT_TOKENS
+    for name in ("tokens_per_day", "tokens_per_month"):
+        tokens = getattr(chosen, name)
+        if tokens and tokens <= most:
+            found[name] = (
+                f"One answer may have {most} tokens: choose more than that, or 0 for no calls."
+            )
+    if not chosen.model and not settings.UAC_LLM_MODEL:
+        if chosen.base_url or chosen.api_key:
+            found["model"] = "The server has no model of its own (UAC_LLM_MODEL): choose one."
+        return found
+    provider, model, base_url, servers = _target(chosen)
+    has_key = chosen.api_key is not None or (servers and settings.UAC_LLM_API_KEY)
+    if chosen.model and not has_key and not base_url:
+        found["model"] = _key_missing(provider, servers=servers)
+    name = f"{provider}:{model}"
+    if budget(chosen).limits_cost and price(name) is None:
+        costs = [
+            cost for cost in ("cost_per_day", "cost_per_month") if getattr(chosen, cost) is not None
+        ]
+        if costs or chosen.model:
+            found[costs[0] if costs else "model"] = price_missing(name)
+    return found
+
+
+def wrong_settings() -> dict[str, str]:
+    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    found = encryption.wrong_settings()
+    if settings.UAC_LLM_MODEL and (problem := _wrong_name(settings.UAC_LLM_MODEL)):
+        found["UAC_LLM_MODEL"] = problem
+    if settings.UAC_LLM_BASE_URL and (problem := wrong_url(settings.UAC_LLM_BASE_URL)):
+        found["UAC_LLM_BASE_URL"] = problem
+    for name, least in (
+        ("UAC_LLM_TIMEOUT_SECONDS", 1),
+        ("UAC_LLM_ATTEMPTS", 1),
+        ("UAC_LLM_OUTPUT_TOKENS", 1),
+        ("UAC_LLM_CONCURRENCY", 1),
+        ("UAC_LLM_BACKOFF_SECONDS", 0),
+        ("UAC_LLM_BACKOFF_SECONDS_MOST", 0),
+        ("UAC_LLM_TURN_SECONDS", 0),
+        ("UAC_LLM_SLOW_SECONDS", 0),
+        ("UAC_LLM_WINDOW_CHARACTERS", 1000),
+        ("UAC_GATE_SECONDS", 1),
+        ("UAC_LLM_TOKENS_PER_DAY", 0),
+        ("UAC_LLM_TOKENS_PER_MONTH", 0),
+        ("UAC_LLM_COST_PER_DAY", 0),
+        ("UAC_LLM_COST_PER_MONTH", 0),
+    ):
+        value = getattr(settings, name)
+        if value is not None and not value >= least:
+            found[name] = f"At least {least}, not {value}."
+    try:
+        _prices(settings.UAC_LLM_PRICES)
+    except ValueError as error:
+        found["UAC_LLM_PRICES"] = str(error)
+    else:
+        limited = settings.UAC_LLM_COST_PER_DAY, settings.UAC_LLM_COST_PER_MONTH
+        model = settings.UAC_LLM_MODEL
+        if limited != (None, None) and model and price(model) is None:
+            found["UAC_LLM_PRICES"] = price_missing(model)
+    if settings.UAC_LLM_KEEP_CONTENT and not encryption.available():
+        found["UAC_LLM_KEEP_CONTENT"] = (
+            "Prompts and answers are kept encrypted or not at all, and UAC_ENCRYPTION_KEYS names no"
+            " key."
+        )
+    return found
+
+
+def _target(chosen: Chosen) -> tuple[str, str, str, bool]:
+    """Return provider, model and base URL, and whether that is where the server's settings lead."""
+    name = chosen.model or settings.UAC_LLM_MODEL
+    if not name:
+        raise NotConfigured(
+            "No language model is set: set UAC_LLM_MODEL, or choose one for the workspace."
+        )
+    if problem := _wrong_name(name):
+        raise NotConfigured(f"{name}: {problem}")
+    provider, _, model = name.partition(":")
+    same_provider = provider == settings.UAC_LLM_MODEL.partition(":")[0]
+    own_url = chosen.base_url and chosen.base_url != settings.UAC_LLM_BASE_URL
+    servers = bool(same_provider and not own_url)
+    return (
+        provider,
+        model,
+        chosen.base_url or (settings.UAC_LLM_BASE_URL if servers else ""),
+        servers,
+    )
+
+
+def _wrong_name(name: str) -> str | None:
+    provider, colon, model = name.partition(":")
+    sound = 0 < len(model) <= 200 and model == model.strip() and model.isprintable()
+    if provider not in PROVIDERS or not colon or not sound:
+        return (
+            f"Name a provider ({', '.join(PROVIDERS)}) and a model, with a colon between them, such"
+            " as openai:gpt-5-mini."
+        )
+    return None
+
+
+def wrong_url(url: str) -> str | None:
+    """Return what is wrong with a base URL, None if nothing is."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host, parts = None, urlsplit("")
+    if (
+        parts.scheme not in ("http", "https")
+        or not host
+        or parts.username is not None
+        or parts.query
+        or parts.fragment
+        or any(character.isspace() or not character.isprintable() for character in url)
+    ):
+        return (
+            "Give an address that begins with https:// or http:// and has neither a login nor a"
+            " query, such as http://ollama:11434/v1."
+        )
+    return None
+
+
+def _key_missing(provider: str, *, servers: bool) -> str:
+    if servers:
+        return (
+            f"{provider} wants an API key: set UAC_LLM_API_KEY, or give the workspace a key of its"
+            " own."
+        )
+    return (
+        f"{provider} wants an API key, and the server's own is not sent to another provider: give"
+        " the workspace a key of its own."
+    )
+
+
+@functools.lru_cache(maxsize=4)
+def _prices(text: str) -> Mapping[str, Price]:
+    """Read the price list; raises ValueError that says what is wrong with it."""
+    if not text:
+        return {}
+    try:
+        table = json.loads(text, parse_float=Decimal, parse_int=Decimal)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"It is no JSON: {error}.") from None
+    if not isinstance(table, dict):
+        raise ValueError("It must be a JSON object: model → prices.")
+    return {name: _read_price(name, entry) for name, entry in table.items()}
+
+
+def _read_price(name: str, entry: object) -> Price:
+    known = ("input", "output", "cache_read", "cache_write")
+    try:
+        if not isinstance(entry, dict) or set(entry) - set(known):
+            raise ValueError(name)
+        values = {key: Decimal(value) for key, value in entry.items()}
+        if not all(value.is_finite() and value >= 0 for value in values.values()):
+            raise ValueError(name)
+        return Price(
+            input=values["input"],
+            output=values["output"],
+            cache_read=values.get("cache_read", values["input"]),
+            cache_write=values.get("cache_write", values["input"]),
+        )
+    except (ValueError, TypeError, KeyError, InvalidOperation):
+        raise ValueError(
+            f"{name}: give the price of a million tokens as numbers named input and output, and, if"
+            " they differ, cache_read and cache_write."
+        ) from None
+
+
+def _or(own: Value | None, everywhere: Value) -> Value:
+    return everywhere if own is None else own
+
+
+def _decimal(value: float | None) -> Decimal | None:
+    return None if value is None else Decimal(str(value))

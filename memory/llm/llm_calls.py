@@ -1,0 +1,538 @@
+"""Calls of language models: who may make one now, what came of each, and what all have spent.
+
+A row is written before the request leaves and finished afterwards, so that a call is on record even
+if its process is killed. The rows under way are what concurrency is counted by, and what they may
+spend at most is held against the budget until they end: it is never exceeded by calls that run side
+by side. What has ended is in a ledger (`LlmSpending`), which is short to add up.
+"""
+
+import datetime
+import json
+import random
+import uuid
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import structlog
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery, Sum
+from django.utils import timezone
+
+from memory.canonical import canonical_json, sha256
+from memory.llm import language_models, track_records
+from memory.llm.language_models import Budget, LanguageModelError, Usage
+from memory.models import Lane, LlmCall, LlmSpending, MemoryUser, Run, Workspace
+from memory.models.leased import LeasedWork
+from memory.models.llm import LlmOutcome, LlmPurpose
+from memory.models.users import LaneName
+from memory.privacy import encryption
+from memory.work import leases
+
+logger = structlog.get_logger(__name__)
+
+# So long after an attempt must have ended its caller counts as gone.
+GRACE = datetime.timedelta(seconds=30)
+ERROR_CHARACTERS = 4000
+# So many calls of an embedding model that fail are more than chance.
+SEVERAL = 3
+
+# Of these no provider takes anything. After any other the provider may have worked for us, also
+# where it has not told what it took.
+FREE = (
+    LlmOutcome.RATE_LIMITED,
+    LlmOutcome.UNAVAILABLE,
+    LlmOutcome.WRONG_KEY,
+    LlmOutcome.NO_CREDIT,
+    LlmOutcome.UNKNOWN_MODEL,
+    LlmOutcome.TOO_LONG,
+    LlmOutcome.REJECTED,
+)
+# Of these none comes to anything before somebody has mended the settings, or paid.
+UNUSABLE = (LlmOutcome.WRONG_KEY, LlmOutcome.NO_CREDIT, LlmOutcome.UNKNOWN_MODEL)
+# These pass, as a rule.
+UNREACHED = (
+    LlmOutcome.RATE_LIMITED,
+    LlmOutcome.UNAVAILABLE,
+    LlmOutcome.TIMEOUT,
+    LlmOutcome.CONNECTION_LOST,
+    LlmOutcome.INVALID_ANSWER,
+)
+
+
+class BudgetExhausted(LanguageModelError):
+    """The workspace may spend no more before `until`; None: before somebody raises the budget."""
+
+    def __init__(self, message: str, until: datetime.datetime | None) -> None:
+        super().__init__(message)
+        self.until = until
+
+
+class TooManyCalls(LanguageModelError):
+    """As many calls as the workspace may make at one time are under way."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What calls are made for; those of one piece of work share its id.
+
+    No call is made for a lane, a run or other leased work that is not the caller's any more.
+    """
+
+    workspace: Workspace
+    purpose: LlmPurpose
+    user: MemoryUser | None = None
+    lane: Lane | None = None
+    run: Run | None = None
+    lease: LeasedWork | None = None
+    id: uuid.UUID = field(default_factory=uuid.uuid4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """An attempt about to be made. `prompt` is all that is sent, `most` what it may take."""
+
+    model: str
+    turn: int
+    attempt: int
+    prompt: Mapping[str, Any]
+    most: Usage
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """What came of an attempt. `answer` is what was answered, as JSON."""
+
+    outcome: LlmOutcome
+    seconds: float
+    usage: Usage | None = None
+    error: str = ""
+    answered_by: str = ""
+    answer: Mapping[str, Any] | None = None
+    # Whether the request is known not to have left.
+    unsent: bool = False
+
+
+def start(
+    work: Work, attempt: Attempt, *, keep_content: bool, budget: Budget | None = None
+) -> LlmCall:
+    """Write the row of an attempt that may be made now, within the workspace's budget unless
+    another is given. Embeddings are counted by themselves, and nothing else beside them.
+
+    Raises BudgetExhausted or TooManyCalls if it may not, NotConfigured if money is limited and the
+    model has no price, LeaseLost if the work is not the caller's any more: what it was told may
+    have been redacted; track_records.Stopped if the model writes to projects no more. Then nothing
+    is written.
+    """
+    now = timezone.now()
+    with transaction.atomic():
+        for leased in (work.lane, work.run, work.lease):
+            if leased is not None:
+                leases.check(leased)
+        workspace = Workspace.objects.select_for_update(no_key=True).get(pk=work.workspace.pk)
+        if work.purpose in track_records.AUTHORING:
+            _refuse_stopped(workspace, attempt.model)
+        budget = budget or language_models.budget(workspace.chosen_llm)
+        cost = _most_cost(attempt.model, budget, attempt.most)
+        embeds = work.purpose == LlmPurpose.EMBED
+        of_kind = _of_kind(embeddings=embeds)
+        _check_budget(workspace, budget, attempt.most.tokens, cost or Decimal(0), now, of_kind)
+        under_way = _under_way(workspace, now, of_kind).count()
+        if embeds:
+            has_room = under_way < budget.concurrency
+        else:
+            has_room = budget.has_room(under_way, slow(workspace, now))
+        if not has_room:
+            which = "" if embeds else " (llm_concurrency)"
+            raise TooManyCalls(
+                f"{under_way} calls of this workspace are under way, and it may make no more at one"
+                f" time{which}."
+            )
+        return LlmCall.objects.create(
+            workspace=workspace,
+            user=work.user,
+            purpose=work.purpose,
+            work=work.id,
+            lane=work.lane,
+            run=work.run,
+            turn=attempt.turn,
+            attempt=attempt.attempt,
+            model=attempt.model,
+            prompt_hash=sha256(canonical_json(attempt.prompt)),
+            reserved_tokens=attempt.most.tokens,
+            reserved_cost=cost,
+            started_at=now,
+            expires_at=now + datetime.timedelta(seconds=attempt.seconds) + GRACE,
+            prompt=_sealed(attempt.prompt) if keep_content else None,
+        )
+
+
+def slow(workspace: Workspace, now: datetime.datetime) -> int:
+    """Return how many calls are under way for so long that others are not to wait for them."""
+    since = now - datetime.timedelta(seconds=settings.UAC_LLM_SLOW_SECONDS)
+    models = _of_kind(embeddings=False)
+    return _under_way(workspace, now, models).filter(started_at__lte=since).count()
+
+
+def _under_way(workspace: Workspace, now: datetime.datetime, of_kind: Q) -> QuerySet[LlmCall]:
+    return LlmCall.objects.filter(
+        of_kind, workspace=workspace, outcome=LlmOutcome.STARTED, expires_at__gt=now
+    )
+
+
+def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
+    """Write what came of the attempt, and add it to the ledger, both or neither.
+
+    Returns False, and changes nothing, if the call was taken for interrupted meanwhile.
+    """
+    usage = ending.usage
+    price = language_models.price(call.model)
+    cost = price.of(usage) if usage and price else None
+    with transaction.atomic():
+        finished = LlmCall.objects.filter(pk=call.pk, outcome=LlmOutcome.STARTED).update(
+            outcome=ending.outcome,
+            error=_storable(ending.error)[:ERROR_CHARACTERS],
+            answered_by=_storable(ending.answered_by)[:200],
+            input_tokens=usage and usage.input_tokens,
+            output_tokens=usage and usage.output_tokens,
+            cache_read_tokens=usage and usage.cache_read_tokens,
+            cache_write_tokens=usage and usage.cache_write_tokens,
+            cost=cost,
+            finished_at=timezone.now(),
+            seconds=ending.seconds,
+            answer=_sealed(ending.answer) if keep_content and ending.answer else None,
+        )
+        # What was asked was redacted meanwhile (`memory.privacy.forgetting`): the answer would tell
+        # it.
+        LlmCall.objects.filter(pk=call.pk, prompt_hash="").update(answer=None, error="")
+        if not finished:
+            logger.warning("llm_call_ended_late", call=str(call.pk), outcome=ending.outcome)
+            return False
+        presumed = usage is None and not ending.unsent and ending.outcome not in FREE
+        _add_to_ledger(call, ending, cost, presumed=presumed)
+    return True
+
+
+def pause_before_next(attempt: int, retry_after: float | None) -> float | None:
+    """Return how many seconds to wait after an attempt whose failure may pass; None if there shall
+    be no other attempt.
+
+    The wait is drawn between the half and the whole, so that those who failed together do not come
+    back together. A provider that wants to be left alone for longer than the most is: whoever
+    asked comes back later, and holds no worker meanwhile.
+    """
+    most = settings.UAC_LLM_BACKOFF_SECONDS_MOST
+    if attempt >= settings.UAC_LLM_ATTEMPTS or (retry_after is not None and retry_after > most):
+        return None
+    longest = min(settings.UAC_LLM_BACKOFF_SECONDS * 2 ** (attempt - 1), most)
+    drawn = random.uniform(longest / 2, longest)  # noqa: S311  # nosec B311 # no secret
+    return drawn if retry_after is None else retry_after + drawn / 10
+
+
+def close_interrupted(limit: int) -> int:
+    """Close the oldest calls whose callers are gone, `limit` at most; return how many."""
+    gone = LlmCall.objects.filter(outcome=LlmOutcome.STARTED, expires_at__lte=timezone.now())
+    calls = list(gone.defer("prompt", "answer").order_by("expires_at")[:limit])
+    ending = Ending(
+        outcome=LlmOutcome.INTERRUPTED,
+        seconds=0,
+        error="The worker ended during the call; what it has taken is not known.",
+    )
+    return sum(finish(call, ending, keep_content=False) for call in calls)
+
+
+def content(call: LlmCall) -> tuple[Any, Any]:
+    """Return prompt and answer as JSON, None for what is not kept; raises EncryptionError."""
+    return opened(call.prompt), opened(call.answer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What was spent in a time; `reserved` is what the calls under way may still take."""
+
+    calls: int
+    tokens: int
+    presumed_tokens: int
+    reserved_tokens: int
+    cost: Decimal
+    presumed_cost: Decimal
+    reserved_cost: Decimal
+
+    @property
+    def used_tokens(self) -> int:
+        """What is gone of a budget."""
+        return self.tokens + self.presumed_tokens
+
+    @property
+    def used_cost(self) -> Decimal:
+        """What is gone of a budget."""
+        return self.cost + self.presumed_cost
+
+
+def _of_kind(*, embeddings: bool) -> Q:
+    """Match the calls, or the spending, of embeddings or of language models."""
+    return Q(purpose=LlmPurpose.EMBED) if embeddings else ~Q(purpose=LlmPurpose.EMBED)
+
+
+def spent(
+    workspace: Workspace, now: datetime.datetime, *, embeddings: bool = False
+) -> tuple[Spent, Spent]:
+    """Return what language models, or embeddings, have taken today and this month, in UTC."""
+    return _spent(workspace, now, _of_kind(embeddings=embeddings))
+
+
+def _spent(workspace: Workspace, now: datetime.datetime, of_kind: Q) -> tuple[Spent, Spent]:
+    # First what is reserved: a call that ends in between is counted twice, and never not at all.
+    under_way = LlmCall.objects.filter(of_kind, workspace=workspace, outcome=LlmOutcome.STARTED)
+    reserved = under_way.aggregate(
+        tokens=Sum("reserved_tokens", default=0),
+        cost=Sum("reserved_cost", default=Decimal(0)),
+    )
+    today = now.astimezone(datetime.UTC).date()
+    columns = ("calls", "input_tokens", "output_tokens", "presumed_tokens", "cost", "presumed_cost")
+    sums = LlmSpending.objects.filter(
+        of_kind, workspace=workspace, day__gte=today.replace(day=1), day__lte=today
+    ).aggregate(
+        **{f"month_{name}": Sum(name, default=0) for name in columns},
+        **{f"day_{name}": Sum(name, filter=Q(day=today), default=0) for name in columns},
+    )
+    day, month = (
+        Spent(
+            calls=sums[f"{time}_calls"],
+            tokens=sums[f"{time}_input_tokens"] + sums[f"{time}_output_tokens"],
+            presumed_tokens=sums[f"{time}_presumed_tokens"],
+            reserved_tokens=reserved["tokens"],
+            cost=sums[f"{time}_cost"],
+            presumed_cost=sums[f"{time}_presumed_cost"],
+            reserved_cost=reserved["cost"],
+        )
+        for time in ("day", "month")
+    )
+    return day, month
+
+
+def why_stopped(workspace: Workspace) -> str | None:
+    """Say why no call of a language model can be made for a workspace now; None if one can."""
+    chosen = workspace.chosen_llm
+    budget = language_models.budget(chosen)
+    try:
+        least = Usage(input_tokens=0, output_tokens=settings.UAC_LLM_OUTPUT_TOKENS)
+        cost = _most_cost(language_models.connection(chosen).name, budget, least)
+        of_kind = _of_kind(embeddings=False)
+        _check_budget(workspace, budget, least.tokens, cost or Decimal(0), timezone.now(), of_kind)
+    except TooManyCalls:
+        return None
+    except LanguageModelError as error:
+        return str(error)
+    return None
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A model that does nothing for work that waits: why, and of how many workspaces."""
+
+    model: str
+    outcomes: Sequence[LlmOutcome]
+    workspaces: int
+
+    @property
+    def is_unusable(self) -> bool:
+        """Whether somebody has to mend it, for one of them at least."""
+        return any(outcome in UNUSABLE for outcome in self.outcomes)
+
+
+def failing() -> list[Failing]:
+    """Return the models of workspaces in which messages wait after an attempt that failed.
+
+    Their last calls were refused, or reached nobody.
+    """
+    yesterday = timezone.now().astimezone(datetime.UTC).date() - datetime.timedelta(days=1)
+    # The ledger is short, and tells of whom the last call is worth looking for.
+    of_kind = _of_kind(embeddings=False)
+    failed = LlmSpending.objects.filter(
+        of_kind, day__gte=yesterday, outcome__in=(*UNUSABLE, *UNREACHED)
+    )
+    ended = LlmCall.objects.filter(of_kind, workspace=OuterRef("pk")).exclude(
+        outcome=LlmOutcome.STARTED
+    )
+    last = ended.order_by("-started_at")
+    waiting = Lane.objects.filter(
+        user__workspace=OuterRef("pk"), name=LaneName.STRUCTURE, due_at__isnull=False
+    ).exclude(last_error="")
+    workspaces = Workspace.objects.filter(
+        Exists(waiting), pk__in=failed.order_by().values("workspace")
+    ).annotate(
+        called=Subquery(last.values("model")[:1]), came_to=Subquery(last.values("outcome")[:1])
+    )
+    found: dict[str, list[LlmOutcome]] = {}
+    # Of calls that were erased meanwhile, or pruned, nothing is known.
+    for workspace in workspaces.filter(came_to__in=(*UNUSABLE, *UNREACHED)):
+        if workspace.called == track_records.model_of(workspace):
+            found.setdefault(workspace.called, []).append(LlmOutcome(workspace.came_to))
+    return [
+        Failing(model, sorted(set(outcomes)), len(outcomes)) for model, outcomes in found.items()
+    ]
+
+
+def _refuse_stopped(workspace: Workspace, model: str) -> None:
+    """Raise track_records.Stopped if the model is to write to the workspace's projects no more."""
+    if reason := track_records.why_stopped(workspace, model):
+        raise track_records.Stopped(reason)
+
+
+def failing_embeddings(model: str, since: datetime.datetime) -> Failing | None:
+    """Return why the calls of an embedding model have come to nothing since then, if several have,
+    or one that somebody has to mend, and none was answered."""
+    ended = LlmCall.objects.filter(
+        purpose=LlmPurpose.EMBED, model=model, started_at__gte=since
+    ).exclude(outcome=LlmOutcome.STARTED)
+    outcomes = ended.order_by().values("outcome").annotate(number=Count("pk"))
+    numbers = {LlmOutcome(row["outcome"]): row["number"] for row in outcomes}
+    if not numbers or LlmOutcome.OK in numbers:
+        return None
+    failed = Failing(
+        model, sorted(numbers), ended.aggregate(n=Count("workspace", distinct=True))["n"]
+    )
+    return failed if failed.is_unusable or sum(numbers.values()) >= SEVERAL else None
+
+
+def _model_of(workspace: Workspace) -> str | None:
+    try:
+        return language_models.connection(workspace.chosen_llm).name
+    except LanguageModelError:
+        return None
+
+
+def _most_cost(model: str, budget: Budget, usage: Usage) -> Decimal | None:
+    """Return what so much costs; raises NotConfigured if it has to be known and is not."""
+    price = language_models.price(model)
+    if price is None and budget.limits_cost:
+        raise language_models.NotConfigured(language_models.price_missing(model))
+    return price.of(usage) if price else None
+
+
+def _check_budget(
+    workspace: Workspace,
+    budget: Budget,
+    tokens: int,
+    cost: Decimal,
+    now: datetime.datetime,
+    of_kind: Q,
+) -> None:
+    """Raise BudgetExhausted if so much more is more than the workspace may spend."""
+    if budget == Budget(
+        concurrency=budget.concurrency,
+        tokens_per_day=None,
+        tokens_per_month=None,
+        cost_per_day=None,
+        cost_per_month=None,
+    ):
+        return
+    day, month = _spent(workspace, now, of_kind)
+    midnight = now.astimezone(datetime.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    tomorrow = midnight + datetime.timedelta(days=1)
+    next_month = (midnight.replace(day=1) + datetime.timedelta(days=32)).replace(day=1)
+    for most, spent_, reserved, more, what, until in (
+        (
+            budget.tokens_per_month,
+            month.used_tokens,
+            month.reserved_tokens,
+            tokens,
+            "tokens a month",
+            next_month,
+        ),
+        (
+            budget.cost_per_month,
+            month.used_cost,
+            month.reserved_cost,
+            cost,
+            "cost a month",
+            next_month,
+        ),
+        (
+            budget.tokens_per_day,
+            day.used_tokens,
+            day.reserved_tokens,
+            tokens,
+            "tokens a day",
+            tomorrow,
+        ),
+        (budget.cost_per_day, day.used_cost, day.reserved_cost, cost, "cost a day", tomorrow),
+    ):
+        if most is None or (spent_ < most and spent_ + reserved + more <= most):
+            continue
+        if spent_ < most and spent_ + more <= most:
+            raise TooManyCalls(
+                f"The rest of the budget ({what}) is reserved for calls that are under way."
+            )
+        hopeless = more > most
+        raise BudgetExhausted(
+            f"The budget ({what}) is {_amount(most)}: {_amount(spent_)} are spent, and the next"
+            f" call may take {_amount(more)}. "
+            + (
+                "It is too small for this call: raise it."
+                if hopeless
+                else f"Calls go on at {until:%Y-%m-%d %H:%M} UTC, or when it is raised."
+            ),
+            None if hopeless else until,
+        )
+
+
+def _amount(value: int | Decimal) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}"
+
+
+LEDGER = """
+INSERT INTO memory_llmspending (workspace_id, day, model, purpose, outcome, calls, seconds,
+    input_tokens, output_tokens, cost, presumed_tokens, presumed_cost)
+VALUES (%s, %s, %s, %s, %s, 1, %s, %s, %s, %s, %s, %s)
+ON CONFLICT (workspace_id, day, model, purpose, outcome) DO UPDATE SET
+    calls = memory_llmspending.calls + 1,
+    seconds = memory_llmspending.seconds + excluded.seconds,
+    input_tokens = memory_llmspending.input_tokens + excluded.input_tokens,
+    output_tokens = memory_llmspending.output_tokens + excluded.output_tokens,
+    cost = memory_llmspending.cost + excluded.cost,
+    presumed_tokens = memory_llmspending.presumed_tokens + excluded.presumed_tokens,
+    presumed_cost = memory_llmspending.presumed_cost + excluded.presumed_cost
+"""
+
+
+def _add_to_ledger(call: LlmCall, ending: Ending, cost: Decimal | None, *, presumed: bool) -> None:
+    usage = ending.usage or Usage(input_tokens=0, output_tokens=0)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            LEDGER,
+            [
+                call.workspace_id,
+                call.started_at.astimezone(datetime.UTC).date(),
+                call.model,
+                call.purpose,
+                ending.outcome,
+                ending.seconds,
+                usage.input_tokens,
+                usage.output_tokens,
+                cost or 0,
+                call.reserved_tokens if presumed else 0,
+                call.reserved_cost or 0 if presumed else 0,
+            ],
+        )
+
+
+def _storable(text: str) -> str:
+    """Return what a provider has said without the characters that PostgreSQL refuses."""
+    return text.encode(errors="replace").decode().replace("\0", "?")
+
+
+def _sealed(value: Mapping[str, Any]) -> bytes:
+    return encryption.encrypt(zlib.compress(canonical_json(value).encode()))
+
+
+def opened(token: bytes | memoryview | None) -> Any:
+    """Return what was kept of a prompt or an answer; None for nothing. Raises EncryptionError."""
+    if token is None:
+        return None
+    return json.loads(zlib.decompress(encryption.decrypt(bytes(token))))

@@ -1,0 +1,72 @@
+"""Whose turn it is with a language model: as many pieces of work of a workspace go on at a time as
+it may make calls, so that no thread of a worker waits for one that has its share. A third of them
+are kept for when others hang, so that one user's slow model does not hold up all others until it
+times out.
+
+What is not begun for that is left to whoever comes next: who ends a piece of work tells the workers
+of the workspace's next one.
+"""
+
+from typing import Any, TypeVar
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from memory.llm import language_models, llm_calls, track_records
+from memory.models import Lane, Run, Workspace
+from memory.models.leased import LeasedWork
+from memory.models.users import LaneName
+from memory.work import lanes, leases, runs
+from memory.work.hints import send_hint
+
+STRUCTURE_TASK = "workers.tasks.structure"
+
+Leased = TypeVar("Leased", bound=LeasedWork)
+
+
+def claim(work: QuerySet[Leased], workspace_pk: int, **columns: Any) -> Leased | None:
+    """Claim the first free row of a workspace's work, unless it has its share: see `leases.claim`.
+
+    One question is let in all the same, since somebody waits for it. While the workspace's model is
+    stopped for its track record no lane is: the free ones say why, and are looked at again later.
+    """
+    with transaction.atomic():
+        workspace = Workspace.objects.select_for_update(no_key=True).get(pk=workspace_pk)
+        if work.model is Lane and (reason := track_records.judge(workspace)):
+            _put_off(work, reason)
+            return None
+        now = timezone.now()
+        held = {"user__workspace": workspace, "lease_expires_at__gt": now}
+        asked = runs.questions().filter(**held).count()
+        working = asked + Lane.objects.filter(**held, name=LaneName.STRUCTURE).count()
+        budget = language_models.budget(workspace.chosen_llm)
+        full = not budget.has_room(working, llm_calls.slow(workspace, now))
+        if full and (asked or work.model is not Run):
+            return None
+        return leases.claim(work, **columns)
+
+
+def _put_off(work: QuerySet[Leased], reason: str) -> None:
+    now = timezone.now()
+    # Passing over what is locked: who holds a lane may wait for the workspace, which we hold.
+    free = work.filter(leases.free(now)).select_for_update(
+        of=("self",), no_key=True, skip_locked=True
+    )
+    work.model._default_manager.filter(pk__in=[row.pk for row in free]).update(
+        run_after=now + track_records.AGAIN, last_error=reason, hinted_at=None
+    )
+
+
+def pass_on(workspace_pk: int) -> None:
+    """Tell the workers of what the workspace has next for its language model, questions first."""
+    now = timezone.now()
+    free = leases.free(now)
+    questions = runs.questions().filter(free, user__workspace=workspace_pk)
+    question = questions.order_by("queued_at").values_list("pk", flat=True).first()
+    if question is not None:
+        send_hint(runs.ANSWER_TASK, [str(question)], workspace_pk=workspace_pk)
+    due = lanes.due(LaneName.STRUCTURE).filter(free, user__workspace=workspace_pk)
+    user_pk = due.order_by("run_after").values_list("user_id", flat=True).first()
+    if user_pk is not None:
+        send_hint(STRUCTURE_TASK, [user_pk], workspace_pk=workspace_pk)

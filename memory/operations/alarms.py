@@ -1,0 +1,446 @@
+"""Alarms: what is wrong with the server itself, found by whichever of its processes is alive.
+
+Every web process, worker and beat has a thread that looks at intervals (`watch`); they take turns,
+so the database is asked once for all of them, and an alarm is raised though the workers that it is
+about are dead. Crossing a threshold is one line in the log and one mail to the staff who want it,
+and so is the end of it. What is not told, since no mail can be sent, is told later.
+"""
+
+import datetime
+import json
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import redis
+import structlog
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.mail import EmailMessage
+from django.db import Error, OperationalError, connection, transaction
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from memory.database import clock, timeouts
+from memory.llm import llm_calls, track_records
+from memory.models import Alarm, Heartbeat, SandboxHost
+from memory.recall.search import announcing
+from memory.recall.search.embeddings import EmbeddingFailed
+from memory.work import hosts, leases, stuck
+from memory.work.hints import BEHIND, HINT_SECONDS, redis_client
+
+logger = structlog.get_logger(__name__)
+
+DISPATCHER = "dispatcher"
+WATCH = "watch"
+QUEUES = ("default", "sandbox", "llm")
+# A sandbox host that was silent for so long was taken away on purpose.
+TAKEN_AWAY = datetime.timedelta(hours=1)
+# So full the connections of the database may be.
+CONNECTIONS = 0.85
+# Whoever failed is tried again within five minutes, so a provider that is gone shows within this.
+EMBEDDINGS_WINDOW = datetime.timedelta(minutes=15)
+# So begins the name of the alarm of what could not be looked at.
+BLIND = "look: "
+# Hosts may have names as long as that.
+MOST_NAME = 100
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong, under a name that stays the same while it is; it counts once it has been so
+    for some seconds."""
+
+    name: str
+    detail: str
+    patience: float = 0.0
+
+
+@dataclass(frozen=True)
+class Queue:
+    """How many hints a queue holds, and for how many seconds the oldest has waited."""
+
+    name: str
+    hints: int
+    oldest: float
+
+
+# -- What is looked at -----------------------------------------------------------------------------
+
+
+def beat(name: str) -> None:
+    """Note that this has happened now, by the database's clock."""
+    Heartbeat.objects.bulk_create(
+        [Heartbeat(name=name, at=Now())],
+        update_conflicts=True,
+        unique_fields=["name"],
+        update_fields=["at"],
+    )
+
+
+def silence(name: str) -> float:
+    """Return for how many seconds this has not happened; of what never has, from now on."""
+    Heartbeat.objects.get_or_create(name=name, defaults={"at": Now()})
+    rows = Heartbeat.objects.filter(name=name)
+    silent: datetime.timedelta = rows.values_list(Now() - F("at"), flat=True).get()
+    return max(silent.total_seconds(), 0.0)
+
+
+def queues() -> Sequence[Queue]:
+    """Return how the queues of the workers stand. Raises redis.RedisError."""
+    known = SandboxHost.objects.values_list("name", flat=True)
+    names = [*QUEUES, *map(hosts.queue_of, known)]
+    with redis_client().pipeline(transaction=False) as pipeline:
+        for name in names:
+            # As the broker calls what comes behind.
+            for key in (name, f"{name}\x06\x16{BEHIND}"):
+                pipeline.llen(key)
+                pipeline.lindex(key, -1)
+        answers = pipeline.execute()
+    return [
+        Queue(name, answers[at] + answers[at + 2], max(map(_age, answers[at + 1 : at + 4 : 2])))
+        for name, at in zip(names, range(0, len(answers), 4), strict=True)
+    ]
+
+
+def _age(message: bytes | None) -> float:
+    """Return how old a hint is, by when it expires; 0 for what is none of ours."""
+    try:
+        expires = datetime.datetime.fromisoformat(json.loads(message or b"")["headers"]["expires"])
+        sent = expires - datetime.timedelta(seconds=HINT_SECONDS)
+        return max((timezone.now() - sent).total_seconds(), 0.0)
+    except (ValueError, KeyError, TypeError):
+        return 0.0
+
+
+def host_counts() -> dict[str, int]:
+    """Return how many sandbox hosts are there, and how many have fallen silent lately."""
+    seen = SandboxHost.objects.order_by()
+    return {
+        "there": seen.filter(seen_at__gt=Now() - hosts.SILENT).count(),
+        "silent": _silent_hosts().count(),
+    }
+
+
+def _silent_hosts() -> QuerySet[SandboxHost]:
+    since = datetime.timedelta(seconds=settings.UAC_ALARM_SILENT_SECONDS)
+    return SandboxHost.objects.filter(
+        seen_at__lte=Now() - max(since, hosts.SILENT), seen_at__gt=Now() - TAKEN_AWAY
+    )
+
+
+def connections() -> tuple[int, int]:
+    """Return how many connections the database has open, and how many it takes of such as ours."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT sum(numbackends)::int, current_setting('max_connections')::int"
+            " - current_setting('superuser_reserved_connections')::int FROM pg_stat_database"
+        )
+        used, most = cursor.fetchone()
+    return used, most
+
+
+def problems() -> Iterator[Problem]:
+    """Look at everything and yield what is wrong. A look that fails is one more thing that is, and
+    keeps none of the others from being taken; without a database none can be."""
+    for name, look in LOOKS.items():
+        try:
+            yield from list(look())
+        except Exception as error:
+            if isinstance(error, OperationalError) and not timeouts.answers(error):
+                raise
+            logger.exception("alarm_look_failed", look=name)
+            yield Problem(
+                f"{BLIND}{name}",
+                f"How the {name} stand cannot be told ({type(error).__name__}): what is wrong with"
+                " them is not noticed. The log of the process that looked has more.",
+            )
+
+
+def _of_dispatcher() -> Iterator[Problem]:
+    silent = silence(DISPATCHER)
+    if silent > settings.UAC_ALARM_SILENT_SECONDS:
+        yield Problem(
+            "dispatcher",
+            f"For {_words(silent)} nothing was dispatched: no beat runs, or no worker takes from"
+            " the queue default.",
+        )
+
+
+def _of_hosts() -> Iterator[Problem]:
+    if not host_counts()["there"]:
+        yield Problem(
+            "sandbox hosts",
+            "No sandbox worker is there: nothing is checked, answered or alerted.",
+            patience=settings.UAC_ALARM_SILENT_SECONDS,
+        )
+    for host in _silent_hosts():
+        yield Problem(
+            f"sandbox host {host.name}",
+            f"The sandbox worker {host.name} was heard of last at {host.seen_at:%H:%M:%S} UTC, and"
+            " did not sign off.",
+        )
+
+
+def _of_connections() -> Iterator[Problem]:
+    used, most = connections()
+    if used > most * CONNECTIONS:
+        yield Problem("connections", f"The database has {used} of {most} connections open.")
+
+
+def _of_work() -> Iterator[Problem]:
+    for one in stuck.standings():
+        kind = one.kind
+        longest = (
+            settings.UAC_ALARM_WAITING_SECONDS
+            if kind.urgent
+            else settings.UAC_ALARM_BACKGROUND_SECONDS
+        )
+        if one.oldest > longest:
+            yield Problem(
+                f"waiting: {kind.name}",
+                f"{kind.title}: {one.waiting} waiting, the oldest for {_words(one.oldest)}; too few"
+                f" workers take from the queue {kind.queue}, or none.",
+            )
+        if one.longest > max(settings.UAC_WORK_SECONDS, longest):
+            yield Problem(
+                f"held: {kind.name}",
+                f"A worker has been at {kind.title} for {_words(one.longest)}: it hangs.",
+            )
+        if one.failing >= settings.UAC_ALARM_STUCK:
+            yield Problem(
+                f"failing: {kind.name}",
+                f"{kind.title}: {one.failing} failed {settings.UAC_STUCK_ATTEMPTS} times or more,"
+                " tried on at growing intervals.",
+            )
+        if one.dead >= settings.UAC_ALARM_STUCK:
+            yield Problem(f"dead: {kind.name}", f"{kind.title}: {one.dead} given up.")
+
+
+def _of_models() -> Iterator[Problem]:
+    for one in llm_calls.failing():
+        whose = "one workspace" if one.workspaces == 1 else f"{one.workspaces} workspaces"
+        why = "; ".join(outcome.label for outcome in one.outcomes)
+        yield Problem(
+            f"model: {one.model}",
+            f"The last calls of {one.model} for {whose} came to nothing ({why}): messages wait.",
+            patience=0 if one.is_unusable else settings.UAC_ALARM_WAITING_SECONDS,
+        )
+
+
+def _of_track_records() -> Iterator[Problem]:
+    for workspace, model, reason in track_records.stopped():
+        yield Problem(f"stopped: workspace {workspace.pk}, {model}", f"{workspace}: {reason}")
+
+
+def _of_embeddings() -> Iterator[Problem]:
+    """Vectors that cannot be made: searches go by words meanwhile, and say so."""
+    since = timezone.now() - EMBEDDINGS_WINDOW
+    failed = llm_calls.failing_embeddings(settings.UAC_EMBEDDINGS, since)
+    behind = announcing.waiting().filter(last_error__startswith=EmbeddingFailed.__name__)
+    number = behind.count()
+    if not failed and not number:
+        return
+    told = []
+    if failed:
+        why = "; ".join(outcome.label for outcome in failed.outcomes)
+        told.append(f"The calls of {failed.model} come to nothing ({why}).")
+    if number:
+        error = behind.order_by("-attempts").values_list("last_error", flat=True).first() or ""
+        told.append(f"{number} users' logs wait for vectors: {error.partition(': ')[2][:500]}")
+    yield Problem(
+        "embeddings",
+        f"{' '.join(told)} Searches go by words where there are no vectors.",
+        patience=0 if failed and failed.is_unusable else settings.UAC_ALARM_WAITING_SECONDS,
+    )
+
+
+def _of_queues() -> Iterator[Problem]:
+    try:
+        found = queues()
+    except redis.RedisError as error:
+        yield Problem(
+            "redis",
+            f"Redis does not answer ({type(error).__name__}): hints are lost, and all waits for the"
+            " dispatcher.",
+            patience=settings.UAC_ALARM_SILENT_SECONDS,
+        )
+        return
+    for queue in found:
+        if queue.oldest > settings.UAC_ALARM_WAITING_SECONDS:
+            yield Problem(
+                f"queue: {queue.name}",
+                f"The queue {queue.name} holds {queue.hints} hints, the oldest for"
+                f" {_words(queue.oldest)}: no worker takes from it.",
+            )
+
+
+LOOKS: Mapping[str, Callable[[], Iterator[Problem]]] = {
+    "kinds of work": _of_work,
+    "dispatchers": _of_dispatcher,
+    "sandbox hosts": _of_hosts,
+    "connections": _of_connections,
+    "queues": _of_queues,
+    "language models": _of_models,
+    "track records": _of_track_records,
+    "embeddings": _of_embeddings,
+}
+
+
+def _words(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+# -- What becomes of it ----------------------------------------------------------------------------
+
+
+def evaluate() -> None:
+    """Raise the alarms of what is wrong, and clear those of what is not any more."""
+    now = timezone.now()
+    found = {problem.name[:MOST_NAME]: problem for problem in problems()}
+    for name, problem in found.items():
+        Alarm.objects.get_or_create(name=name, defaults={"detail": problem.detail})
+    with transaction.atomic():
+        known = Alarm.objects.select_for_update(no_key=True).filter(
+            Q(name__in=found) | Q(holds_since__isnull=False)
+        )
+        blind = any(name.startswith(BLIND) for name in found)
+        for alarm in known:
+            if blind and alarm.name not in found:
+                continue  # it may hold still: nobody could look
+            _note(alarm, found.get(alarm.name), now)
+            alarm.save(
+                update_fields=[
+                    *("detail", "holds_since", "seen_at", "raised_at", "cleared_at", "is_told"),
+                    *("run_after", "attempts"),
+                ]
+            )
+
+
+def _note(alarm: Alarm, problem: Problem | None, now: datetime.datetime) -> None:
+    changed = False
+    # What comes and goes is told once.
+    lingers = settings.UAC_ALARM_SILENT_SECONDS
+    if problem is not None:
+        alarm.detail, alarm.seen_at = problem.detail, now
+        alarm.holds_since = alarm.holds_since or now
+        held = (now - alarm.holds_since).total_seconds()
+        if alarm.raised_at is None and held >= problem.patience:
+            alarm.raised_at, alarm.cleared_at, changed = now, None, True
+            logger.error("alarm_raised", alarm=alarm.name, detail=alarm.detail)
+    elif alarm.raised_at is None:
+        alarm.holds_since = None
+    elif alarm.seen_at is None or (now - alarm.seen_at).total_seconds() > lingers:
+        alarm.holds_since = alarm.raised_at = None
+        alarm.cleared_at, changed = now, True
+        logger.warning("alarm_cleared", alarm=alarm.name, detail=alarm.detail)
+    if changed:
+        alarm.is_told, alarm.run_after, alarm.attempts = False, now, 0
+
+
+def raised() -> Sequence[Alarm]:
+    """Return what is wrong at the moment, the newest first."""
+    return list(Alarm.objects.filter(raised_at__isnull=False).order_by("-raised_at", "name"))
+
+
+def tell() -> None:
+    """Mail to the staff who want it what they have not been told; what fails is tried again."""
+    while (alarm := leases.claim(Alarm.objects.filter(is_told=False))) is not None:
+        try:
+            if people := _recipients():
+                _mail(alarm, people).send()
+        except Exception as error:
+            leases.fail(alarm, f"{type(error).__name__}: {error}")
+            logger.warning("alarm_not_mailed", alarm=alarm.name, error=type(error).__name__)
+            return
+        # What has changed since is told with the next mail.
+        Alarm.objects.filter(
+            pk=alarm.pk, raised_at=alarm.raised_at, cleared_at=alarm.cleared_at
+        ).update(is_told=True)
+        leases.write(alarm, lease_owner="", lease_expires_at=None, attempts=0, last_error="")
+
+
+def _recipients() -> list[str]:
+    chosen = User.objects.filter(
+        is_active=True,
+        is_staff=True,
+        alert_subscriptions__enabled=True,
+        alert_subscriptions__operations=True,
+    ).exclude(email="")
+    return sorted({user.email for user in chosen if user.has_perm("memory.view_alarm")})
+
+
+def _mail(alarm: Alarm, people: Collection[str]) -> EmailMessage:
+    is_over = alarm.raised_at is None
+    when = alarm.cleared_at if is_over else alarm.raised_at
+    others = [one.detail for one in raised() if one.pk != alarm.pk]
+    lines = [
+        f"Over since {when:%Y-%m-%d %H:%M:%S} UTC. It was:" if is_over else f"{when:%H:%M:%S} UTC:",
+        alarm.detail,
+        *(["", "Besides:", *others] if others else []),
+        "",
+        f"{settings.UAC_BASE_URL.rstrip('/')}/admin/memory/alarm/work/",
+        "What each alarm means, and what to do: docs/operations.md",
+    ]
+    return EmailMessage(
+        subject=f"[UaC] {'over' if is_over else 'ALARM'}: {alarm.name}",
+        body="\n".join(lines) + "\n",
+        to=list(people),
+        headers={"Auto-Submitted": "auto-generated"},
+    )
+
+
+# -- Who looks -------------------------------------------------------------------------------------
+
+
+def take_turn() -> bool:
+    """Tell whether it is this process that looks now: one does, of all, at each interval."""
+    pause = datetime.timedelta(seconds=settings.UAC_ALARM_SECONDS * 0.9)
+    Heartbeat.objects.get_or_create(name=WATCH, defaults={"at": Now() - pause})
+    taken = Heartbeat.objects.filter(name=WATCH, at__lte=Now() - pause).update(at=Now())
+    return bool(taken)
+
+
+def look() -> None:
+    """Look once, if it is this process's turn, and tell what is to be told."""
+    if clock.is_right() and take_turn():
+        evaluate()
+        tell()
+
+
+def watch() -> None:
+    """Look at intervals from now on, in a thread of this process that ends with it."""
+    if settings.UAC_ALARM_SECONDS > 0:
+        threading.Thread(target=_watch, name="alarms", daemon=True).start()
+
+
+def _watch() -> None:
+    pause = threading.Event()
+    while not pause.wait(settings.UAC_ALARM_SECONDS):
+        try:
+            look()
+        except Error as error:  # without the database nobody can take turns: each process says so
+            logger.error("alarms_not_looked_for", error=str(error).strip())
+        except Exception:
+            logger.exception("alarms_not_looked_for")
+        finally:
+            connection.close()
+
+
+def wrong_settings() -> dict[str, str]:
+    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    found = {}
+    for name, least in (
+        ("UAC_ALARM_SECONDS", 0),
+        ("UAC_ALARM_STUCK", 1),
+        ("UAC_ALARM_WAITING_SECONDS", HINT_SECONDS),
+        ("UAC_ALARM_BACKGROUND_SECONDS", HINT_SECONDS),
+        ("UAC_ALARM_SILENT_SECONDS", HINT_SECONDS),
+    ):
+        value = getattr(settings, name)
+        if not value >= least:
+            found[name] = f"At least {least}, not {value}."
+    return found

@@ -1,0 +1,422 @@
+"""Proof that nothing was lost, changed or left half done: `manage.py verify`.
+
+Each check reads the database alone and says in a sentence what is not as it should be. What the
+codes mean, and what to do, is in docs/backup.md. Call them in one snapshot, so that a server that
+goes on writing is not accused. None holds more in memory than the names of a user's files.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from django.db import connection
+from django.db.models import Count, Exists, F, Max, Min, OuterRef, Q, QuerySet
+
+from memory import copies, log
+from memory.alerting import alerts
+from memory.canonical import git_blob_id, sha256
+from memory.checkpoints import is_redacted
+from memory.models import (
+    Alert,
+    AlertEvent,
+    Blob,
+    Bytecode,
+    Checkpoint,
+    CopiedEntries,
+    Delivery,
+    EntryOutcome,
+    EventCounter,
+    Lane,
+    LogEntry,
+    MemoryUser,
+    Merge,
+    RecordLocation,
+    Redaction,
+    Run,
+    SearchSegment,
+    UserErasure,
+    Workspace,
+)
+from memory.models.alerts import AlertEventKind, AlertState
+from memory.models.log import EntryKind, Outcome
+from memory.models.runs import RunKind, RunStatus
+from memory.models.users import LaneName
+from memory.models.webhooks import DeliveryState
+from memory.privacy import erasure_registry, forgetting, redaction, user_erasure
+from memory.project import Outline
+from memory.recall.search.segments import VERSION
+from memory.work.lanes import KINDS
+
+# Of the same problem with many rows, so many are named.
+NAMED = 20
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is not as it should be: `code` names the check that found it."""
+
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def problems(user: MemoryUser) -> Iterator[Problem]:
+    """Yield everything about a user that is not as it should be."""
+    # The end of the log may have moved since the row was read.
+    user.refresh_from_db()
+    for code, check in (_OF_USERS if user.erased_at is None else _OF_ERASED).items():
+        for sentence in check(user):
+            yield Problem(code, sentence)
+
+
+def workspace_problems(workspace: Workspace) -> Iterator[Problem]:
+    """Yield everything about a workspace's feed and messages that is not as it should be."""
+    for code, check in (("event", _event_problems), ("delivery", _delivery_problems)):
+        for sentence in check(workspace):
+            yield Problem(code, sentence)
+
+
+def _outcome_problems(user: MemoryUser) -> Iterator[str]:
+    counts = log.coverage(user)
+    if counts.pending < 0:
+        yield f"{-counts.pending} more outcomes than entries"
+    outcomes = EntryOutcome.objects.filter(user=user)
+    for seq in _some(outcomes.filter(Q(seq__gt=user.last_seq) | Q(seq__lt=1)), "seq"):
+        yield f"an outcome for entry {seq}, which is not in the log"
+    for seq in _some(_of_others(outcomes, user), "seq"):
+        yield f"the outcome of entry {seq} names a version of somebody else"
+    for seq in _pending(LogEntry.objects.filter(user=user, kind=EntryKind.REDACTION)):
+        yield f"entry {seq} tells of a redaction and has no outcome"
+
+
+def _lane_problems(user: MemoryUser) -> Iterator[str]:
+    """An entry that waits, and that nobody will work on, is lost work. Of who was merged into
+    another, it is the other's."""
+    if user.merged_into_id is not None:
+        return
+    lanes = {lane.name: lane for lane in Lane.objects.filter(user=user)}
+    for name in LaneName:
+        lane = lanes.get(name)
+        if lane is None:
+            yield f"the lane {name} is missing: nobody will work on its entries"
+            continue
+        entries = LogEntry.objects.filter(user=user, kind__in=KINDS[name])
+        for seq in _pending(entries.filter(seq__lte=lane.cursor_seq)):
+            yield f"entry {seq} is pending, and the lane {name} goes on after {lane.cursor_seq}"
+        if lane.due_at is None:
+            for seq in _pending(entries.filter(seq__gt=lane.cursor_seq))[:1]:
+                yield f"entry {seq} is pending, and nothing is due in the lane {name}"
+
+
+def _blob_problems(user: MemoryUser) -> Iterator[str]:
+    for blob in Blob.objects.filter(user=user).iterator(chunk_size=100):
+        if blob.content is None:  # of what was redacted, the hash stays
+            continue
+        if sha256(blob.content) != blob.hash:
+            yield f"blob {blob.hash}: its content has another hash"
+        elif blob.git_id and git_blob_id(blob.content.encode()) != blob.git_id:
+            yield f"blob {blob.hash}: git knows its content by another id"
+
+
+def _version_problems(user: MemoryUser) -> Iterator[str]:
+    """Versions follow each other, each was accepted by the gate, and every file is there once."""
+    known = set(Blob.objects.filter(user=user).values_list("hash", flat=True))
+    cited: set[str] = set()
+    compiled: set[tuple[str, str]] = set()
+    previous: dict[str, Any] | None = None
+    rows = Checkpoint.objects.filter(user=user).order_by("version")
+    columns = ("pk", "version", "parent_id", "seen_seq", "tree", "verdict")
+    for row in rows.values(*columns).iterator(chunk_size=20):
+        version = row["version"]
+        expected = previous["version"] + 1 if previous else 1
+        if version != expected:
+            yield f"version {expected} is missing"
+        if row["parent_id"] != (previous["pk"] if previous else None):
+            yield f"version {version} does not follow version {expected - 1}"
+        if row["seen_seq"] > user.last_seq:
+            yield f"version {version} has seen entry {row['seen_seq']}, which is not in the log"
+        yield from _verdict_problems(version, row["verdict"])
+        for path, hash_ in row["tree"].items():
+            if hash_ not in known:
+                yield f"version {version}: the content of {path} is missing"
+        cited |= set(row["tree"].values())
+        compiled |= set(row["tree"].items())
+        previous = {"pk": row["pk"], "version": version}
+    if user.head_id != (previous["pk"] if previous else None):
+        yield "the head is not the newest version"
+    for hash_ in sorted(known - cited)[:NAMED]:
+        yield f"blob {hash_}: no version has it"
+    code = Bytecode.objects.filter(user=user).values_list("path", "source_hash")
+    for path, hash_ in sorted(set(code.iterator()) - compiled)[:NAMED]:
+        yield f"bytecode of {path} ({hash_[:12]}): no version has that file"
+
+
+def _verdict_problems(version: int, verdict: dict[str, Any]) -> Iterator[str]:
+    if not verdict.get("accepted"):
+        yield f"version {version} did not pass the gate"
+    for check in verdict.get("checks", ()):
+        if not check.get("passed"):
+            yield f"version {version} did not pass the gate's check {check.get('name')!r}"
+
+
+def _record_problems(user: MemoryUser) -> Iterator[str]:
+    """Every record of the newest version is located in the file that has it."""
+    head = user.head
+    located = RecordLocation.objects.filter(user=user, retired_version=None)
+    tree = head.tree if head else {}
+    for location in located.exclude(path__in=list(tree))[:NAMED]:
+        yield f"the record {location} is located in {location.path}, which is no file"
+    if head is None:
+        return
+    counted: dict[tuple[str, str, str], int] = {}
+    for domain in Outline.from_json(head.outline).domains.values():
+        for collection in domain.collections.values():
+            for shard in collection.shards:
+                counted[domain.name, collection.name, shard.path] = shard.count
+        for singleton in domain.singletons.values():
+            counted[domain.name, singleton.name, domain.state_path] = 1
+    groups = located.order_by().values_list("domain", "collection", "path").annotate(Count("id"))
+    found = {(domain, name, path): number for domain, name, path, number in groups}
+    for place in sorted(found.keys() | {place for place, number in counted.items() if number}):
+        has, says = counted.get(place, 0), found.get(place, 0)
+        if has != says and place[2] in tree:
+            of = ".".join(place[:2])
+            yield f"{place[2]} has {has} records of {of}, and {says} are located there"
+    beyond = Q(added_version__gt=head.version) | Q(retired_version__gt=head.version)
+    for location in RecordLocation.objects.filter(beyond, user=user)[:NAMED]:
+        yield f"the record {location} is of a version that is not there"
+
+
+def _run_problems(user: MemoryUser) -> Iterator[str]:
+    runs = Run.objects.filter(user=user)
+    for pk in _some(runs.filter(kind=RunKind.CONSTRAINTS, checkpoint=None)):
+        yield f"run {pk} of the constraints is of no version"
+    for pk in _some(_of_others(runs, user)):
+        yield f"run {pk} is of a version of somebody else"
+    done = Q(status=RunStatus.DONE)
+    for pk in _some(runs.filter(done & (Q(finished_at=None) | Q(outcome="")))):
+        yield f"run {pk} is done and did not end"
+    for pk in _some(runs.filter(~done, finished_at__isnull=False)):
+        yield f"run {pk} has ended and is not done: it would be done again"
+
+
+def _alert_problems(user: MemoryUser) -> Iterator[str]:
+    of_user = Alert.objects.filter(user=user)
+    opened = AlertEvent.objects.filter(kind=AlertEventKind.OPENED, alert=OuterRef("pk"))
+    for pk in _some(of_user.listed().filter(~Exists(opened))):
+        yield f"alert {pk}: no event has opened it"
+    resolved = Q(state=AlertState.RESOLVED)
+    originals = of_user.listed().filter(pk=OuterRef("duplicate_of"))
+    orphans = of_user.filter(~Exists(originals), duplicate_of__isnull=False)
+    for pk in _some(orphans):
+        yield f"alert {pk} is the duplicate of none of the user's"
+    for alert in islice(alerts.find_orphans(of_user), NAMED):
+        yield f"alert {alert.pk} is told of by no other one, and is not listed"
+    for pk in _some(of_user.filter(resolved, resolved_at=None)):
+        yield f"alert {pk} is resolved, and nobody knows since when"
+    for pk in _some(of_user.filter(~resolved, resolved_at__isnull=False)):
+        yield f"alert {pk} lives, and was resolved"
+    for pk in _some(_of_others(of_user, user, "last_run__user")):
+        yield f"alert {pk} was found by a run of somebody else"
+    events = erasure_registry.rows_of(AlertEvent, user).exclude(workspace=user.workspace_id)
+    for pk in _some(events):
+        yield f"event {pk} is in the feed of another workspace"
+
+
+def _redaction_problems(user: MemoryUser) -> Iterator[str]:
+    """What was redacted is gone, and stays in nothing that is made of it."""
+    rows = Redaction.objects.filter(user=user)
+    waiting = rows.filter(due_at__isnull=False).exists()
+    if user.redacting_since is not None and not waiting:
+        yield "nothing is told of the project because of a redaction, and none is under way"
+    gone = LogEntry.objects.filter(user=user, redacted_at__isnull=False)
+    named = {seq for entries in rows.values_list("entries", flat=True) for seq in entries}
+    messages = gone.filter(kind=EntryKind.MESSAGE)
+    # Of old messages the words are not kept, once they are settled: no redaction is told of.
+    outlived = set(messages.values_list("seq", flat=True)) - named - _told_redacted(user)
+    # Who was merged into another has handed all over, and nothing of it is settled here.
+    unsettled = messages.filter(seq__in=outlived, user__merged_into=None)
+    for seq in _pending(unsettled):
+        yield f"entry {seq} has lost its words before it was settled"
+    redacted = set(gone.values_list("seq", flat=True)) - outlived
+    for seq in sorted(redacted - named)[:NAMED]:
+        yield f"entry {seq} is redacted, and no redaction names it"
+    for seq in sorted(named - redacted)[:NAMED]:
+        yield f"entry {seq} is named by a redaction and is not redacted"
+    if not redacted:
+        return
+    others = EntryOutcome.objects.filter(user=user).exclude(outcome=Outcome.DISMISSED)
+    for seq in _some(others.filter(seq__in=redacted), "seq"):
+        yield f"entry {seq} is redacted and was not dismissed"
+    if user.head is not None and is_redacted(user.head):
+        yield "the newest version has a file that was redacted"
+    if waiting:
+        return  # copies go with its end
+    if user.head is not None:
+        paths = {
+            hash_: path for path, hash_ in user.head.tree.items() if path.startswith("domains/")
+        }
+        files = Blob.objects.filter(user=user, hash__in=list(paths), content__isnull=False)
+        for hash_, content in files.values_list("hash", "content").iterator(chunk_size=50):
+            for seq in sorted(forgetting.cited(content or "") & redacted)[:NAMED]:
+                yield f"{paths[hash_]} rests on entry {seq}, which was redacted"
+    telling = Alert.objects.filter(user=user).exclude(message=alerts.REDACTED)
+    for pk in _some(telling.filter(entries__overlap=sorted(redacted))):
+        yield f"alert {pk} tells of an entry that was redacted"
+
+
+def _told_redacted(user: MemoryUser) -> set[int]:
+    """Return which entries the log itself says were redacted."""
+    told = LogEntry.objects.filter(user=user, kind=EntryKind.REDACTION)
+    return {seq for data in told.values_list("data", flat=True) for seq in (data or {})["entries"]}
+
+
+def _merge_problems(user: MemoryUser) -> Iterator[str]:
+    """All that a merged user has said is the other's; nothing was told of him since."""
+    merge = Merge.objects.filter(merged=user).first()
+    if (merge.user_id if merge else None) != user.merged_into_id:
+        yield "it was merged into somebody else than its merge says"
+    if merge is None:
+        return
+    if merge.due_at is None and merge.cursor_seq < merge.last_seq:
+        yield f"its merge is done, and came to entry {merge.cursor_seq} of {merge.last_seq}"
+    said = LogEntry.objects.filter(user=user).exclude(kind=EntryKind.REDACTION)
+    for seq in _some(said.filter(seq__gt=merge.last_seq), "seq"):
+        yield f"entry {seq} came after it was merged"
+    copied = CopiedEntries.objects.filter(
+        merge=merge, from_seq__lte=OuterRef("seq"), from_seq__gt=OuterRef("seq") - F("number")
+    )
+    kept = said.filter(redacted_at=None)
+    for seq in _some(kept.filter(~Exists(copied), seq__lte=merge.cursor_seq), "seq"):
+        yield f"entry {seq} was not copied when it was merged"
+    end = MemoryUser.objects.get(pk=merge.user_id).last_seq
+    beyond = CopiedEntries.objects.annotate(end=F("seq") + F("number") - 1)
+    for row in beyond.filter(merge=merge, end__gt=end)[:NAMED]:
+        yield f"entry {row.from_seq} was copied as {row.seq}, which is not in that log"
+    # Of a message that only retention has emptied, the copy has a longer life.
+    gone = [seq for seq, _ in redaction.moments(user.pk) if seq <= merge.last_seq]
+    became = copies.became(merge, gone)
+    left = LogEntry.objects.filter(
+        user=merge.user_id, seq__in=became.values(), redacted_at=None
+    ).values_list("seq", flat=True)
+    for seq in sorted(left)[:NAMED]:
+        yield f"an entry was redacted, and its copy {seq} was not"
+
+
+_OVERLAPS = """
+SELECT one.id, two.id FROM memory_searchsegment one JOIN memory_searchsegment two
+    ON two.user_id = one.user_id AND two.id <> one.id AND two.version = one.version
+    AND (two.first_seq, two.id) > (one.first_seq, one.id) AND two.first_seq <= one.last_seq
+WHERE one.user_id = %s ORDER BY 1, 2 LIMIT %s
+"""
+
+
+def _search_problems(user: MemoryUser) -> Iterator[str]:
+    segments = SearchSegment.objects.filter(user=user)
+    names = {segment.pk: str(segment) for segment in segments}
+    with connection.cursor() as cursor:
+        cursor.execute(_OVERLAPS, [user.pk, NAMED])
+        for one, two in cursor.fetchall():
+            yield f"the search segments {names[one]} and {names[two]} overlap"
+    for segment in segments.filter(Q(last_seq__gt=user.last_seq) | Q(first_seq__gt=F("last_seq"))):
+        yield f"the search segment {segment} is of entries that are not there"
+    # Documents and vectors have a block each, postings the others; what comes behind are vectors of
+    # another model, which are being made.
+    own = Count("parts", filter=Q(parts__number__lte=F("blocks") + 1))
+    parts = segments.filter(version=VERSION).annotate(number=own)
+    for segment in parts.exclude(number=F("blocks") + 2):
+        yield f"the search segment {segment} has parts missing"
+    gone = LogEntry.objects.filter(user=user, redacted_at__isnull=False)
+    for seq, at in gone.values_list("seq", "redacted_at").iterator():
+        older = segments.filter(first_seq__lte=seq, last_seq__gte=seq, created_at__lt=at)
+        for segment in older:
+            yield f"the search segment {segment} knows entry {seq} from before its redaction"
+
+
+def _event_problems(workspace: Workspace) -> Iterator[str]:
+    """Events are numbered without gaps, up to what the counter says."""
+    events = AlertEvent.objects.filter(workspace=workspace)
+    known = events.aggregate(number=Count("id"), first=Min("seq"), last=Max("seq"))
+    counters = EventCounter.objects.filter(workspace=workspace)
+    counted = counters.values_list("last_seq", flat=True).first() or 0
+    last = known["last"] or 0
+    if last != counted:
+        yield f"the newest event is {last}, and {counted} are counted"
+    if known["number"] != last or (known["first"] or 1) != 1:
+        with connection.cursor() as cursor:
+            cursor.execute(_GAPS, [workspace.pk, NAMED])
+            for first, end in cursor.fetchall():
+                told = f"event {first} is" if first == end else f"events {first} to {end} are"
+                yield f"{told} missing from the feed"
+
+
+_GAPS = """
+SELECT previous + 1, seq - 1 FROM (
+    SELECT seq, lag(seq, 1, 0::bigint) OVER (ORDER BY seq) AS previous
+    FROM memory_alertevent WHERE workspace_id = %s) AS numbered
+WHERE seq > previous + 1 ORDER BY 1 LIMIT %s
+"""
+
+
+def _delivery_problems(workspace: Workspace) -> Iterator[str]:
+    """A message tells an endpoint of the workspace of its event, and ends once."""
+    deliveries = Delivery.objects.filter(endpoint__workspace=workspace)
+    foreign = deliveries.filter(event__isnull=False).exclude(event__workspace=workspace)
+    for pk in _some(foreign):
+        yield f"delivery {pk} tells of an event of another workspace"
+    of_alert = Q(event__alert__isnull=False)
+    wrong = ~Q(seq=F("event__seq")) | (of_alert & ~Q(alert=F("event__alert")))
+    wrong |= ~of_alert & Q(alert__isnull=False)
+    for pk in _some(deliveries.filter(wrong, event__isnull=False)):
+        yield f"delivery {pk} does not tell of its event"
+    pending = Q(state=DeliveryState.PENDING)
+    for pk in _some(deliveries.filter(pending, settled_at__isnull=False)):
+        yield f"delivery {pk} waits and was settled: it would be sent again"
+    for pk in _some(deliveries.filter(~pending, settled_at=None)):
+        yield f"delivery {pk} was settled, and nobody knows when"
+
+
+def _erasure_problems(user: MemoryUser) -> Iterator[str]:
+    row = UserErasure.objects.filter(user=user).first()
+    if row is None:
+        yield "the user is erased, and nothing says who wanted it"
+    elif row.due_at is None:
+        for what in user_erasure.left(user):
+            yield f"the user is erased, and there are {what} still"
+
+
+_OF_USERS = {
+    "log": log.broken_links,
+    "outcome": _outcome_problems,
+    "lane": _lane_problems,
+    "file": _blob_problems,
+    "version": _version_problems,
+    "record": _record_problems,
+    "run": _run_problems,
+    "alert": _alert_problems,
+    "redaction": _redaction_problems,
+    "merge": _merge_problems,
+    "search": _search_problems,
+}
+
+
+_OF_ERASED = {"log": log.broken_links, "erasure": _erasure_problems}
+
+
+def _some(rows: Any, column: str = "pk") -> Sequence[Any]:
+    """Return what names the first few of these rows."""
+    return list(rows.order_by(column).values_list(column, flat=True)[:NAMED])
+
+
+def _of_others(rows: Any, user: MemoryUser, path: str = "checkpoint__user") -> Any:
+    """Keep the rows that lead to somebody else by this path."""
+    return rows.filter(**{f"{path}__isnull": False}).exclude(**{path: user})
+
+
+def _pending(entries: QuerySet[LogEntry]) -> Sequence[int]:
+    """Return the first few of these entries that have no outcome."""
+    decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
+    return _some(entries.filter(~Exists(decided)), "seq")

@@ -1,0 +1,1 @@
+"""Privacy: encryption, redaction, retention, and the erasure of a person."""

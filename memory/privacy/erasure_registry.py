@@ -1,0 +1,504 @@
+"""The registry of erasure: every column that may hold a person's content, and how to erase it.
+
+Every model that reaches a user is listed, every field of it on one side or the other; a test fails
+for what is missing, so that nobody adds a column that an erasure forgets.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from graphlib import TopologicalSorter
+from typing import Any
+
+from django.db import models
+
+from memory.log import PAYLOAD_FIELDS
+from memory.models import (
+    Alert,
+    AlertEvent,
+    AlertFeedback,
+    Backtest,
+    BacktestFinding,
+    BacktestUser,
+    Blob,
+    Bytecode,
+    Checkpoint,
+    CopiedEntries,
+    Delivery,
+    DeliveryAttempt,
+    EntryOutcome,
+    Forecast,
+    IdempotencyKey,
+    Lane,
+    LlmCall,
+    LogEntry,
+    MemoryUser,
+    Merge,
+    Pause,
+    PausedConstraint,
+    RecordLocation,
+    Redaction,
+    Run,
+    SearchBlock,
+    SearchIndex,
+    SearchSegment,
+    UserErasure,
+)
+
+
+class Method(StrEnum):
+    """How a row's content goes."""
+
+    REDACT = "redact"  # empty the content, keep the row: hashes and accounts must still add up
+    DELETE = "delete"  # the row goes with the person
+    PSEUDONYMISE = "pseudonymise"  # the row stays as a tombstone without a name
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """How a model's rows are erased: `content` may tell of the person, `kept` cannot."""
+
+    method: Method
+    content: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+_LEASE = (
+    "run_after",
+    "hinted_at",
+    "lease_owner",
+    "lease_expires_at",
+    "token",
+    "attempts",
+)
+
+REGISTRY: dict[type[models.Model], Erasure] = {
+    MemoryUser: Erasure(
+        Method.PSEUDONYMISE,
+        content=("user_id", "metadata", "time_zone"),
+        kept=(
+            "id",
+            "public_id",
+            "workspace",
+            "created_at",
+            "erased_at",
+            "last_seq",
+            "last_hash",
+            "log_bytes",
+            "head",
+            "redacting_since",
+            "merged_into",
+            "alerts_version",
+            "alerts_instant",
+            "constraints_due_at",
+            "constraints_changed_at",
+        ),
+    ),
+    LogEntry: Erasure(
+        Method.REDACT,
+        content=(*PAYLOAD_FIELDS, "salt"),
+        kept=(
+            "id",
+            "user",
+            "seq",
+            "kind",
+            "occurred_at",
+            "recorded_at",
+            "derived_from",
+            "payload_hash",
+            "hash",
+            "redacted_at",
+        ),
+    ),
+    EntryOutcome: Erasure(
+        Method.DELETE,
+        content=("reason",),
+        kept=("id", "user", "seq", "outcome", "checkpoint", "decided_at"),
+    ),
+    Lane: Erasure(
+        Method.DELETE,
+        content=("last_error",),
+        kept=("id", "user", "name", "due_at", "waiting", "waiting_since", "cursor_seq", *_LEASE),
+    ),
+    Blob: Erasure(Method.DELETE, content=("content", "hash", "git_id"), kept=("id", "user")),
+    Bytecode: Erasure(
+        Method.DELETE,
+        content=("path", "source_hash", "code"),
+        kept=("id", "user", "image_digest"),
+    ),
+    Checkpoint: Erasure(
+        Method.DELETE,
+        content=("tree", "outline", "edits", "verdict"),
+        kept=("id", "user", "version", "parent", "seen_seq", "origin", "created_at"),
+    ),
+    RecordLocation: Erasure(
+        Method.DELETE,
+        content=("domain", "collection", "key", "path"),
+        kept=("id", "user", "added_version", "retired_version"),
+    ),
+    Redaction: Erasure(
+        Method.DELETE,
+        content=("reason", "problem", "last_error"),
+        kept=(
+            "id",
+            "user",
+            "seq",
+            "asked",
+            "entries",
+            "by",
+            "created_at",
+            "due_at",
+            "finished_at",
+            "version",
+            "records",
+            "constraints",
+            "reopened",
+            *_LEASE,
+        ),
+    ),
+    Merge: Erasure(
+        Method.DELETE,
+        # Constraints are named for what they are about, and fingerprints can be guessed from keys.
+        content=("left_behind", "alerts", "last_error"),
+        kept=(
+            "id",
+            "user",
+            "merged",
+            "by",
+            "created_at",
+            "last_seq",
+            "cursor_seq",
+            "copied",
+            "due_at",
+            "finished_at",
+            *_LEASE,
+        ),
+    ),
+    CopiedEntries: Erasure(
+        Method.DELETE, content=(), kept=("id", "merge", "from_seq", "seq", "number")
+    ),
+    Run: Erasure(
+        Method.DELETE,
+        content=("input", "output", "error", "stdout", "last_error"),
+        kept=(
+            "id",
+            "user",
+            "kind",
+            "trigger",
+            "asked_by",
+            "checkpoint",
+            "instant",
+            "answer_key",
+            "status",
+            "outcome",
+            "runner",
+            "host",
+            "timings",
+            "memory_bytes",
+            "queued_at",
+            "started_at",
+            "finished_at",
+            *_LEASE,
+            "dead_since",
+        ),
+    ),
+    Forecast: Erasure(
+        Method.DELETE,
+        content=("results", "timeline", "basis", "last_error"),
+        kept=(
+            "id",
+            "user",
+            "due_at",
+            "checkpoint",
+            "computed_at",
+            "start",
+            "horizon_days",
+            "known_until",
+            "needs_daily",
+            "next_change",
+            "wakes_at",
+            "timings",
+            *_LEASE,
+            "dead_since",
+        ),
+    ),
+    SearchIndex: Erasure(
+        Method.DELETE,
+        content=("last_error",),
+        kept=("id", "user", "due_at", *_LEASE),
+    ),
+    SearchSegment: Erasure(
+        Method.DELETE,
+        content=(),
+        kept=(
+            "id",
+            "user",
+            "first_seq",
+            "last_seq",
+            "version",
+            "blocks",
+            "postings",
+            "created_at",
+        ),
+    ),
+    SearchBlock: Erasure(
+        Method.DELETE,
+        # Of words there are hashes alone, which can be guessed.
+        content=("data",),
+        kept=("id", "segment", "number"),
+    ),
+    # Of a workspace's constraint it has no user, and tells of nobody.
+    Backtest: Erasure(
+        Method.DELETE,
+        content=("constraint", "source_hash", "reason", "last_error"),
+        kept=(
+            "id",
+            "workspace",
+            "version",
+            "user",
+            "days",
+            "by",
+            "most_users",
+            "until",
+            "state",
+            "cursor",
+            "picked",
+            "looked_at",
+            "created_at",
+            "created_by",
+            "started_at",
+            "finished_at",
+            *_LEASE,
+            "dead_since",
+        ),
+    ),
+    BacktestUser: Erasure(
+        Method.DELETE,
+        content=("problems", "error"),
+        kept=(
+            "id",
+            "backtest",
+            "user",
+            "state",
+            "since",
+            "known_until",
+            "versions",
+            "looks",
+            "problem_count",
+            "left_out",
+        ),
+    ),
+    BacktestFinding: Erasure(
+        Method.DELETE,
+        content=("fingerprint", "message", "evidence", "changes"),
+        kept=(
+            "id",
+            "result",
+            "severity",
+            "entries",
+            "opened_at",
+            "day",
+            "version",
+            "resolved_at",
+            "resolved_version",
+        ),
+    ),
+    # It stays, empty, since the feed tells that it is erased: whoever keeps a copy forgets it.
+    Alert: Erasure(
+        Method.REDACT,
+        content=("constraint", "message", "evidence", "fingerprint"),
+        kept=(
+            "id",
+            "user",
+            "kind",
+            "severity",
+            "entries",
+            "state",
+            "opened_at",
+            "changed_at",
+            "resolved_at",
+            "snoozed_until",
+            "holds_back",
+            "open_since",
+            "escalate_at",
+            "escalated_at",
+            "last_run",
+            "duplicate_of",
+            "was_duplicate_of",
+        ),
+    ),
+    AlertFeedback: Erasure(
+        Method.DELETE,
+        content=("note", "actor"),
+        kept=("id", "alert", "judge", "verdict", "at"),
+    ),
+    Pause: Erasure(
+        Method.DELETE,
+        content=("reason",),
+        kept=(*("id", "user", "workspace", "paused_at", "paused_by", "resumed_at", "resumed_by"),),
+    ),
+    PausedConstraint: Erasure(
+        Method.DELETE,
+        content=("constraint", "source_hash", "reason", "resumed_because"),
+        kept=("id", "user", "paused_at", "paused_by", "resumed_at", "resumed_by"),
+    ),
+    AlertEvent: Erasure(
+        Method.REDACT,
+        # The row stays for its number, since the feed has no gaps.
+        content=("detail", "actor", "entries"),
+        kept=("id", "workspace", "seq", "alert", "user", "kind", "at", "run"),
+    ),
+    Delivery: Erasure(
+        Method.DELETE,
+        content=("payload", "last_error"),
+        kept=(
+            "id",
+            "endpoint",
+            "event",
+            "alert",
+            "seq",
+            "type",
+            "state",
+            "created_at",
+            "settled_at",
+            *_LEASE,
+            "dead_since",
+        ),
+    ),
+    DeliveryAttempt: Erasure(
+        Method.DELETE,
+        # An endpoint may answer with what it was sent.
+        content=("error", "answer"),
+        kept=("id", "delivery", "at", "seconds", "address", "status"),
+    ),
+    LlmCall: Erasure(
+        Method.REDACT,
+        # Of a short prompt a plain hash can be guessed; errors quote what was sent.
+        content=("prompt", "answer", "prompt_hash", "error"),
+        kept=(
+            "id",
+            "workspace",
+            "user",
+            "purpose",
+            "work",
+            "turn",
+            "attempt",
+            "lane",
+            "run",
+            "checkpoint",
+            "accepted",
+            "refusals",
+            "model",
+            "answered_by",
+            "outcome",
+            "input_tokens",
+            "output_tokens",
+            "cache_read_tokens",
+            "cache_write_tokens",
+            "cost",
+            "reserved_tokens",
+            "reserved_cost",
+            "started_at",
+            "expires_at",
+            "finished_at",
+            "seconds",
+        ),
+    ),
+    # The tombstone: who wanted it and why stays on record.
+    UserErasure: Erasure(
+        Method.REDACT,
+        content=("last_error",),
+        kept=(
+            "id",
+            "user",
+            "by",
+            "reason",
+            "created_at",
+            "due_at",
+            "finished_at",
+            "counts",
+            "hosts",
+            *_LEASE,
+        ),
+    ),
+    IdempotencyKey: Erasure(
+        Method.DELETE,
+        # Of a short body a plain hash can be guessed.
+        content=("key", "fingerprint", "reference"),
+        kept=("id", "workspace", "user", "created_at"),
+    ),
+}
+
+
+def in_order() -> list[type[models.Model]]:
+    """Return the models of the registry, each before those that it has a foreign key to."""
+    pointing = TopologicalSorter[type[models.Model]]()
+    for model in REGISTRY:
+        pointing.add(model)
+        for field in _foreign_keys(model):
+            if field.related_model is not model:
+                pointing.add(field.related_model, model)
+    return list(pointing.static_order())
+
+
+# An event, with its messages, is of an alert of the user or of entries of the user.
+_PATHS: dict[type[models.Model], tuple[str, str]] = {
+    AlertEvent: ("alert__user", "user"),
+    Delivery: ("alert__user", "event__user"),
+    DeliveryAttempt: ("delivery__alert__user", "delivery__event__user"),
+}
+
+
+def rows_of(model: type[models.Model], user: MemoryUser) -> models.QuerySet[Any]:
+    """Select the rows of a model of the registry that are about this user."""
+    rows = model._base_manager
+    if model not in _PATHS:
+        return rows.filter(**{_path_to_user(model): user.pk})
+    # A union, since no index finds rows by one path or the other.
+    keys = [rows.filter(**{path: user.pk}).order_by().values("pk") for path in _PATHS[model]]
+    return rows.filter(pk__in=keys[0].union(*keys[1:]))
+
+
+def blanks(model: type[models.Model]) -> dict[str, Any]:
+    """Return what the content of a row is where there is none: field → value."""
+    found = {}
+    for name in REGISTRY[model].content:
+        field: Any = model._meta.get_field(name)
+        found[name] = None if field.null else field.get_default()
+    return found
+
+
+def telling(model: type[models.Model]) -> models.Q:
+    """Match the rows of a model, of which some stay, that have content."""
+    told = models.Q()
+    for name, blank in blanks(model).items():
+        told |= (
+            models.Q(**{f"{name}__isnull": False}) if blank is None else ~models.Q(**{name: blank})
+        )
+    return told
+
+
+@cache
+def _path_to_user(model: type[models.Model]) -> str:
+    """Name the shortest way of foreign keys that leads to the user."""
+    if model is MemoryUser:
+        return "pk"
+    ways: list[tuple[str, Any]] = [
+        (field.name, field.related_model) for field in _foreign_keys(model)
+    ]
+    while ways:
+        path, reached = ways.pop(0)
+        if reached is MemoryUser:
+            return path
+        ways += [(f"{path}__{field.name}", field.related_model) for field in _foreign_keys(reached)]
+    raise LookupError(f"{model.__name__} does not lead to a user")
+
+
+def _foreign_keys(model: type[models.Model]) -> Iterator[Any]:
+    """The keys to other models of the registry; the user's own to its head is taken off first."""
+    if model is MemoryUser:
+        return
+    for field in model._meta.concrete_fields:
+        if isinstance(field, models.ForeignKey) and field.related_model in REGISTRY:
+            yield field

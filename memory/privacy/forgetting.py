@@ -1,0 +1,468 @@
+"""Where the memory holds what rests on redacted entries, and how it goes from there.
+
+What cites an entry is found by its number: records by their sources, constraints and old files by
+the edits and imports that brought them. What may quote it and says so nowhere (answers, wordings of
+alerts, prompts) goes by time: all that was made of a version which held something of the entry, or
+written by a model since the entry came. Rather too much than too little: all of it can be had again
+by asking again.
+"""
+
+import datetime
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models import (
+    Exists,
+    F,
+    Func,
+    JSONField,
+    Max,
+    Min,
+    OuterRef,
+    Q,
+    QuerySet,
+    TextField,
+    Value,
+)
+
+from memory.alerting import alert_events, alerts
+from memory.canonical import sha256
+from memory.models import (
+    Backtest,
+    BacktestFinding,
+    BacktestUser,
+    Blob,
+    Bytecode,
+    Checkpoint,
+    EntryOutcome,
+    IdempotencyKey,
+    Lane,
+    LlmCall,
+    LogEntry,
+    MemoryUser,
+    RecordLocation,
+    Redaction,
+    Run,
+)
+from memory.models.backtests import GOING_ON
+from memory.models.checkpoints import Origin
+from memory.models.log import EntryKind, Outcome
+from memory.models.runs import RunKind, RunTrigger
+from memory.privacy.redaction import AUTHORED, REASON, TOLD
+from memory.project import Outline, Record, RecordId
+from memory.project.legacy import is_legacy
+from memory.project.parse import parse_state
+from memory.temporal import forecasts
+from memory.temporal.history import UNDONE
+from memory.work import runs
+
+# As a record is written, in one line: `Trip(key="rome", to="Rome", sources=(3, 7))`.
+_SOURCES = re.compile(r"\bsources=\(([0-9]+(?:, [0-9]+)*),?\)")
+_EMPTY = sha256("")  # the content of every package's __init__.py
+_CONSTRAINT_EDITS = ("write_constraint", "delete_constraint")
+_REDACTED_VERDICT = Func(F("verdict"), function="memory_redacted_verdict", output_field=JSONField())
+
+
+@dataclass
+class Traces:
+    """What of a user's versions rests on some entries.
+
+    `hashes` are files that cite one, `versions` those that have such a file, since `since`;
+    `records` all that ever cited one, and `keys` (domain and key) those that edits named. Of the
+    newest version `head_records` are the records, each with its sources, `head_constraints` the
+    constraints, each with the sources of the edits that wrote it from these entries, and
+    `head_legacy` the old files by path. `earlier` and `earlier_constraints` (source and tests) have
+    what of these was there before an entry touched it.
+    """
+
+    hashes: set[str] = field(default_factory=set)
+    versions: list[int] = field(default_factory=list)
+    since: datetime.datetime | None = None
+    records: set[RecordId] = field(default_factory=set)
+    keys: set[tuple[str, str]] = field(default_factory=set)
+    head_records: dict[RecordId, Sequence[int]] = field(default_factory=dict)
+    head_constraints: dict[str, set[int]] = field(default_factory=dict)
+    head_legacy: set[str] = field(default_factory=set)
+    earlier: dict[RecordId, Record] = field(default_factory=dict)
+    earlier_constraints: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def kept(self) -> set[RecordId]:
+        """The records that are to be what they were before."""
+        return self.head_records.keys() & self.earlier.keys()
+
+    @property
+    def in_head(self) -> bool:
+        """Whether the newest version holds something of the entries."""
+        return bool(self.head_records or self.head_constraints or self.head_legacy)
+
+
+def find(user: MemoryUser, seqs: Collection[int]) -> Traces:
+    """Find what of the user's versions rests on these entries."""
+    return _Search(user, frozenset(seqs)).traces if seqs else Traces()
+
+
+class _Search:
+    """A walk through the versions that may cite some entries, from the oldest on."""
+
+    def __init__(self, user: MemoryUser, seqs: frozenset[int]) -> None:
+        self.traces = Traces()
+        self._user, self._seqs = user, seqs
+        self._seen: set[str] = set()
+        self._lines: set[str] = set()
+        # Of constraints that rest on the entries: what they cite besides, by name.
+        self._constraints: dict[str, set[int]] = {}
+        # Path → hash of what came with imports whose entries they are.
+        self._old_files: dict[str, str] = {}
+        before: Checkpoint | None = None
+        for checkpoint in _versions(user, seqs).select_related("parent").iterator(chunk_size=20):
+            self._look_at(checkpoint, before or checkpoint.parent)
+            before = checkpoint
+            if checkpoint.pk == user.head_id:
+                self._look_at_head(checkpoint)
+
+    def _look_at(self, checkpoint: Checkpoint, before: Checkpoint | None) -> None:
+        traces, tree = self.traces, checkpoint.tree
+        for path, content in self._new_files(checkpoint):
+            lines = set(_citing_lines(content, self._seqs))
+            if lines:
+                traces.hashes.add(tree[path])
+                if not lines <= self._lines:  # a record is written the same in file after file
+                    self._lines |= lines
+                    found = _records_citing(checkpoint, path, content, self._seqs)
+                    self._look_back(before, path, found.keys() - traces.records)
+                    traces.records |= found.keys()
+        traces.keys |= {
+            (edit["domain"], edit["key"])
+            for edit in checkpoint.edits
+            if self._cites(edit) and edit.get("domain") and edit.get("key")
+        }
+        self._look_at_constraints(checkpoint, before)
+        if checkpoint.origin == Origin.IMPORTED and checkpoint.seen_seq in self._seqs:
+            known = before.tree if before else {}
+            self._old_files |= {
+                path: hash_
+                for path, hash_ in tree.items()
+                if is_legacy(path) and known.get(path) != hash_
+            }
+            traces.hashes |= set(self._old_files.values())
+        traces.hashes.discard(_EMPTY)
+        if not traces.hashes.isdisjoint(tree.values()):
+            traces.versions.append(checkpoint.pk)
+            traces.since = traces.since or checkpoint.created_at
+
+    def _look_back(
+        self, before: Checkpoint | None, path: str, records: Collection[RecordId]
+    ) -> None:
+        """Remember what records were in the version before that in which they first cite one."""
+        content = self._content(before, path) if records else None
+        if before is None or content is None:
+            return
+        domain = Outline.from_json(before.outline).domains[path.split("/")[1]]
+        known = parse_state(path, content, domain).records
+        for record_id in records:
+            if (record := known.get(record_id.collection, {}).get(record_id.key)) is not None:
+                self.traces.earlier[record_id] = record
+
+    def _content(self, checkpoint: Checkpoint | None, path: str) -> str | None:
+        if checkpoint is None or path not in checkpoint.tree:
+            return None
+        return Blob.objects.get(user=self._user, hash=checkpoint.tree[path]).content
+
+    def _new_files(self, checkpoint: Checkpoint) -> Iterator[tuple[str, str]]:
+        """Yield the files with records that no earlier version had."""
+        new = {
+            hash_: path
+            for path, hash_ in checkpoint.tree.items()
+            if path.startswith("domains/") and hash_ not in self._seen
+        }
+        self._seen |= new.keys()
+        blobs = Blob.objects.filter(user=self._user, hash__in=new.keys(), content__isnull=False)
+        for hash_, content in blobs.values_list("hash", "content").iterator(chunk_size=50):
+            assert content is not None
+            yield new[hash_], content
+
+    def _look_at_constraints(self, checkpoint: Checkpoint, before: Checkpoint | None) -> None:
+        """A constraint rests on the entries that its edits cite; written anew by somebody who cites
+        none, it is his own."""
+        traces, tree = self.traces, checkpoint.tree
+        resting = {
+            name: also
+            for name, also in self._constraints.items()
+            if tree.get(f"constraints/{name}.py") in traces.hashes
+        }
+        for edit in checkpoint.edits:
+            if edit.get("op") != "write_constraint":
+                continue
+            name, sources = edit["name"], edit.get("sources", [])
+            if self._cites(edit) or (sources and name in self._constraints):
+                if name not in self._constraints:
+                    parts = [self._content(before, path) for path in _files(name)]
+                    if parts[0] is not None:
+                        traces.earlier_constraints[name] = parts[0], parts[1] or ""
+                resting[name] = self._constraints.get(name, set()) | set(sources) - self._seqs
+            else:
+                resting.pop(name, None)
+        self._constraints = resting
+        for name in resting:
+            paths = (*_files(name), "manifest.py")
+            traces.hashes |= {tree[path] for path in paths if path in tree}
+
+    def _look_at_head(self, head: Checkpoint) -> None:
+        traces = self.traces
+        for path, hash_ in head.tree.items():
+            if hash_ in traces.hashes and path.startswith("domains/"):
+                content = self._content(head, path) or ""
+                traces.head_records |= _records_citing(head, path, content, self._seqs)
+        traces.head_constraints = {
+            name: also for name, also in self._constraints.items() if _files(name)[0] in head.tree
+        }
+        traces.head_legacy = {
+            path for path, hash_ in self._old_files.items() if head.tree.get(path) == hash_
+        }
+
+    def _cites(self, edit: Mapping[str, Any]) -> bool:
+        return not self._seqs.isdisjoint(edit.get("sources", ()))
+
+
+def _files(constraint: str) -> tuple[str, str]:
+    return f"constraints/{constraint}.py", f"tests/test_{constraint}.py"
+
+
+def _versions(user: MemoryUser, seqs: Collection[int]) -> QuerySet[Checkpoint]:
+    """The versions that may cite one of the entries: they have considered the oldest."""
+    known = Checkpoint.objects.filter(user=user, seen_seq__gte=min(seqs))
+    return known.order_by("version")
+
+
+def cited(content: str) -> set[int]:
+    """Return the entries that the records of a file rest on."""
+    return {int(seq) for match in _SOURCES.finditer(content) for seq in match[1].split(", ")}
+
+
+def _citing_lines(content: str, seqs: frozenset[int]) -> Iterator[str]:
+    for line in content.splitlines():
+        for match in _SOURCES.finditer(line):
+            if not seqs.isdisjoint(map(int, match[1].split(", "))):
+                yield line
+                break
+
+
+def _records_citing(
+    checkpoint: Checkpoint, path: str, content: str, seqs: frozenset[int]
+) -> dict[RecordId, tuple[int, ...]]:
+    domain = Outline.from_json(checkpoint.outline).domains[path.split("/")[1]]
+    return {
+        RecordId(domain.name, name, key): record.sources
+        for name, by_key in parse_state(path, content, domain).records.items()
+        for key, record in by_key.items()
+        if not seqs.isdisjoint(record.sources)
+    }
+
+
+# -- Forgetting -----------------------------------------------------------------------------------
+
+
+def forget(user: MemoryUser, seqs: Collection[int], traces: Traces) -> None:
+    """Take away all that rests on these entries but the newest version, or may quote them.
+
+    `traces` are what was found of them before the newest version was made. Call it in the
+    transaction that made it, under the lock of the user's row; again, it finds nothing more.
+    """
+    if not seqs:
+        return
+    since = _came(user, seqs)
+    _forget_versions(user, seqs, traces)
+    emptied = _forget_runs(user, since, traces)
+    _forget_requests(user, seqs, emptied)
+    LlmCall.objects.filter(user=user, started_at__gte=since).update(
+        prompt=None, answer=None, prompt_hash="", error=""
+    )
+    _forget_reasons(user, since)
+    Lane.objects.filter(user=user).update(last_error="")
+    if traces.versions:
+        _forget_backtests(user, traces)
+        forecasts.forget(user)
+    alerts.redact(user, seqs, traces.since)
+    alert_events.redact(user, seqs, since)
+
+
+def _came(user: MemoryUser, seqs: Collection[int]) -> datetime.datetime:
+    """Return when the first of these entries came, or what it was derived from."""
+    entries = LogEntry.objects.filter(user=user)
+    origins = {
+        seq
+        for derived in entries.filter(seq__in=seqs).values_list("derived_from", flat=True)
+        for seq in derived
+    }
+    came: datetime.datetime = entries.filter(seq__in={*seqs, *origins}).aggregate(
+        first=Min("recorded_at")
+    )["first"]
+    return came
+
+
+def _forget_versions(user: MemoryUser, seqs: Collection[int], traces: Traces) -> None:
+    kept = set(user.head.tree.values()) if user.head else set()
+    gone = traces.hashes - kept
+    Blob.objects.filter(user=user, hash__in=gone, content__isnull=False).update(content=None)
+    Bytecode.objects.filter(user=user, source_hash__in=gone).delete()
+    retired = RecordLocation.objects.filter(user=user, retired_version__isnull=False)
+    keys = defaultdict(set)
+    for domain, collection, key in traces.records:
+        keys[domain, collection].add(key)
+    for (domain, collection), some in keys.items():
+        retired.filter(domain=domain, collection=collection, key__in=some).delete()
+    for domain, key in traces.keys:  # added and retired at once: in no file
+        retired.filter(domain=domain, key=key, path="").delete()
+    records = traces.records - traces.kept
+    telling = _Telling(frozenset(seqs), records, {(one.domain, one.key) for one in records})
+    for checkpoint in _versions(user, seqs).iterator(chunk_size=20):
+        files = {path for path, hash_ in checkpoint.tree.items() if hash_ in traces.hashes}
+        edits = [
+            _redacted(edit) if telling.includes(edit, files) else edit for edit in checkpoint.edits
+        ]
+        held = checkpoint.pk in traces.versions
+        if held or edits != checkpoint.edits:
+            rows = Checkpoint.objects.filter(pk=checkpoint.pk)
+            rows.update(
+                edits=edits,
+                outline=_redacted_outline(checkpoint, gone),
+                verdict=_REDACTED_VERDICT,
+            )
+
+
+@dataclass(frozen=True)
+class _Telling:
+    """Which edits tell of some entries: those that rest on one, or name what does. A reason why
+    other entries were dismissed may quote them, too."""
+
+    seqs: frozenset[int]
+    records: Collection[RecordId]
+    keys: Collection[tuple[str, str]]
+
+    def includes(self, edit: Mapping[str, Any], files: Collection[str]) -> bool:
+        """Whether this one does; `files` are those of its version that rest on one."""
+        op = edit.get("op")
+        if op == "dismiss" or not self.seqs.isdisjoint(edit.get("sources", ())):
+            return True
+        if op in _CONSTRAINT_EDITS:
+            return f"constraints/{edit.get('name')}.py" in files
+        named = {RecordId(**one) for one in edit.get("records", ())}
+        if not named.isdisjoint(self.records):
+            return True
+        place = (edit.get("domain"), edit.get("key"))
+        if edit.get("collection") is None:
+            return place in self.keys
+        return (place[0], edit["collection"], place[1]) in self.records
+
+
+def _redacted(edit: Mapping[str, Any]) -> dict[str, Any]:
+    """What is left of an edit; the database permits no other."""
+    kept = {"op": edit["op"]}
+    if edit["op"] in _CONSTRAINT_EDITS and "name" in edit:
+        kept["name"] = edit["name"]
+    if "sources" in edit:
+        kept["sources"] = edit["sources"]
+    return {**kept, "redacted": True}
+
+
+def _redacted_outline(checkpoint: Checkpoint, gone: Collection[str]) -> Any:
+    """The outline, without what constraints are for whose files are gone."""
+    constraints = [
+        [name, "" if checkpoint.tree.get(f"constraints/{name}.py") in gone else doc]
+        for name, doc in checkpoint.outline.get("constraints", ())
+    ]
+    return {**checkpoint.outline, "constraints": constraints}
+
+
+def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> set[str]:
+    """Empty the runs that read a version which held something, and what somebody wrote who may have
+    read the entries; return which."""
+    of_user = Run.objects.filter(user=user)
+    runs.close(
+        of_user.filter(
+            kind__in=[RunKind.CONSTRAINTS, RunKind.CONSTRAINT, RunKind.QUERY],
+            checkpoint__in=traces.versions,
+        ),
+        "It was to read a version of which something was redacted: ask again.",
+    )
+    written = Q(kind__in=AUTHORED) | Q(trigger__in=[RunTrigger.MODEL, RunTrigger.STAFF])
+    # One that was given up before, and has been told to try again since, has what it was given.
+    asked = Redaction.objects.filter(user=user).aggregate(last=Max("created_at"))["last"]
+    if asked is not None:
+        runs.close(
+            of_user.filter(written, queued_at__gte=since, queued_at__lt=asked),
+            "Something was redacted of this user's memory meanwhile: ask again.",
+        )
+    chosen = of_user.filter(
+        Q(checkpoint__in=traces.versions) | (written & Q(finished_at__gte=since)),
+        finished_at__isnull=False,
+    )
+    emptied = {str(pk) for pk in chosen.values_list("pk", flat=True)}
+    told = {"type": "redacted", "message": TOLD, "path": None, "line": None}
+    chosen.exclude(error=None).exclude(error__type="closed").update(error=told)
+    chosen.update(
+        input={"redacted": True},
+        output=None,
+        stdout="",
+        last_error="",
+        answer_key="",
+        dead_since=None,
+    )
+    return emptied
+
+
+def _forget_requests(user: MemoryUser, seqs: Collection[int], emptied: Collection[str]) -> None:
+    """A hash of a short body can be guessed. Without it, the request is refused if it comes again,
+    instead of bringing back what was redacted."""
+    keys = IdempotencyKey.objects.filter(user=user).exclude(fingerprint="")
+    # What a request wrote: the numbers of entries; a run, an alert or the like, by its id.
+    wrote = [
+        key.pk
+        for key in keys.only("reference")
+        if (isinstance(key.reference, list) and not set(seqs).isdisjoint(key.reference))
+        or (isinstance(key.reference, str) and key.reference in emptied)
+    ]
+    IdempotencyKey.objects.filter(pk__in=wrote).update(fingerprint="")
+
+
+def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
+    """Why a model left out or failed on other entries, in its words; what staff have said of a
+    return to an earlier version; and what the gate had against a project without others."""
+    said = LogEntry.objects.filter(user=user, seq=OuterRef("seq")).exclude(
+        kind__in=[EntryKind.RECORD, EntryKind.REDACTION]
+    )
+    outcomes = EntryOutcome.objects.filter(user=user, decided_at__gte=since).exclude(reason="")
+    outcomes.exclude(reason__startswith=UNDONE).exclude(reason=REASON).filter(
+        Exists(said), outcome__in=[Outcome.DISMISSED, Outcome.REJECTED]
+    ).update(reason=TOLD)
+    # That it was undone decides what becomes of it when that is undone in turn.
+    short = (F("reason"), Value(rf"^({UNDONE} \d+).*"), Value(r"\1"))
+    EntryOutcome.objects.filter(user=user, reason__startswith=UNDONE).update(
+        reason=Func(*short, function="regexp_replace", output_field=TextField())
+    )
+    told = Q(verdict__restored__reason__gt="") | Q(verdict__redaction__problem__gt="")
+    Checkpoint.objects.filter(told, user=user, created_at__gte=since).update(
+        verdict=_REDACTED_VERDICT
+    )
+    earlier = Redaction.objects.filter(user=user, finished_at__gte=since).exclude(problem="")
+    earlier.update(problem=TOLD)
+
+
+def _forget_backtests(user: MemoryUser, traces: Traces) -> None:
+    """What backtests found in versions that held something; those that go on look again."""
+    of_user = BacktestUser.objects.filter(user=user, backtest__created_at__gte=traces.since)
+    Backtest.objects.filter(state__in=GOING_ON, users__user=user).update(
+        token=F("token") + 1, lease_owner="", lease_expires_at=None, last_error=""
+    )
+    BacktestFinding.objects.filter(result__in=of_user).update(
+        message=TOLD, evidence=[], fingerprint=""
+    )
+    for row in of_user:
+        problems = [{**one, "message": TOLD} for one in row.problems]
+        BacktestUser.objects.filter(pk=row.pk).update(
+            problems=problems, error=TOLD if row.error else ""
+        )

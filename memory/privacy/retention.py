@@ -1,0 +1,112 @@
+"""Retention: what a workspace does not keep for ever goes, in small batches, by the dispatcher.
+
+- Of a message the words go. What was derived from it stays: this is no redaction, and nothing in
+  the log tells of it but the entry itself. One that is still pending waits.
+- A run goes with all that it computed, but not the last one that found a live alert.
+- A call of a language model goes; what it has spent stays in the ledger.
+"""
+
+import datetime
+import time
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef
+from django.db.models.functions import Greatest
+from django.utils import timezone
+
+from memory import log
+from memory.models import Alert, EntryOutcome, LlmCall, LogEntry, MemoryUser, Merge, Run, Workspace
+from memory.models.alerts import LIVE_STATES
+from memory.models.llm import LlmOutcome
+from memory.models.log import EntryKind
+from memory.models.runs import RunStatus
+from memory.workspace_settings import retention_settings
+
+# Of a workspace in which nothing was due, a process looks again after so long.
+PAUSE_SECONDS = 300.0
+_quiet_until: dict[int, float] = {}
+
+
+def purge(limit: int) -> int:
+    """Remove what is due in each workspace, the oldest first, `limit` rows of a kind at most.
+
+    Returns how many rows it was.
+    """
+    number = 0
+    for workspace in Workspace.objects.all():
+        if time.monotonic() >= _quiet_until.get(workspace.pk, 0.0):
+            found = purge_workspace(workspace, limit)
+            if not found:
+                _quiet_until[workspace.pk] = time.monotonic() + PAUSE_SECONDS
+            number += found
+    return number
+
+
+def purge_workspace(workspace: Workspace, limit: int) -> int:
+    """Remove what is due in one workspace, as `purge` does."""
+    now, number = timezone.now(), 0
+    holds = retention_settings.holding(workspace.chosen_retention)
+    for name, remove in (
+        ("keep_messages_days", _empty_messages),
+        ("keep_runs_days", _delete_runs),
+        ("keep_llm_calls_days", _delete_calls),
+    ):
+        if days := holds[name]:
+            number += remove(workspace, now - datetime.timedelta(days=days), limit)
+    return number
+
+
+def _empty_messages(workspace: Workspace, before: datetime.datetime, limit: int) -> int:
+    decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
+    # All that was said by who was merged into another is told there, and settled there.
+    handed_over = Merge.objects.filter(
+        merged=OuterRef("user"), due_at=None, last_seq__gte=OuterRef("seq")
+    )
+    old = LogEntry.objects.filter(
+        Exists(decided) | Exists(handed_over),
+        user__in=MemoryUser.objects.filter(workspace=workspace, redacting_since=None),
+        kind=EntryKind.MESSAGE,
+        redacted_at=None,
+        recorded_at__lt=before,
+    )
+    keys: dict[int, list[UUID]] = {}
+    for user_pk, key in old.order_by("recorded_at").values_list("user_id", "pk")[:limit]:
+        keys.setdefault(user_pk, []).append(key)
+    return sum(_empty(user_pk, some) for user_pk, some in keys.items())
+
+
+def _empty(user_pk: int, keys: list[UUID]) -> int:
+    """Empty entries of a user, unless somebody is at him: then it is done another time."""
+    with transaction.atomic():
+        users = MemoryUser.objects.select_for_update(no_key=True, skip_locked=True)
+        if not users.filter(pk=user_pk, redacting_since=None).values("pk").first():
+            return 0
+        old = LogEntry.objects.filter(pk__in=keys, redacted_at=None)
+        freed = sum(len(log.payload(entry)) for entry in old.iterator(chunk_size=100))
+        MemoryUser.objects.filter(pk=user_pk).update(log_bytes=F("log_bytes") - freed)
+        return old.update(
+            **dict.fromkeys((*log.PAYLOAD_FIELDS, "salt")),
+            redacted_at=Greatest(timezone.now(), F("recorded_at")),
+        )
+
+
+def _delete_runs(workspace: Workspace, before: datetime.datetime, limit: int) -> int:
+    live = Alert.objects.filter(last_run=OuterRef("pk"), state__in=LIVE_STATES)
+    old = Run.objects.filter(
+        ~Exists(live), user__workspace=workspace, status=RunStatus.DONE, finished_at__lt=before
+    )
+    keys = list(old.order_by("finished_at").values_list("pk", flat=True)[:limit])
+    if keys:
+        Run.objects.filter(pk__in=keys).delete()
+    return len(keys)
+
+
+def _delete_calls(workspace: Workspace, before: datetime.datetime, limit: int) -> int:
+    ended = LlmCall.objects.filter(workspace=workspace, started_at__lt=before).exclude(
+        outcome=LlmOutcome.STARTED
+    )
+    keys = list(ended.order_by("started_at").values_list("pk", flat=True)[:limit])
+    if keys:
+        LlmCall.objects.filter(pk__in=keys).delete()
+    return len(keys)

@@ -1,0 +1,365 @@
+"""Erasure of a person: all that is known of him is gone, and that it was done stays on record.
+
+It is asked for in one transaction. From then on the user is not there for anybody
+(`MemoryUser.objects` leaves him out), has no name any more, and whoever works on his memory has
+lost his claim; the database refuses new rows about him (migration 0002). A worker then removes what
+there is, batch after batch, by the registry (`memory.privacy.erasure_registry`). It may be killed
+at any line: what is gone is gone, and counted, and another one goes on with the rest.
+
+It is done when nothing is left, no transaction is open that began before, and every sandbox host
+has said that it holds nothing of him.
+"""
+
+import datetime
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import structlog
+from django.conf import settings
+from django.contrib.admin.models import LogEntry as StaffAction
+from django.contrib.contenttypes.models import ContentType
+from django.db import connection, models, transaction
+from django.db.models import CharField, F, Func, Q, QuerySet, Value
+from django.db.models.fields.reverse_related import ManyToOneRel
+from django.db.models.functions import Cast, Now
+from django.utils import timezone
+
+from memory import copies
+from memory.alerting import alerts
+from memory.delivery import webhooks
+from memory.models import (
+    Alert,
+    AlertEvent,
+    Backtest,
+    BacktestFinding,
+    BacktestUser,
+    Delivery,
+    DeliveryAttempt,
+    LogEntry,
+    MemoryUser,
+    Run,
+    SandboxHost,
+    UserErasure,
+)
+from memory.models.alerts import LIVE_STATES, AlertEventKind, AlertState
+from memory.models.backtests import GOING_ON
+from memory.models.leased import LeasedWork
+from memory.privacy import erasure_registry
+from memory.privacy.erasure_registry import REGISTRY, Method
+from memory.users import refuse_merged
+from memory.work import hosts, leases, runs
+from memory.work.hints import hint
+
+logger = structlog.get_logger(__name__)
+
+TASK = "workers.tasks.erase"
+ACTOR = "erasure"
+# Reasons that name nobody, whatever he is called.
+RESTORED = "erased before; a backup that was restored has brought the user back"
+MEM0 = "delete_users of mem0's client"
+OURS = (RESTORED, MEM0)
+# What stands in the staff's history where a row had a name.
+TOLD = "(erased)"
+# So many rows go in one transaction.
+BATCH = 1000
+# What is waited for is looked at again after so long.
+AGAIN = datetime.timedelta(seconds=1)
+# A host that is silent has ended, and its sandboxes with it, or they are removed by then.
+GONE = datetime.timedelta(seconds=40)
+
+# They have no name by then, and tell of the erasure itself.
+_STAY = (MemoryUser, UserErasure)
+# That an alert is erased has to be told still, in words that tell of nobody.
+_ERASED = {
+    AlertEvent: Q(kind=AlertEventKind.ERASED),
+    Delivery: Q(event__kind=AlertEventKind.ERASED),
+    DeliveryAttempt: Q(delivery__event__kind=AlertEventKind.ERASED),
+}
+
+
+class ErasureRefused(ValueError):
+    """The erasure cannot be asked for like this; the message says why."""
+
+
+def ask(user: MemoryUser, *, by: str, reason: str) -> UserErasure:
+    """Erase the user: from now on he is not there any more, and soon nothing of him is.
+
+    Users that were merged into this one are the same person, and go with it. Returns the erasure;
+    of a user whom somebody else had erased meanwhile, the earlier one. `by` says who wants it
+    (`key:…`, `staff:…`), `reason` why: both stay. Raises ErasureRefused without a reason, or for
+    one that holds a name which is to go, and UserMerged for a user that was merged into another,
+    with whom it goes.
+    """
+    if not reason.strip():
+        raise ErasureRefused("Say why: it stays on record.")
+    while True:
+        people = _same_person(user)
+        with transaction.atomic():
+            rows = _locked(people)
+            if people == _same_person(user):
+                return _ask(rows, user.pk, by, reason.strip())
+
+
+def _same_person(user: MemoryUser) -> set[int]:
+    """Return this user and all that were merged into it."""
+    return {user.pk, *(other.pk for other in copies.merged_into(user))}
+
+
+def _locked(people: Collection[int]) -> dict[int, MemoryUser]:
+    rows = MemoryUser.everybody.select_for_update(no_key=True).filter(pk__in=people)
+    return {row.pk: row for row in rows.order_by("pk")}
+
+
+def _ask(people: Mapping[int, MemoryUser], asked: int, by: str, reason: str) -> UserErasure:
+    """Erase all of them, under the lock of their rows; return the erasure of the one asked for."""
+    user = people[asked]
+    if user.erased_at is not None:
+        return UserErasure.objects.get(user=user)
+    refuse_merged(user)
+    now = timezone.now()
+    left = [person for person in people.values() if person.erased_at is None]
+    for person in left:
+        name = rf"(?<![A-Za-z0-9]){re.escape(person.user_id)}(?![A-Za-z0-9])"
+        if reason not in OURS and re.search(name, reason, re.IGNORECASE):
+            raise ErasureRefused("The reason stays on record: do not repeat the user_id in it.")
+    for person in left:
+        _begin(person, by, reason, now)
+    return UserErasure.objects.get(user=user)
+
+
+def _begin(user: MemoryUser, by: str, reason: str, now: datetime.datetime) -> None:
+    row = UserErasure.objects.create(
+        user=user,
+        by=by,
+        reason=reason,
+        created_at=now,
+        due_at=now,
+        hinted_at=now,
+        hosts=list(SandboxHost.objects.values_list("name", flat=True)),
+    )
+    _make_nameless(user, now)
+    _interrupt(user, now)
+    hint(TASK, str(row.pk))
+    told = str(user.public_id)
+    transaction.on_commit(lambda: logger.info("erasure_asked", erased_user=told), robust=True)
+
+
+def _make_nameless(user: MemoryUser, now: datetime.datetime) -> None:
+    columns = {
+        **erasure_registry.blanks(MemoryUser),
+        # No API takes such a name, so it is nobody else's.
+        "user_id": f"{TOLD} {user.public_id}",
+        "erased_at": now,
+        "log_bytes": 0,
+        "head": None,
+        "redacting_since": None,
+        "constraints_due_at": None,
+        "constraints_changed_at": None,
+    }
+    MemoryUser.everybody.filter(pk=user.pk).update(**columns)
+    user.refresh_from_db()
+
+
+def _interrupt(user: MemoryUser, now: datetime.datetime) -> None:
+    """Take all work from whoever is at it, tell who waits, and leave nothing that is found by
+    another name than the user's."""
+    runs.close(Run.objects.filter(user=user), "This user was erased.")
+    # Each is told of as erased by itself: none names what another one says.
+    user.alerts.exclude(duplicate_of=None).update(duplicate_of=None)
+    Alert.objects.filter(user=user, state__in=LIVE_STATES).update(
+        state=AlertState.RESOLVED,
+        resolved_at=now,
+        snoozed_until=None,
+        escalate_at=None,
+        holds_back=False,
+    )
+    parts = BacktestUser.objects.filter(user=user)
+    _take(Backtest.objects.filter(state__in=GOING_ON, users__in=parts))
+    _forget_staff_actions(BacktestFinding, user)
+    _forget_staff_actions(BacktestUser, user)
+    _forget_staff_actions(Backtest, user)
+    parts.delete()
+    Backtest.objects.filter(user=user).delete()
+    for model in REGISTRY:
+        if issubclass(model, LeasedWork) and model not in (UserErasure, Delivery):
+            _take(erasure_registry.rows_of(model, user))
+    webhooks.withdraw(erasure_registry.rows_of(Delivery, user).values_list("pk", flat=True))
+
+
+def _take(work: QuerySet[Any]) -> None:
+    """Take the leases of these rows, for good where work is named as due."""
+    due = {"due_at": None} if hasattr(work.model, "due_at") else {}
+    work.update(token=F("token") + 1, lease_owner="", lease_expires_at=None, **due)
+
+
+def waiting() -> QuerySet[UserErasure]:
+    """Return the erasures that are not done."""
+    return UserErasure.objects.filter(due_at__isnull=False)
+
+
+# -- The work --------------------------------------------------------------------------------------
+
+
+def work_on(erasure_id: str) -> None:
+    """Go on with an erasure, unless another worker is at it."""
+    row = leases.claim(waiting().filter(pk=erasure_id))
+    if row is None:
+        return
+    try:
+        with leases.kept(row):
+            _erase(row)
+    except leases.LeaseLost:
+        logger.warning("lease_lost", erasure=str(row.pk))
+    except Exception as error:  # whose text may quote what is to go
+        leases.fail(row, type(error).__name__)
+        raise
+
+
+def _erase(row: UserErasure) -> None:
+    user = MemoryUser.everybody.get(pk=row.user_id)
+    begun = _transactions("pg_snapshot_xmax")
+    for model in erasure_registry.in_order():
+        _forget_staff_actions(model, user)
+        if model not in _STAY:
+            while _take_away(row, user, model):
+                pass
+    counts = UserErasure.objects.values_list("counts", flat=True).get(pk=row.pk)
+    # Whoever had begun to write before he could see that the user is erased has ended by now?
+    if _transactions("pg_snapshot_xmin") < begun or any(left(user)) or _hosts_left(row):
+        again = timezone.now() + AGAIN
+        return leases.write(
+            row,
+            run_after=again,
+            hinted_at=None,
+            attempts=0,
+            lease_owner="",
+            lease_expires_at=None,
+        )
+    leases.write(
+        row,
+        due_at=None,
+        finished_at=timezone.now(),
+        attempts=0,
+        last_error="",
+        lease_owner="",
+        lease_expires_at=None,
+    )
+    logger.info("user_erased", erased_user=str(user.public_id), **counts)
+    return None
+
+
+def _take_away(row: UserErasure, user: MemoryUser, model: type[models.Model]) -> bool:
+    """Erase some rows of a model and count them; return whether there may be more."""
+    with transaction.atomic():
+        # The order of locks is everywhere: the user, then the rest.
+        MemoryUser.everybody.select_for_update(no_key=True).get(pk=user.pk)
+        leases.check(row)
+        keys = list(_rest(model, user).order_by("-pk").values_list("pk", flat=True)[:BATCH])
+        if not keys:
+            return False
+        rows = model._base_manager.filter(pk__in=keys)
+        if REGISTRY[model].method == Method.DELETE:
+            _delete(model, keys)
+        else:
+            rows.update(**erasure_registry.blanks(model), **_also(model))
+            if model is Alert:
+                _tell(user, keys)
+        counts = UserErasure.objects.values_list("counts", flat=True).get(pk=row.pk)
+        name = str(model._meta.verbose_name_plural).replace(" ", "_")
+        leases.write(row, counts={**counts, name: counts.get(name, 0) + len(keys)})
+    return len(keys) == BATCH
+
+
+def _delete(model: type[models.Model], keys: Collection[Any]) -> None:
+    """Delete rows to which nothing points any more, but what only loses sight of them."""
+    for relation in model._meta.get_fields(include_hidden=True):
+        if isinstance(relation, ManyToOneRel) and relation.on_delete is models.SET_NULL:
+            pointing = relation.related_model._base_manager
+            name = relation.field.name
+            pointing.filter(**{f"{name}__in": keys}).update(**{name: None})
+    with connection.cursor() as cursor:
+        table, key = model._meta.db_table, model._meta.pk.column
+        # Names of our own tables and columns.
+        statement = f'DELETE FROM "{table}" WHERE "{key}" = ANY(%s)'  # noqa: S608  # nosec B608
+        cursor.execute(statement, [list(keys)])
+
+
+def _rest(model: type[models.Model], user: MemoryUser) -> QuerySet[Any]:
+    """Select the rows of a model that are still to be erased."""
+    rows = erasure_registry.rows_of(model, user)
+    if model in _ERASED:
+        rows = rows.exclude(_ERASED[model])
+    return (
+        rows
+        if REGISTRY[model].method == Method.DELETE
+        else rows.filter(erasure_registry.telling(model))
+    )
+
+
+def _also(model: type[models.Model]) -> Mapping[str, Any]:
+    return {"redacted_at": timezone.now()} if model is LogEntry else {}
+
+
+def _tell(user: MemoryUser, keys: Collection[Any]) -> None:
+    """Have the feed say that these alerts are erased."""
+    step = alerts.Step(user, ACTOR)
+    for alert in Alert.objects.filter(pk__in=keys).order_by("opened_at", "pk"):
+        step.tell(alert, AlertEventKind.ERASED)
+    step.record()
+
+
+def _forget_staff_actions(model: type[models.Model], user: MemoryUser) -> None:
+    """In the history of what staff did, rows are named by what they say."""
+    keys = (
+        erasure_registry.rows_of(model, user)
+        .annotate(of_row=Cast("pk", CharField()))
+        .values("of_row")
+    )
+    of_rows = StaffAction.objects.filter(
+        content_type=ContentType.objects.get_for_model(model), object_id__in=keys
+    )
+    of_rows.exclude(object_repr=TOLD).update(object_repr=TOLD, change_message="")
+
+
+def left(user: MemoryUser) -> Iterator[str]:
+    """Yield of what there is something still that has to go."""
+    for model in REGISTRY:
+        if model not in _STAY and _rest(model, user).exists():
+            yield str(model._meta.verbose_name_plural)
+
+
+def _transactions(which: str) -> int:
+    """Return a bound of the numbers of the transactions that are open: see pg_current_snapshot."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {which}(pg_current_snapshot())::text::bigint")
+        (number,) = cursor.fetchone()
+    return int(number)
+
+
+# -- Sandboxes -------------------------------------------------------------------------------------
+
+
+def asked_of(host: str) -> list[int]:
+    """Return the users of whom this host is asked to keep nothing."""
+    return list(waiting().filter(hosts__contains=[host]).values_list("user_id", flat=True))
+
+
+def kept_nothing(host: str, users: Collection[int]) -> None:
+    """Note that this host holds nothing of these users any more, and will not."""
+    without = Func(
+        F("hosts"), Value(host), function="array_remove", output_field=UserErasure.hosts.field
+    )
+    if users:
+        waiting().filter(user__in=users).update(hosts=without)
+
+
+def _hosts_left(row: UserErasure) -> bool:
+    """Tell whether a host may still hold something of the user."""
+    row.refresh_from_db(fields=["hosts"])
+    if not row.hosts:
+        return False
+    patience = GONE + datetime.timedelta(seconds=settings.UAC_SANDBOX_LEASE_SECONDS)
+    if timezone.now() < row.created_at + patience:
+        return True
+    return SandboxHost.objects.filter(name__in=row.hosts, seen_at__gt=Now() - hosts.SILENT).exists()

@@ -1,0 +1,1 @@
+"""Reading a memory: search, context for a prompt, retrieval of files, and queries."""

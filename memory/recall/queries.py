@@ -1,0 +1,168 @@
+"""Queries and runs that somebody asks for: over the API, or a member of the staff."""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memory.models import Checkpoint, MemoryUser, Run, WorkspaceConstraint
+from memory.models.runs import RunKind, RunTrigger
+from memory.recall import answer_cache
+from memory.temporal import history
+from memory.temporal.history import Known
+from memory.users import refuse_merged
+from memory.work import runs
+
+MAX_CODE = 20_000
+# What `run_again` does again.
+REPEATABLE = (RunKind.QUERY, RunKind.CONSTRAINT, RunKind.CONSTRAINTS)
+
+
+class NoState(Exception):
+    """There is no version to ask."""
+
+
+class NotAgain(Exception):
+    """The run cannot be repeated; the message says why."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The run that answers a query, and whether it has answered an earlier one."""
+
+    run: Run
+    cached: bool = False
+
+
+def version_of(known: Known) -> Checkpoint:
+    """Return the version on which a query of what is known rests; NoState if there is none."""
+    if known.stored is None:
+        raise NoState(
+            "This user has no checkpoint yet, so there is no state to ask;"
+            " append typed records first, with ?wait= to know when they are in."
+            if known.user.head is None
+            else "There was no checkpoint then yet, so there is no state to ask."
+        )
+    return known.stored
+
+
+def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "") -> Asked:
+    """Run the code on what is known, at that instant; or find the run that has answered the same.
+
+    What a member of the `staff` asks is always run: who looked at what is on record. Raises NoState
+    and `usage.Exceeded`.
+    """
+    user, checkpoint = known.user, version_of(known)
+    key = answer_cache.key_of(user, code, instant, known.place)
+    if not staff and (earlier := answer_cache.earlier(checkpoint, key)) is not None:
+        return Asked(earlier, cached=True)
+    run = runs.queue(
+        user,
+        RunKind.QUERY,
+        RunTrigger.STAFF if staff else RunTrigger.API,
+        checkpoint=checkpoint,
+        instant=instant,
+        input={"code": code, "as_of": known.to_json()},
+        answer_key=key,
+        asked_by=staff,
+    )
+    return Asked(run)
+
+
+class NoSuchConstraint(Exception):
+    """The user has no constraint of this name, and the workspace has none that is live."""
+
+
+def constraint_of(user: MemoryUser, name: str) -> tuple[str, str]:
+    """Return path and source hash of a constraint as it is now: the user's own, else that of the
+    workspace which is live, whose path begins with its folder. Raises NoSuchConstraint."""
+    path = f"constraints/{name}.py"
+    if not name.isidentifier():  # the database would refuse some of what else there is
+        raise _no_constraint(name)
+    if user.head is not None and name in dict(user.head.outline.get("constraints", ())):
+        return path, user.head.tree[path]
+    live = WorkspaceConstraint.objects.filter(
+        workspace=user.workspace_id, name=name, live__isnull=False
+    )
+    found = live.select_related("live").defer("live__source", "live__tests").first()
+    if found is None or found.live is None:
+        raise _no_constraint(name)
+    return found.path, found.live.source_hash
+
+
+def _no_constraint(name: str) -> NoSuchConstraint:
+    return NoSuchConstraint(
+        f"There is no constraint {name!r}, of this user or live in the workspace."
+    )
+
+
+def try_constraint(known: Known, path: str, source_hash: str, instant: datetime.datetime) -> Run:
+    """Run one constraint, as it is now, on what was known, at that instant; it opens nothing.
+
+    Raises NoState and `usage.Exceeded`.
+    """
+    return runs.queue(
+        known.user,
+        RunKind.CONSTRAINT,
+        RunTrigger.API,
+        checkpoint=version_of(known),
+        instant=instant,
+        input={"constraint": path, "source_hash": source_hash, "as_of": known.to_json()},
+    )
+
+
+def propose(
+    user: MemoryUser, edits: Sequence[Mapping[str, Any]], *, expects: Mapping[str, str], staff: str
+) -> Run:
+    """Have the gate judge edits of a user's newest version, which a member of the `staff` made.
+
+    They are refused unless the files have these hashes still: path → hash, "" for none. Raises
+    `usage.Exceeded`, and what refuses to change the user's versions.
+    """
+    refuse_merged(user)
+    history.refuse_being_redacted(user)
+    return runs.queue(
+        user,
+        RunKind.PROPOSAL,
+        RunTrigger.STAFF,
+        checkpoint=user.head,
+        input={"edits": [dict(edit) for edit in edits], "expects": dict(expects)},
+        asked_by=staff,
+    )
+
+
+def run_again(run: Run, *, staff: str) -> Run:
+    """Start a run that does the same: a query, or one constraint that is tried, of the same version
+    and moment, or the constraints of the newest version, now.
+
+    Raises NotAgain, `usage.Exceeded`, and what refuses to read the version or the user.
+    """
+    user = MemoryUser.objects.filter(pk=run.user_id).select_related("workspace", "head").first()
+    if user is None:
+        raise NotAgain("The user was erased.")
+    refuse_merged(user)
+    history.refuse_being_redacted(user)
+    if run.kind == RunKind.CONSTRAINTS and user.head is not None:
+        return runs.queue(
+            user, RunKind.CONSTRAINTS, RunTrigger.STAFF, checkpoint=user.head, asked_by=staff
+        )
+    if run.kind not in REPEATABLE:
+        raise NotAgain("Only queries and runs of constraints can be run again.")
+    if run.checkpoint is None or not (run.input.get("code") or run.input.get("constraint")):
+        raise NotAgain("What it was asked was redacted.")
+    history.refuse_redacted(run.checkpoint)
+    key = ""
+    if run.kind == RunKind.QUERY:
+        # The user's time zone may be another by now, in which it is computed.
+        place = history.place_of(run.input.get("as_of"))
+        key = answer_cache.key_of(user, run.input["code"], run.instant, place)
+    return runs.queue(
+        user,
+        RunKind(run.kind),
+        RunTrigger.STAFF,
+        checkpoint=run.checkpoint,
+        instant=run.instant,
+        input=run.input,
+        answer_key=key,
+        asked_by=staff,
+    )

@@ -1,0 +1,144 @@
+"""Reading what a version of a project knows, without running it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memory import checkpoints
+from memory.alerting import failures
+from memory.constraints import workspace_constraints
+from memory.models import Alert, Checkpoint, MemoryUser
+from memory.models.alerts import AlertKind, AlertState
+from memory.models.runs import warning_of
+from memory.project import Domain, Outline, manifest_text
+from memory.project.parse import parse_state
+from memory.project.typed import encode
+from memory.project.types import format_type
+
+
+def outline(checkpoint: Checkpoint | None) -> Outline:
+    """Return the outline of a version; empty where there is none."""
+    return Outline.from_json(checkpoint.outline) if checkpoint else Outline()
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What the project knows as text, and what to know of the sandboxes behind it, if anything."""
+
+    text: str
+    warning: str | None
+
+
+def open_alerts(user: MemoryUser) -> list[Alert]:
+    """Return what constraints have raised and nobody has resolved or put off, gravest first."""
+    live = (
+        Alert.objects.listed()
+        .filter(user=user, kind=AlertKind.FINDING)
+        .exclude(state__in=[AlertState.RESOLVED, AlertState.SNOOZED])
+        .select_related("last_run")
+        .only("severity", "message", "evidence", "opened_at", "resolved_at", "last_run__runner")
+        .prefetch_related("duplicates")
+    )
+    return most_severe_first(live)
+
+
+def most_severe_first(alerts: Iterable[Alert]) -> list[Alert]:
+    """Sort alerts, the gravest first; of the same severity the oldest."""
+    return sorted(alerts, key=lambda alert: (-alert.rank, alert.opened_at))
+
+
+def may_alert(user: MemoryUser) -> bool:
+    """Tell whether there is a constraint, of the user or of the workspace, that could alert."""
+    if user.head is None:
+        return False
+    known = outline(user.head)
+    return bool(known.constraints) or any(
+        standing.applies for standing in workspace_constraints.standings(user, known)
+    )
+
+
+def manifest_of(checkpoint: Checkpoint | None) -> Manifest:
+    """Return the manifest of an earlier version: without alerts, which are of now."""
+    runner = checkpoint.verdict.get("runner", "") if checkpoint else ""
+    return Manifest(manifest_text(outline(checkpoint), []), warning_of(runner))
+
+
+def manifest(user: MemoryUser) -> Manifest:
+    """Return the manifest of now with the open alerts, and constraints that fail, which watch over
+    nothing; the gravest first."""
+    known, failing = outline(user.head), failures.alerts_of(user)
+    ranked = most_severe_first([*failing, *open_alerts(user)])
+    text = manifest_text(
+        known,
+        [(alert.severity, alert.messages) for alert in ranked],
+        failing=failures.by_name(failing, known),
+    )
+    runners = [alert.last_run.runner if alert.last_run else "" for alert in ranked]
+    if user.head:
+        runners.append(user.head.verdict.get("runner", ""))
+    return Manifest(text, next(filter(None, map(warning_of, runners)), None))
+
+
+def schema(checkpoint: Checkpoint | None) -> dict[str, Any]:
+    """Return domain → classes with their fields, enums, collections and singletons."""
+    return {
+        name: {
+            "classes": {
+                class_.name: {field.name: format_type(field.type) for field in class_.fields}
+                for class_ in domain.classes.values()
+            },
+            "enums": {
+                enumeration.name: dict(enumeration.members) for enumeration in domain.enums.values()
+            },
+            "collections": {
+                collection.name: {"class": collection.class_name, "count": collection.count}
+                for collection in domain.collections.values()
+            },
+            "singletons": {
+                singleton.name: singleton.class_name for singleton in domain.singletons.values()
+            },
+        }
+        for name, domain in outline(checkpoint).domains.items()
+    }
+
+
+@dataclass(frozen=True)
+class Page:
+    """Some records of a collection in typed JSON; `next` is the number of the page after it."""
+
+    version: int
+    count: int
+    records: Sequence[Any]
+    next: int | None
+
+
+def records(checkpoint: Checkpoint | None, domain_name: str, name: str, page: int) -> Page:
+    """Return a page (from 1) of a collection, or a singleton; a page is one file of the project.
+
+    Raises LookupError that says what there is not.
+    """
+    domain = outline(checkpoint).domains.get(domain_name)
+    if domain is None or checkpoint is None:
+        raise LookupError(f"There is no domain {domain_name!r}.")
+    return records_in(checkpoint, domain, name, page)
+
+
+def records_in(checkpoint: Checkpoint, domain: Domain, name: str, page: int) -> Page:
+    """Return the same of a domain of the version's outline, which is read once for several."""
+    if name in domain.singletons:
+        paths, count = [domain.state_path], 1
+    elif name in domain.collections:
+        collection = domain.collections[name]
+        paths, count = [shard.path for shard in collection.shards], collection.count
+    else:
+        raise LookupError(f"The domain {domain.name!r} has no collection {name!r}.")
+    if not 1 <= page <= len(paths):
+        raise LookupError(f"{domain.name}.{name} has {len(paths)} pages, no page {page}.")
+    path = paths[page - 1]
+    state = parse_state(path, checkpoints.read_file(checkpoint, path), domain)
+    return Page(
+        version=checkpoint.version,
+        count=count,
+        records=[encode(record, domain) for record in state.records[name].values()],
+        next=page + 1 if page < len(paths) else None,
+    )

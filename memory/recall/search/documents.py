@@ -1,0 +1,166 @@
+"""What an index is told of an entry, and what is shown of it as text."""
+
+import datetime
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from memory.models import LogEntry
+from memory.models.log import EntryKind
+from memory.project.names import DEFAULT_DOMAIN, key_of_entry, spaced
+from memory.recall.search.passages import cut
+from memory.recall.search.segments import SPEAKER_PREFIX, Document
+from memory.recall.search.words import identity, terms, terms_of_day
+
+
+class CorpusName(StrEnum):
+    """What is ranked together."""
+
+    FACTS = "facts"
+    ARCHIVE = "archive"
+
+
+KINDS: Mapping[CorpusName, tuple[EntryKind, ...]] = {
+    CorpusName.FACTS: (EntryKind.FACT, EntryKind.CORRECTION, EntryKind.RECORD),
+    CorpusName.ARCHIVE: (EntryKind.MESSAGE,),
+}
+_NAME = re.compile(r"\w+")
+# What may be the key of another record: a key with spaces is found by its words, and numbers and
+# moments are none.
+_KEY = re.compile(r"(?![0-9T:.+-]{1,200}\Z)\S{1,200}")
+# What has these roles, or none as facts and records have, tells of the person by itself; others
+# have answered.
+OWN_ROLES = ("user", "", None)
+# As an index numbers them.
+NUMBERS = {CorpusName.ARCHIVE: 0, CorpusName.FACTS: 1}
+CORPUS_OF = {kind: corpus for corpus, kinds in KINDS.items() for kind in kinds}
+
+# The columns that the two below read.
+READ = (
+    *("seq", "kind", "occurred_at", "session_id", "speaker", "role"),
+    *("content", "data", "redacted_at", "user_id"),
+)
+
+
+def text_of(entry: LogEntry) -> str:
+    """Return the text of an entry; of a typed record its class, key and fields."""
+    if entry.kind != EntryKind.RECORD:
+        return entry.content or ""
+    data = entry.data or {}
+    name = " ".join(str(data[part]) for part in ("type", "key") if part in data)
+    if data.get("retired"):
+        return f"{name}: retired"
+    fields = "; ".join(
+        f"{field}: {', '.join(_plain(value))}" for field, value in data.get("data", {}).items()
+    )
+    return f"{name}: {fields}"
+
+
+def key_of(entry: LogEntry) -> str:
+    """Return the key of a typed entry's record; of one without, what it was most probably given."""
+    said = entry.data or {}
+    return str(said.get("key") or key_of_entry(said["type"], entry.seq))
+
+
+def class_mark(domain: str, name: str) -> str:
+    """Return what marks the records of a class in an index; no term begins like it."""
+    return f"%{domain}.{name}"
+
+
+def value_mark(value: str) -> str:
+    """Return what marks the records that have a value, and may refer to another by it."""
+    return f"={value}"
+
+
+def documents_of(entry: LogEntry, zone: ZoneInfo) -> Iterator[Document]:
+    """Yield what an index is told of an entry, passage by passage; of some kinds nothing."""
+    corpus = CORPUS_OF.get(EntryKind(entry.kind))
+    if corpus is None or entry.redacted_at is not None:
+        return
+    day = day_of(entry.occurred_at, zone)
+    names = terms(entry.speaker or "")
+    marks = {*(SPEAKER_PREFIX + name for name in names), *_marks_of(entry)}
+    session = _session(entry, day)
+    for start, end, text in passages_of(entry):
+        found = Counter([*terms(text), *names, *terms_of_day(day)])
+        yield Document(
+            seq=entry.seq,
+            corpus=NUMBERS[corpus],
+            session=session,
+            terms={identity(term): count for term, count in found.items()},
+            marks=[identity(mark) for mark in marks],
+            start=start,
+            end=end,
+            is_users=entry.role in OWN_ROLES,
+            text=text,
+        )
+
+
+def passages_of(entry: LogEntry) -> Iterator[tuple[int, int, str]]:
+    """Yield where each passage of an entry's text is, and what it says.
+
+    Of typed records the class and the domain are told once more, since they say what it is, and
+    names that are written as one word are told apart, too: `drugClass` is about drugs.
+    """
+    text = text_of(entry)
+    data = (entry.data or {}) if entry.kind == EntryKind.RECORD else {}
+    about = [str(data[part]) for part in ("type", "domain") if part in data]
+    for start, end in cut(text):
+        said = text[start:end]
+        if entry.kind == EntryKind.RECORD:
+            said = _NAME.sub(_taken_apart, " ".join([*about, said]))
+        yield start, end, said
+
+
+def _marks_of(entry: LogEntry) -> Iterator[str]:
+    """The marks of a typed record: its class, and what may be the key of another one."""
+    if entry.kind == EntryKind.RECORD and (data := entry.data):
+        yield class_mark(data.get("domain", DEFAULT_DOMAIN), str(data.get("type")))
+        yield from map(value_mark, filter(_KEY.fullmatch, _texts(data.get("data"))))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict() | list():
+            for inner in value.values() if isinstance(value, dict) else value:
+                yield from _texts(inner)
+
+
+def _taken_apart(name: re.Match[str]) -> str:
+    words = spaced(name[0])
+    return name[0] if words == name[0] else f"{name[0]} {words}"
+
+
+def day_of(moment: datetime.datetime, zone: ZoneInfo) -> datetime.date:
+    """Return the day on which a moment is in a zone, at the ends of the calendar in its own."""
+    try:
+        return moment.astimezone(zone).date()
+    except OverflowError:  # at the ends of the calendar
+        return moment.date()
+
+
+def _session(entry: LogEntry, day: datetime.date) -> int:
+    """Return a number of the session; entries without one belong together if they are of a day."""
+    name = f"session {entry.session_id}" if entry.session_id is not None else f"day {day}"
+    return zlib.crc32(name.encode("utf-8", "surrogatepass"))
+
+
+def _plain(value: Any) -> Iterator[str]:
+    """The texts in a JSON value, however deep."""
+    match value:
+        case dict():
+            for name, inner in value.items():
+                yield from (f"{name} {text}" for text in _plain(inner))
+        case list():
+            for inner in value:
+                yield from _plain(inner)
+        case None | bool():
+            yield {None: "none", True: "yes", False: "no"}[value]
+        case _:
+            yield str(value)

@@ -1,0 +1,196 @@
+"""Static embeddings: each token has a vector, and that of a text is their mean.
+
+They need no network and no GPU, and a thousandth of a transformer's time. The default is what the
+package `wordllama` carries; its own loader looks for the tokenizer in a cache folder and on the
+network, so the files are read here.
+"""
+
+import hashlib
+import importlib.util
+import json
+import math
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.recall.search.embeddings import EmbeddingFailed, Floats
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+# Of a text; what is longer counts by its beginning. An emoji alone may be four tokens.
+MAX_CHARACTERS = 10_000
+MAX_TOKENS = 4096
+# So many characters, at least a text, are made tokens at a time, and of so many tokens the vectors
+# looked up: that is some 30 MB.
+_CHARACTERS = 50_000
+_TOKENS = 4 * MAX_TOKENS
+# What a file may say of itself.
+_MAX_HEADER = 10_000_000
+_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4"}
+# As model2vec, sentence-transformers and wordllama call the tensor.
+_NAMES = ("embeddings", "embedding.weight")
+# Where they put it.
+_FOLDERS = ("", "0_StaticEmbedding")
+
+
+@dataclass(frozen=True)
+class StaticEmbedder:
+    """A model of token vectors; `weights` and `rows` of the tokens where it has them."""
+
+    name: str
+    tokenizer: "Tokenizer"
+    vectors: NDArray[Any]
+    weights: NDArray[Any] | None = None
+    rows: NDArray[Any] | None = None
+
+    def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
+        """Return the mean of each text's token vectors, of length 1."""
+        found = np.zeros((len(texts), self.vectors.shape[1]), np.float32)
+        cut = [text[:MAX_CHARACTERS] for text in texts]
+        for batch in _groups([len(text) for text in cut], _CHARACTERS):
+            # Half a character, which JSON may hold, is no Unicode.
+            clean = [cut[place].encode("utf-8", "replace").decode() for place in batch]
+            encoded = self.tokenizer.encode_batch_fast(clean, add_special_tokens=False)
+            ids = [one.ids[:MAX_TOKENS] for one in encoded]
+            filled = [place for place, one in enumerate(ids) if one]
+            for group in _groups([len(ids[place]) for place in filled], _TOKENS):
+                places = filled[group.start : group.stop]
+                sums = self._sums([ids[place] for place in places])
+                found[[batch[place] for place in places]] = sums
+        # The direction alone counts, so a sum is as good as a mean.
+        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        if not np.isfinite(lengths).all():
+            raise EmbeddingFailed(f"The model {self.name} has vectors that are not finite.")
+        unit: Floats = (found / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+        return unit
+
+    def _sums(self, ids: Sequence[Sequence[int]]) -> Floats:
+        tokens = np.concatenate([np.asarray(one, np.int64) for one in ids])
+        starts = np.cumsum([0, *(len(one) for one in ids[:-1])])
+        rows = tokens if self.rows is None else self.rows[tokens]
+        vectors = self.vectors[rows].astype(np.float32)
+        if self.weights is not None:
+            vectors *= self.weights[tokens].astype(np.float32)[:, None]
+        sums: Floats = np.add.reduceat(vectors, starts, axis=0)
+        return sums
+
+
+def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
+    """Yield the places of what follows each other, in groups no larger than `most` together, but
+    for one that is so by itself."""
+    start, together = 0, 0
+    for place, size in enumerate(sizes):
+        if place > start and together + size > most:
+            yield range(start, place)
+            start, together = place, 0
+        together += size
+    if start < len(sizes):
+        yield range(start, len(sizes))
+
+
+def load_wordllama() -> StaticEmbedder:
+    """Return the model that comes with the package `wordllama`; raises EmbeddingFailed."""
+    # The package itself is not imported: only its files are needed.
+    found = importlib.util.find_spec("wordllama")
+    if found is None or found.origin is None:
+        raise EmbeddingFailed("The package wordllama is not installed.")
+    folder = Path(found.origin).parent
+    return _load(
+        "wordllama/l2_supercat_256",
+        folder / "weights" / "l2_supercat_256.safetensors",
+        folder / "tokenizers" / "l2_supercat_tokenizer_config.json",
+    )
+
+
+def load_folder(folder: Path) -> StaticEmbedder:
+    """Return the model in a folder, as model2vec or sentence-transformers save it.
+
+    Raises EmbeddingFailed.
+    """
+    weights, tokenizer = find_files(folder)
+    # What is no such model is refused before its file, which may be large, is read.
+    loaded = _load(str(folder), weights, tokenizer)
+    digest = hashlib.sha256()
+    for path in (tokenizer, weights):
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    name = folder.name.encode()[:100].decode(errors="ignore")
+    return replace(loaded, name=f"{name}/{digest.hexdigest()[:16]}")
+
+
+def find_files(folder: Path) -> tuple[Path, Path]:
+    """Return the files of the vectors and of the tokenizer; raises EmbeddingFailed."""
+    for inner in _FOLDERS:
+        weights = folder / inner / "model.safetensors"
+        tokenizer = folder / inner / "tokenizer.json"
+        if weights.is_file() and tokenizer.is_file():
+            return weights, tokenizer
+    raise EmbeddingFailed(
+        f"{folder} has no model.safetensors with a tokenizer.json beside it: save a model there"
+        " with model2vec or sentence-transformers."
+    )
+
+
+def _load(name: str, weights: Path, tokenizer: Path) -> StaticEmbedder:
+    # One text takes no time, and threads of the library's own do not outlive a fork.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from tokenizers import Tokenizer
+
+    try:
+        tensors = _read_tensors(weights)
+    except (OSError, ValueError, LookupError, TypeError, struct.error) as error:
+        raise EmbeddingFailed(f"The model {name} cannot be loaded: {error}") from error
+    vectors = next((tensors[one] for one in _NAMES if one in tensors), None)
+    if vectors is None or vectors.ndim != 2:
+        raise EmbeddingFailed(
+            f"{weights} has no token vectors: none of {', '.join(_NAMES)}, but"
+            f" {', '.join(tensors) or 'nothing'}. Only static models can be used."
+        )
+    try:
+        made = Tokenizer.from_file(str(tokenizer))
+    except Exception as error:  # the library raises bare ones
+        raise EmbeddingFailed(f"The model {name} cannot be loaded: {error}") from error
+    made.no_truncation()
+    made.no_padding()
+    loaded = StaticEmbedder(name, made, vectors, tensors.get("weights"), tensors.get("mapping"))
+    _check(loaded, weights)
+    return loaded
+
+
+def _check(model: StaticEmbedder, weights: Path) -> None:
+    """Refuse a model whose tokens have no vectors; raises EmbeddingFailed."""
+    tokens = model.tokenizer.get_vocab_size(with_added_tokens=True)
+    known = len(model.vectors if model.rows is None else model.rows)
+    if known < tokens or (model.weights is not None and len(model.weights) < tokens):
+        raise EmbeddingFailed(f"{weights} has vectors of {known} tokens, the tokenizer {tokens}.")
+    if model.rows is not None and int(model.rows.max(initial=0)) >= len(model.vectors):
+        raise EmbeddingFailed(f"{weights} maps tokens to vectors that it does not have.")
+
+
+def _read_tensors(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the tensors of a file in the format safetensors, which stay on the disk: processes
+    share what they have read of it."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        if length > min(size, _MAX_HEADER):
+            raise ValueError(f"{path} is no safetensors file")
+        header = json.loads(file.read(length))
+    tensors: dict[str, NDArray[Any]] = {}
+    for name, told in header.items():
+        if name == "__metadata__" or told["dtype"] not in _TYPES:
+            continue
+        kind = np.dtype(_TYPES[told["dtype"]])
+        start, end = told["data_offsets"]
+        shape = tuple(told["shape"])
+        if end - start != math.prod(shape) * kind.itemsize or 8 + length + end > size:
+            raise ValueError(f"{path} is damaged: {name} is not as large as its shape")
+        tensors[name] = np.memmap(path, kind, "r", 8 + length + start, shape)
+    return tensors

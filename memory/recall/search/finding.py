@@ -1,0 +1,538 @@
+"""Find entries of a user's log by words and meaning."""
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import structlog
+from django.db.models import Q
+from django.db.models.expressions import RawSQL
+from django.db.models.functions import Left, Substr
+from numpy.typing import NDArray
+
+from memory.database import timeouts
+from memory.models import LogEntry, MemoryUser
+from memory.models.log import EntryKind
+from memory.project import Outline
+from memory.recall.search import embeddings, index, records
+from memory.recall.search.documents import NUMBERS, CorpusName, text_of
+from memory.recall.search.embeddings import Embedder, EmbeddingFailed, embedder
+from memory.recall.search.followups import REFERENT, Question
+from memory.recall.search.passages import Passage
+from memory.recall.search.ranking import (
+    USUAL_CLOSENESS,
+    Corpus,
+    Ranking,
+    deviation_of,
+    fuse,
+    prefer_own,
+    rank,
+)
+from memory.recall.search.segments import SPEAKER_PREFIX, Segment, corpus_of
+from memory.recall.search.vectors import Floats
+from memory.recall.search.words import best_part, identity, number_of_words
+
+logger = structlog.get_logger(__name__)
+
+# Between passages of a text that do not follow each other.
+GAP = "… "
+# The best candidates are read from the log in groups, each so many times as large as the last one.
+FIRST_READ = 16
+GROWTH = 4
+# So many terms are looked for, and so many hits in a row may not fit.
+MOST_TERMS = 100
+MOST_MISSED = 100
+MOST_READ = 5000
+# Number by number: as a list of numbers, the planner may rather look through the user's whole log.
+_WANTED = """
+SELECT e.id FROM unnest(%s::bigint[]) AS wanted (seq)
+JOIN memory_logentry e ON e.user_id = %s AND e.seq = wanted.seq
+"""
+COLUMNS = (
+    *("user_id", "seq", "kind", "occurred_at", "recorded_at", "derived_from"),
+    *("data", "metadata", "session_id", "role", "speaker"),
+)
+# Of a long text so much is given, out of so much from its beginning.
+MAX_TEXT = 10_000
+MAX_TEXT_READ = 100_000
+# Of an entry the best passages alone, and no passage is as short as this.
+MOST_PASSAGES = 20
+SHORT_GAP = 2
+# What two models say is put on one scale if each has compared so many passages.
+MIN_COMPARABLE = 32
+
+
+@dataclass(frozen=True)
+class Term:
+    """What a word of the question has to do with a hit: how often it is heard there, in the entry
+    and around it, and its part of the score."""
+
+    term: str
+    heard: float
+    score: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a hit is where it is: the rank of its best passage among the entries of its corpus,
+    whether its speaker is named, the terms, and the part of the score that meaning has."""
+
+    rank: int
+    of: int
+    speaker_named: bool
+    terms: Sequence[Term]
+    meaning: float
+
+
+@dataclass(frozen=True)
+class Hit:
+    """An entry that was found, and the numbers of the entries that it rests on.
+
+    `score` is from 0 to 1, that of its best passage. Of a long text the passages that were found
+    are given, and `is_cut` says so.
+    """
+
+    entry: LogEntry
+    corpus: CorpusName
+    score: float
+    text: str
+    is_cut: bool
+    words: int
+    explanation: Explanation | None
+
+    @property
+    def rests_on(self) -> list[int]:
+        """The entry itself, and those that it was derived from."""
+        return [self.entry.seq, *self.entry.derived_from]
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """Which model compared meanings, if any, with how many passages, and what kept it from more.
+
+    Where segments of an earlier model are left, both are named.
+    """
+
+    model: str | None
+    compared: int
+    problem: str | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """The hits, the best first; the terms looked for; how many entries were ranked; what meaning
+    had to do with it; and the question, as it was completed."""
+
+    hits: Sequence[Hit]
+    terms: Sequence[str]
+    searched: Mapping[str, int]
+    meaning: Meaning
+    question: Question
+
+
+def find(
+    user: MemoryUser,
+    question: str | Question,
+    *,
+    corpora: Collection[CorpusName] = tuple(CorpusName),
+    top_k: int = 10,
+    words: int | None = None,
+    where: RawSQL | Q | None = None,
+    up_to: int | None = None,
+    threshold: float = 0.0,
+    explain: bool = False,
+    outline: Outline | None = None,
+) -> Found:
+    """Return the entries that answer a question best, by words, by meaning and by who said them.
+
+    What is ranked are passages; an entry is found once, with those of its passages that were. At
+    most `top_k` entries, and together no more than `words` words: what does not fit is left out,
+    and what comes after it and fits is taken. `where` is made by `filters.condition`; entries after
+    `up_to` are not found; nor is what scores less than `threshold`. A question has its first 100
+    different terms, and after 100 passages in a row that do not fit none is looked for. Nothing is
+    ever found that is redacted, and everything that is in the log can be. What completes a
+    `Question` is looked for, too, and counts for less.
+    `outline` is that of the newest version, which is read if it is not given.
+
+    Where the model fails it is found by words alone, which `meaning` says. Passages that have only
+    an earlier model's vectors are compared by that one, if it can be asked.
+    """
+    question = Question(question) if isinstance(question, str) else question
+    weights = question.weights()
+    asked = list(weights)[:MOST_TERMS]
+    identities = [identity(term) for term in asked]
+    counts = {identity(term): weights[term] for term in asked}
+    # Not whoever else was named before the question, but of whom a pronoun in it speaks.
+    names = [identity(SPEAKER_PREFIX + term) for term in asked if weights[term] >= REFERENT]
+    model, vector, problem = _embedded(user, question.meant)
+    is_on = model is not None or problem is not None
+    wanted = [name for name in CorpusName if name in corpora]
+    described = (
+        records.classes_described(user, asked, outline) if CorpusName.FACTS in wanted else {}
+    )
+    all_terms = [*identities, *names, *described]
+    live: dict[index.Range, Segment] = {}
+    found = (
+        index.read(user, all_terms, model, with_vectors=is_on, live=live) if asked or is_on else []
+    )
+    compared = _Comparison(user, question.meant, model, vector)
+    closeness = compared.of_all(found) if is_on else None
+
+    read = {name: corpus_of(found, NUMBERS[name], all_terms, closeness) for name in wanted}
+    if archive := read.get(CorpusName.ARCHIVE):
+        read[CorpusName.ARCHIVE] = replace(archive, is_conversation=True)
+    if facts := read.get(CorpusName.FACTS):
+        read[CorpusName.FACTS] = records.with_context(user, facts, identities, described, live)
+    ranked = [
+        (corpus, rank(corpus, identities, names, counts, explain=explain))
+        for corpus in read.values()
+    ]
+    by_all = fuse(ranked) if closeness else [prefer_own(*one) for one in ranked]
+    rankings = {
+        name: _Ranked(corpus, up_to, ranking)
+        for name, (corpus, _), ranking in zip(wanted, ranked, by_all, strict=True)
+    }
+    chosen: dict[tuple[CorpusName, int], list[int]] = {}
+    entries: dict[int, LogEntry] = {}
+    room, missed = words, 0
+    for name, place, entry in _read(
+        user, _candidates(rankings, threshold, max(FIRST_READ, top_k)), where, up_to
+    ):
+        known = chosen.get((name, entry.seq))
+        if known is None and len(chosen) == top_k:
+            break
+        if known is not None and len(known) == MOST_PASSAGES:
+            continue
+        if room is not None:
+            size = number_of_words(_passage(entry, rankings[name].passage(place)))
+            if size > room:
+                missed += 1
+                if missed == MOST_MISSED:
+                    break
+                continue
+            room, missed = room - size, 0
+        chosen.setdefault((name, entry.seq), []).append(place)
+        entries[entry.seq] = entry
+        if room == 0:
+            break
+    hits = []
+    for (name, seq), places in chosen.items():
+        of_corpus = rankings[name]
+        passages = [of_corpus.passage(place) for place in places]
+        text, is_cut = _text(entries[seq], passages, asked)
+        hits.append(
+            Hit(
+                entry=entries[seq],
+                corpus=name,
+                score=float(of_corpus.ranking.scores[places[0]]),
+                text=text,
+                is_cut=is_cut,
+                words=number_of_words(text),
+                explanation=_explained(of_corpus, places[0], asked, identities)
+                if explain
+                else None,
+            )
+        )
+    return Found(
+        hits,
+        asked,
+        {name.value: one.size for name, one in rankings.items()},
+        _meaning(compared, rankings.values(), problem),
+        question,
+    )
+
+
+def _embedded(user: MemoryUser, question: str) -> tuple[Embedder | None, Floats | None, str | None]:
+    """Return the model and its vector of the question, or what is wrong with it."""
+    try:
+        model = embedder(user, hurried=True)
+        if model is None:
+            return None, None, None
+        (vector,) = model.embed([question], is_question=True)
+    except EmbeddingFailed as error:
+        logger.warning("search_by_words_alone", error=str(error))
+        return None, None, str(error)
+    # A question without tokens is close to nothing.
+    return (model, vector, None) if vector.any() else (None, None, None)
+
+
+class _Comparison:
+    """A question held against passages, each by the model that made its vector.
+
+    An earlier model is asked once, when the first of its vectors is met.
+    """
+
+    def __init__(
+        self, user: MemoryUser, question: str, model: Embedder | None, vector: Floats | None
+    ) -> None:
+        self._user, self._question = user, question
+        self._questions: dict[str, Floats | None] = {}
+        if model is not None:
+            self._questions[model.name] = vector
+        self.model = model.name if model is not None else None
+        # By name, how many passages each model has compared.
+        self.models: dict[str, int] = {}
+        self.mismatch = ""
+
+    def of_all(self, found: Sequence[Segment]) -> list[Floats] | None:
+        """Return how close the passages of each segment are, NaN where that cannot be told; None
+        where the model has failed and no other has compared any."""
+        closeness = [self._of(segment) for segment in found]
+        for segment, close in zip(found, closeness, strict=True):
+            if number := int(np.isfinite(close).sum()):
+                assert segment.vectors is not None
+                name = segment.vectors.model
+                self.models[name] = self.models.get(name, 0) + number
+        if len(self.models) > 1:
+            _put_on_one_scale(
+                [one.vectors.model if one.vectors else "" for one in found], closeness, self.models
+            )
+        return closeness if self.models or self.model else None
+
+    def _of(self, segment: Segment) -> Floats:
+        unknown = np.full(len(segment.seqs), np.nan, np.float32)
+        held = segment.vectors
+        if held is None:
+            return unknown
+        if not held.dimensions:  # made of texts without words
+            return np.zeros(len(segment.seqs), np.float32)
+        if (vector := self._ask(held.model)) is None:
+            return unknown
+        if held.dimensions != len(vector):
+            self.mismatch = (
+                f"vectors of {held.dimensions} numbers, and {held.model} answers with"
+                f" {len(vector)}: set UAC_EMBEDDINGS_DIMENSIONS"
+            )
+            return unknown
+        return held.closeness(vector)
+
+    def _ask(self, name: str) -> Floats | None:
+        if name not in self._questions:
+            self._questions[name] = None
+            try:
+                if earlier := embeddings.find_earlier(name, self._user):
+                    (vector,) = earlier.embed([self._question], is_question=True)
+                    self._questions[name] = vector
+            except EmbeddingFailed as error:
+                logger.warning("earlier_model_not_asked", model=name, error=str(error))
+        return self._questions[name]
+
+
+def _put_on_one_scale(
+    names: Sequence[str], closeness: list[Floats], models: Mapping[str, int]
+) -> None:
+    """Give what each model says the mean and the deviation of what the one with the most passages
+    says: a cosine of 0.7 is much for one model and nothing for another."""
+    measures = {}
+    for name in models:
+        parts = [one for of, one in zip(names, closeness, strict=True) if of == name]
+        values = np.concatenate(parts)
+        values = values[np.isfinite(values)]
+        if len(values) >= MIN_COMPARABLE:
+            measures[name] = (
+                values.mean(),
+                deviation_of([values.astype(np.float64)], USUAL_CLOSENESS),
+            )
+    if len(measures) < 2:
+        return
+    mean, deviation = measures[max(measures, key=lambda name: models[name])]
+    for place, name in enumerate(names):
+        if name in measures:
+            own_mean, own_deviation = measures[name]
+            scaled = (closeness[place] - own_mean) / own_deviation * deviation + mean
+            closeness[place] = scaled.astype(np.float32)
+
+
+def _meaning(
+    compared: _Comparison, rankings: Collection["_Ranked"], problem: str | None
+) -> Meaning:
+    close = [one.corpus.closeness for one in rankings if one.corpus.closeness is not None]
+    number = sum(int(np.isfinite(one).sum()) for one in close)
+    if missing := sum(len(one) for one in close) - number:
+        why = compared.mismatch or "no vectors of this model yet"
+        problem = (
+            f"{problem} {missing} passages are found by words alone."
+            if problem
+            else f"{missing} passages have {why}: found by words alone."
+        )
+    return Meaning(_names(compared, close), number, problem)
+
+
+def _names(compared: _Comparison, close: Sequence[Floats]) -> str | None:
+    """The models, that with the most passages first; where none has any, the one that could."""
+    if not close:
+        return None
+    by_number = sorted(compared.models, key=lambda name: -compared.models[name])
+    return " and ".join(by_number) or compared.model
+
+
+def _passage(entry: LogEntry, passage: Passage) -> str:
+    """What a passage says; beyond the beginning of a very long text it is read from the log."""
+    start, end = passage
+    if entry.kind == EntryKind.RECORD or end <= MAX_TEXT_READ:
+        return text_of(entry)[start:end]
+    said = LogEntry.objects.filter(pk=entry.pk).annotate(
+        passage=Substr("content", start + 1, end - start)
+    )
+    # Its user may be erased meanwhile.
+    return said.values_list("passage", flat=True).first() or ""
+
+
+def _text(entry: LogEntry, passages: Sequence[Passage], asked: Sequence[str]) -> tuple[str, bool]:
+    """What the passages of an entry say, in its order, and whether that is a part of it."""
+    parts: list[Passage] = []
+    for start, end in sorted(passages):
+        # Between two that follow each other there are spaces alone.
+        if parts and _is_empty(entry, (parts[-1][1], start)):
+            parts[-1] = (parts[-1][0], end)
+        else:
+            parts.append((start, end))
+    text = GAP.join(_passage(entry, part) for part in parts)
+    given = best_part(text, asked, MAX_TEXT)
+    whole = len(parts) == 1 and parts[0][0] == 0 and len(text_of(entry)) <= parts[0][1]
+    return given, given != text or not whole
+
+
+def _is_empty(entry: LogEntry, gap: Passage) -> bool:
+    """Tell whether nothing is said between two passages; what is so short says nothing."""
+    return gap[1] - gap[0] <= SHORT_GAP or not _passage(entry, gap).strip()
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """The passages of a corpus, the last entry that counts, and what each passage scores."""
+
+    corpus: Corpus
+    up_to: int | None
+    ranking: Ranking
+
+    @cached_property
+    def size(self) -> int:
+        """So many entries count."""
+        return len(np.unique(self.corpus.seqs[self._counts]))
+
+    def passage(self, place: int) -> Passage:
+        """Where the passage at a place is in its entry's text."""
+        return int(self.corpus.begins[place]), int(self.corpus.ends[place])
+
+    def rank_of(self, place: int) -> int:
+        """The rank by score of the passage at a place among the entries that count."""
+        better = np.searchsorted(self._best, self.ranking.scores[place], side="right")
+        return 1 + len(self._best) - int(better)
+
+    @cached_property
+    def _counts(self) -> NDArray[np.bool_]:
+        """Which passages are of entries that count."""
+        if self.up_to is None:
+            return np.ones(len(self.corpus.seqs), np.bool_)
+        return self.corpus.seqs <= self.up_to
+
+    @cached_property
+    def _best(self) -> NDArray[np.float64]:
+        """What the best passage of each entry that counts scores, ascending."""
+        seqs, scores = self.corpus.seqs[self._counts], self.ranking.scores[self._counts]
+        order = np.lexsort((scores, seqs))
+        is_last = np.diff(seqs[order], append=0) != 0
+        return np.sort(scores[order][is_last])
+
+
+_Candidate = tuple[CorpusName, int, int]
+
+
+def _candidates(
+    rankings: Mapping[CorpusName, _Ranked], threshold: float, size: int
+) -> Iterator[list[_Candidate]]:
+    """Yield the entries that score, as corpus, place and seq, the best and newest first, in groups,
+    the first of this size."""
+    corpora = list(rankings)
+    places = [
+        np.flatnonzero((one.ranking.scores > 0) & (one.ranking.scores >= threshold))
+        for one in rankings.values()
+    ]
+    if not corpora:
+        return
+    pairs = list(zip(places, rankings.values(), strict=True))
+    scores = np.concatenate([one.ranking.scores[here] for here, one in pairs])
+    seqs = np.concatenate([one.corpus.seqs[here] for here, one in pairs])
+    numbers = np.repeat(np.arange(len(corpora)), [len(here) for here in places])
+    everywhere = np.concatenate(places)
+    for group in _best_first(scores, seqs, size):
+        yield [
+            (corpora[number], place, seq)
+            for number, place, seq in zip(
+                numbers[group].tolist(),
+                everywhere[group].tolist(),
+                seqs[group].tolist(),
+                strict=True,
+            )
+        ]
+
+
+def _best_first(
+    scores: NDArray[np.float64], seqs: NDArray[np.int64], size: int
+) -> Iterator[NDArray[np.int64]]:
+    """Yield groups of indices in order. The most are rarely asked for, and sorted only then."""
+    least = np.partition(scores, -size)[-size] if len(scores) > size else 0.0
+    for part in (np.flatnonzero(scores >= least), np.flatnonzero(scores < least)):
+        order = part[np.lexsort((-seqs[part], -scores[part]))]
+        start = 0
+        while start < len(order):
+            yield order[start : start + size]
+            start, size = start + size, max(size, min(size * GROWTH, MOST_READ))
+
+
+def _read(
+    user: MemoryUser,
+    candidates: Iterator[list[_Candidate]],
+    where: RawSQL | Q | None,
+    up_to: int | None,
+) -> Iterator[tuple[CorpusName, int, LogEntry]]:
+    """Read the candidates from the log: those that are not redacted and may be found.
+
+    A filter that lets little through has the whole log read: all of it in the time of one
+    statement, else it raises what `database.took_too_long` knows.
+    """
+    allowed = (
+        LogEntry.objects.filter(redacted_at=None)
+        .order_by()
+        .only(*COLUMNS)
+        .annotate(beginning=Left("content", MAX_TEXT_READ))
+    )
+    if up_to is not None:
+        allowed = allowed.filter(seq__lte=up_to)
+    if where is not None:
+        allowed = allowed.filter(where)
+    known: dict[int, LogEntry | None] = {}
+    began = time.monotonic()
+    for group in candidates:
+        if unknown := [seq for seq in {seq for _, _, seq in group} if seq not in known]:
+            if known:
+                timeouts.refuse_after(began)
+            wanted = RawSQL(_WANTED, [unknown, user.pk])  # noqa: S611  # nosec B611 # a constant
+            found = {entry.seq: entry for entry in allowed.filter(pk__in=wanted)}
+            for entry in found.values():
+                entry.content = entry.beginning
+            known |= {seq: found.get(seq) for seq in unknown}
+        for name, place, seq in group:
+            if (wanted_entry := known[seq]) is not None:
+                yield name, place, wanted_entry
+
+
+def _explained(
+    ranked: _Ranked, place: int, asked: Sequence[str], identities: Sequence[int]
+) -> Explanation:
+    ranking = ranked.ranking
+    shares = zip(asked, map(ranking.shares.get, identities), strict=True)
+    return Explanation(
+        rank=ranked.rank_of(place),
+        of=ranked.size,
+        speaker_named=bool(ranking.spoken[place]),
+        terms=[
+            Term(term, round(float(share.heard[place]), 4), round(float(share.score[place]), 6))
+            for term, share in shares
+            if share is not None and share.heard[place] > 0
+        ],
+        meaning=0.0 if ranking.meaning is None else round(float(ranking.meaning[place]), 6),
+    )

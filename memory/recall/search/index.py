@@ -1,0 +1,558 @@
+"""The index as rows: read for a question, and kept up by workers.
+
+What no segment covers is made into one in memory whenever it is searched, so an index may be
+behind, incomplete or gone, and no search notices but by its speed, up to a bound; of a long tail
+the newest part has vectors. Segments keep the vectors of an earlier model until a worker has
+embedded them anew, which the first search that meets them asks for; what is embedded of a large one
+is stored step by step, behind the vectors that still answer. Segments of one model are merged so
+that each has at least twice the postings of the next: few are read, and an entry is merged a few
+times.
+"""
+
+import datetime
+import random
+import threading
+import zoneinfo
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import structlog
+from django.db import connection, transaction
+from django.db.models import Max, Q, Sum
+from django.db.models.functions import Length
+from django.utils import timezone
+
+from memory.admission.request_slots import Places
+from memory.admission.usage import Exceeded
+from memory.models import LogEntry, MemoryUser, SearchBlock, SearchIndex, SearchSegment
+from memory.recall.search import announcing, segments, vectors
+from memory.recall.search.announcing import TAIL, TAIL_CHARACTERS, waiting
+from memory.recall.search.documents import CORPUS_OF, READ, documents_of, passages_of
+from memory.recall.search.embeddings import Embedder, EmbedderBusy, EmbeddingFailed, embedder
+from memory.recall.search.segments import VERSION, Document, Segment
+from memory.recall.search.vectors import Vectors
+from memory.work import leases
+
+logger = structlog.get_logger(__name__)
+
+# A segment is built of so many entries or characters at most; and merged up to so many postings.
+BUILD_ENTRIES = 2048
+BUILD_CHARACTERS = 4_000_000
+MERGE_POSTINGS = 4_000_000
+# So many passages, or characters, of a stored segment are embedded between two commits; and a new
+# segment is embedded before it is stored if it has no more. What a provider has been paid for is
+# not lost with what comes after it.
+STEP_PASSAGES = 512
+STEP_CHARACTERS = 50_000
+# Of what is not indexed, so many characters are embedded during a search, the newest.
+LIVE_CHARACTERS = 60_000
+# What is not indexed is indexed by the search itself, which takes half a second for each million
+# characters: more than so many in two searches at a time, of a workspace in one; and no more than
+# that at all, before a worker has come to it.
+QUICK_CHARACTERS = 1_000_000
+MAX_LIVE_CHARACTERS = 20_000_000
+_places = Places(2, factor=1)
+LIVE_RETRY_SECONDS, INDEX_RETRY_SECONDS = 1.0, 10.0
+# So long an index waits, from and to, that finds all places taken at which indexes are embedded.
+BUSY_SECONDS = (10.0, 30.0)
+# Vectors that a process keeps, of the users that were searched last.
+CACHED_BYTES = 64 * 1024 * 1024
+
+# Vectors are the last block. They are by far the largest: those at hand are not read again.
+_READ = """
+SELECT s.id, s.first_seq, s.last_seq, b.number > s.blocks, b.data
+FROM memory_searchsegment s JOIN memory_searchblock b ON b.segment_id = s.id
+WHERE s.user_id = %s AND s.version = %s
+  AND (b.number = 0
+    OR b.number IN (SELECT 1 + t.id %% s.blocks FROM unnest(%s::bigint[]) AS t (id))
+    OR b.number = s.blocks + 1 AND %s AND s.id <> ALL(%s::bigint[]))
+ORDER BY s.first_seq, b.number
+"""
+_MODELS = """
+SELECT s.id, substring(b.data FOR %s), EXISTS (
+    SELECT 1 FROM memory_searchblock p WHERE p.segment_id = s.id AND p.number > s.blocks + 1)
+FROM memory_searchsegment s JOIN memory_searchblock b
+    ON b.segment_id = s.id AND b.number = s.blocks + 1
+WHERE s.user_id = %s AND s.version = %s
+"""
+
+Range = tuple[int, int]
+
+
+# -- Reading --------------------------------------------------------------------------------------
+
+
+def read(
+    user: MemoryUser,
+    terms: Sequence[int],
+    embedder: Embedder | None = None,
+    *,
+    with_vectors: bool = False,
+    live: dict[Range, Segment] | None = None,
+) -> list[Segment]:
+    """Return segments of the whole log, in its order, that have the postings of these terms.
+
+    With a model, or `with_vectors` where it has just failed, they have their vectors, too, as far
+    as these are there, be they an earlier model's. What the user's index does not cover is read
+    from the log, up to the newest entry, and embedded with the model; `live` keeps that for the
+    next call. Raises `usage.Exceeded` where that is too much, or too many do so.
+    """
+    live = {} if live is None else live
+    with_vectors = with_vectors or embedder is not None
+    cached = _cache.of(user.pk) if with_vectors else {}
+    # One statement, one snapshot: a merge that commits meanwhile is seen whole or not at all.
+    with connection.cursor() as cursor:
+        parameters: list[Any] = [user.pk, VERSION, list(terms), with_vectors, list(cached)]
+        cursor.execute(_READ, parameters)
+        rows = cursor.fetchall()
+    blocks: dict[tuple[int, int, int], list[bytes]] = {}
+    read_vectors: dict[int, bytes] = {}
+    for segment, first, last, has_vectors, data in rows:
+        if has_vectors:
+            read_vectors[segment] = bytes(data)
+        else:
+            blocks.setdefault((segment, first, last), []).append(bytes(data))
+    found: dict[Range, Segment] = {}
+    known: dict[int, Vectors | None] = {}
+    for (segment, first, last), (documents, *postings) in blocks.items():
+        try:
+            decoded = segments.decode(documents, postings)
+            if with_vectors:
+                known[segment] = _vectors(cached, segment, read_vectors, len(decoded.seqs))
+        except ValueError as error:
+            logger.error("search_segment_unreadable", segment=segment, error=str(error))
+            continue
+        found[first, last] = replace(decoded, vectors=known.get(segment))
+    if with_vectors:
+        _cache.keep(user.pk, known)
+    is_behind = embedder is not None and any(
+        one.vectors is None or one.vectors.model != embedder.name for one in found.values()
+    )
+    for missing in _uncovered(list(found), None):
+        if missing not in live:
+            live[missing] = _live(user, missing, embedder)
+        found[missing] = live[missing]
+        is_behind |= _is_behind(found[missing])
+    if is_behind:
+        announcing.want(user.pk, user.workspace_id)
+    return [found[covered] for covered in sorted(found)]
+
+
+def _is_behind(tail: Segment) -> bool:
+    """Tell whether what no segment has is more than a tail: an older server has indexed the log."""
+    has_all = tail.vectors is None or bool(np.isfinite(tail.vectors.factors).all())
+    return not has_all or len(np.unique(tail.seqs)) > TAIL
+
+
+def _vectors(
+    cached: Mapping[int, Vectors | None], segment: int, read: Mapping[int, bytes], number: int
+) -> Vectors | None:
+    """The vectors of a segment; raises ValueError if they are not those of its documents."""
+    found = cached[segment] if segment in cached else vectors.decode(read.get(segment, b""))
+    if found is not None and len(found.values) != number:
+        raise ValueError(f"{len(found.values)} vectors of {number} documents")
+    return found
+
+
+class _Cache:
+    """The vectors of the segments that were read last, which never change.
+
+    A segment that is gone is not asked for again, and goes with the next search of its user.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users: OrderedDict[int, Mapping[int, Vectors | None]] = OrderedDict()
+        self._bytes = 0
+
+    def of(self, user_pk: int) -> Mapping[int, Vectors | None]:
+        """Return what is at hand of a user: segment → vectors."""
+        with self._lock:
+            return self._users.get(user_pk, {})
+
+    def keep(self, user_pk: int, found: Mapping[int, Vectors | None]) -> None:
+        """Keep what was found of a user instead of what was there before."""
+        size = _size(found)
+        with self._lock:
+            self._bytes -= _size(self._users.pop(user_pk, {}))
+            if size:
+                self._users[user_pk] = found
+                self._bytes += size
+            while self._bytes > CACHED_BYTES:
+                _, gone = self._users.popitem(last=False)
+                self._bytes -= _size(gone)
+
+
+def _size(found: Mapping[int, Vectors | None]) -> int:
+    return sum(one.bytes for one in found.values() if one is not None)
+
+
+_cache = _Cache()
+
+
+def _live(user: MemoryUser, covered: Range, embedder: Embedder | None) -> Segment:
+    zone = zoneinfo.ZoneInfo(user.time_zone)
+    entries = LogEntry.objects.filter(user=user, seq__range=covered).order_by("seq").only(*READ)
+    documents: list[Document] = []
+    characters = 0
+    with ExitStack() as place:
+        for entry in entries.iterator():
+            found = list(documents_of(entry, zone))
+            before, characters = characters, characters + sum(len(one.text) for one in found)
+            if before <= QUICK_CHARACTERS < characters and not place.enter_context(
+                _places.take(user.workspace_id)
+            ):
+                raise _too_much(user, LIVE_RETRY_SECONDS)
+            if characters > MAX_LIVE_CHARACTERS:
+                raise _too_much(user, INDEX_RETRY_SECONDS)
+            documents += found
+        built = segments.build(documents)
+    if not embedder or not documents:
+        return built
+    try:
+        return replace(built, vectors=_embedded_live(documents, embedder))
+    except EmbeddingFailed as error:
+        logger.warning("search_tail_without_vectors", user=user.pk, error=str(error))
+        return built
+
+
+def _too_much(user: MemoryUser, seconds: float) -> Exceeded:
+    announcing.want(user.pk, user.workspace_id)
+    return Exceeded(
+        "max_unindexed",
+        "Much was appended to this user's log that is being indexed still: come back in"
+        f" {seconds:g} s.",
+        seconds,
+    )
+
+
+def _embedded_live(documents: Sequence[Document], embedder: Embedder) -> Vectors:
+    """The vectors of the newest of these documents; how close the others are cannot be told."""
+    room = LIVE_CHARACTERS
+    first = len(documents)
+    while first and room >= len(documents[first - 1].text):
+        first -= 1
+        room -= len(documents[first].text)
+    made = embedder.embed([one.text for one in documents[first:]])
+    found = np.zeros((len(documents), made.shape[1]), np.float32)
+    found[first:] = made
+    quantised = vectors.quantised(embedder.name, found)
+    quantised.factors[:first] = np.nan
+    return quantised
+
+
+def _uncovered(covered: Sequence[Range], last: int | None) -> list[Range]:
+    """Return the ranges of the log between those that are covered, and after them, up to `last`.
+
+    Without `last` the log has no end.
+    """
+    missing = []
+    expected = 1
+    for first, end in covered:
+        if first > expected:
+            missing.append((expected, first - 1))
+        expected = end + 1
+    if last is None or expected <= last:
+        missing.append((expected, _ENDLESS if last is None else last))
+    return missing
+
+
+_ENDLESS = 2**63 - 1
+
+
+# -- Keeping up -----------------------------------------------------------------------------------
+
+
+def keep_up(user_pk: int) -> None:
+    """Index what is due of a user's log, and merge, unless somebody else does.
+
+    Each step commits by itself, and only under a lease that nobody has taken since: whoever is
+    killed leaves what he has done, and doing it twice does no harm.
+    """
+    index = leases.claim(waiting().filter(user_id=user_pk))
+    if index is None:
+        return
+    with leases.kept(index):
+        try:
+            while _step(index):
+                pass
+        except leases.LeaseLost:
+            logger.warning("lease_lost")
+        except EmbedderBusy as error:
+            wait = random.uniform(*BUSY_SECONDS)  # noqa: S311  # nosec B311 # no secret
+            until = timezone.now() + datetime.timedelta(seconds=wait)
+            leases.fail(index, "", until=until, counts=False)
+            logger.info("search_index_waits", user=user_pk, reason=str(error))
+        except Exception as error:
+            leases.fail(index, f"{type(error).__name__}: {error}")
+            raise
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A segment to be made: of the entries of a range, or of these segments; of a single segment
+    the next vectors of the model, and the same segment with them when all are made."""
+
+    covers: Range
+    merged: Sequence[SearchSegment] = ()
+
+
+def _step(index: SearchIndex) -> bool:
+    """Make one segment; False when there was nothing to do, and the index was given back."""
+    plan = _plan(index)
+    if plan is None:
+        with transaction.atomic():
+            leases.check(index)  # whoever appends now waits, or has and is seen
+            if _plan(index) is None:
+                leases.write(
+                    index,
+                    due_at=None,
+                    lease_owner="",
+                    lease_expires_at=None,
+                    attempts=0,
+                    last_error="",
+                )
+                return False
+        return True
+    if not plan.merged:
+        _write(index, *_built(index, plan.covers))
+        return True
+    try:
+        if len(plan.merged) == 1:
+            _embed_next(index, plan.merged[0])
+            return True
+        merged = segments.merge([_stored(one) for one in plan.merged])
+    except ValueError as error:
+        logger.error("search_segments_unreadable", user=index.user_id, error=str(error))
+        with transaction.atomic():
+            leases.check(index)
+            _remove([one.pk for one in plan.merged])  # they are built anew
+    else:
+        _write(index, plan.covers, merged)
+    return True
+
+
+def _plan(index: SearchIndex) -> _Plan | None:
+    """Decide what to make next: a segment where one is missing, then of several one, and last the
+    vectors that are missing. What differs in its vectors is not merged, which would lose them."""
+    rows = list(
+        SearchSegment.objects.filter(user_id=index.user_id, version=VERSION).order_by("first_seq")
+    )
+    last = LogEntry.objects.filter(user_id=index.user_id).aggregate(last=Max("seq"))["last"] or 0
+    for missing in _uncovered([(row.first_seq, row.last_seq) for row in rows], last):
+        if missing[1] < last or _is_long(index, missing):
+            return _Plan(missing)
+    kinds = _kinds(index)
+    for end in range(len(rows), 1, -1):
+        size = max(1, rows[end - 1].postings)
+        start = end - 1
+        while start and rows[start - 1].postings < 2 * size and _follow(rows, start):
+            if size + rows[start - 1].postings > MERGE_POSTINGS:
+                break
+            if kinds.get(rows[start - 1].pk) != kinds.get(rows[start].pk):
+                break
+            start -= 1
+            size += rows[start].postings
+        if start < end - 1:
+            merged = rows[start:end]
+            return _Plan((merged[0].first_seq, merged[-1].last_seq), merged)
+    made_by = embedder(_user(index))
+    if made_by is None:
+        return None
+    for row in reversed(rows):  # the newest are asked for most
+        if row.pk not in kinds or kinds[row.pk].model != made_by.name:
+            return _Plan((row.first_seq, row.last_seq), [row])
+    return None
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Which vectors a segment has; of one that is being embedded, which segment it is."""
+
+    model: str
+    dimensions: int
+    embedded: int | None
+
+
+def _kinds(index: SearchIndex) -> dict[int, _Kind]:
+    with connection.cursor() as cursor:
+        cursor.execute(_MODELS, [vectors.BEGINNING, index.user_id, VERSION])
+        rows = cursor.fetchall()
+    found = {}
+    for segment, beginning, is_embedded in rows:
+        try:
+            model, dimensions = vectors.kind_of(bytes(beginning))
+        except ValueError:
+            model, dimensions = "", 0
+        found[segment] = _Kind(model, dimensions, segment if is_embedded else None)
+    return found
+
+
+def _user(index: SearchIndex) -> MemoryUser:
+    return MemoryUser.objects.only("time_zone", "workspace_id").get(pk=index.user_id)
+
+
+def _follow(rows: Sequence[SearchSegment], place: int) -> bool:
+    return rows[place - 1].last_seq + 1 == rows[place].first_seq
+
+
+def _is_long(index: SearchIndex, tail: Range) -> bool:
+    """Whether the newest entries are worth a segment."""
+    if tail[1] - tail[0] + 1 >= TAIL:
+        return True
+    entries = LogEntry.objects.filter(user_id=index.user_id, seq__range=tail)
+    characters = entries.aggregate(sum=Sum(Length("content")))["sum"] or 0
+    return bool(characters >= TAIL_CHARACTERS)
+
+
+def _built(index: SearchIndex, missing: Range) -> tuple[Range, Segment]:
+    """Return a segment of the first entries of the range, and what it covers of it.
+
+    If it is large, or the model fails, it has no vectors: they are made in steps of their own.
+    Raises LeaseLost.
+    """
+    user = _user(index)
+    zone = zoneinfo.ZoneInfo(user.time_zone)
+    entries = LogEntry.objects.filter(user=user, seq__range=missing).order_by("seq").only(*READ)
+    documents: list[Document] = []
+    characters = 0
+    last = missing[1]
+    for entry in entries[:BUILD_ENTRIES].iterator(chunk_size=200):
+        documents.extend(documents_of(entry, zone))
+        last = entry.seq
+        characters += len(entry.content or "")
+        if characters >= BUILD_CHARACTERS:
+            break
+    built = segments.build(documents)
+    texts = [one.text for one in documents]
+    if len(texts) > STEP_PASSAGES or sum(map(len, texts)) > STEP_CHARACTERS:
+        return (missing[0], last), built
+    try:
+        if made_by := embedder(user, lease=index):
+            made = vectors.quantised(made_by.name, made_by.embed(texts))
+            built = replace(built, vectors=made)
+    except EmbeddingFailed as error:
+        logger.warning("search_segment_without_vectors", user=index.user_id, error=str(error))
+    return (missing[0], last), built
+
+
+def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
+    """Embed the next passages of a stored segment, or store it anew if these are the last.
+
+    Raises EmbeddingFailed; ValueError if the log has other passages; LeaseLost.
+    """
+    made_by = embedder(_user(index), lease=index)
+    if made_by is None:
+        raise EmbeddingFailed("There is no model any more.")
+    blocks = SearchBlock.objects.filter(segment=row)
+    documents = segments.decode(bytes(blocks.get(number=0).data), [])
+    done = _made_so_far(index, row, made_by.name)
+    first = sum(len(one.values) for one in done)
+    last = first + _step_size(documents, first)
+    made = made_by.embed(_passages(index, documents, first, last))
+    done.append(vectors.quantised(made_by.name, made))
+    if last == len(documents.seqs):
+        whole = vectors.joined(done)
+        if whole is None:
+            _forget_made(index, row)
+            raise EmbeddingFailed(
+                f"{made_by.name} gives vectors of {done[-1].dimensions} numbers, and gave others"
+                " before: set UAC_EMBEDDINGS_DIMENSIONS."
+            )
+        _write(index, (row.first_seq, row.last_seq), replace(_stored(row), vectors=whole))
+        return
+    with transaction.atomic():
+        leases.check(index)
+        number = row.blocks + 1 + len(done)
+        SearchBlock.objects.create(segment=row, number=number, data=vectors.encode(done[-1]))
+
+
+def _made_so_far(index: SearchIndex, row: SearchSegment, model: str) -> list[Vectors]:
+    """Return the vectors of a segment's first passages that are stored behind it; those of another
+    model, or that cannot be read, are removed."""
+    found = SearchBlock.objects.filter(segment=row, number__gt=row.blocks + 1).order_by("number")
+    try:
+        made = [vectors.decode(bytes(data)) for data in found.values_list("data", flat=True)]
+    except ValueError:
+        made = [None]
+    if all(one is not None and one.model == model for one in made):
+        return [one for one in made if one is not None]
+    _forget_made(index, row)
+    return []
+
+
+def _forget_made(index: SearchIndex, row: SearchSegment) -> None:
+    with transaction.atomic():
+        leases.check(index)
+        SearchBlock.objects.filter(segment=row, number__gt=row.blocks + 1)._raw_delete("default")
+
+
+def _step_size(documents: Segment, first: int) -> int:
+    """So many passages from the first on are embedded at a time."""
+    here = slice(first, first + STEP_PASSAGES)
+    lengths = documents.ends[here].astype(np.int64) - documents.begins[here]
+    fitting = int(np.searchsorted(np.cumsum(lengths), STEP_CHARACTERS, side="right"))
+    return min(max(fitting, 1), len(lengths))
+
+
+def _passages(index: SearchIndex, documents: Segment, first: int, last: int) -> list[str]:
+    """Return what some passages of a segment say; ValueError if the log has others."""
+    wanted = documents.seqs[first:last]
+    if not len(wanted):
+        return []
+    entries = LogEntry.objects.filter(
+        user=index.user_id,
+        seq__range=(int(wanted[0]), int(wanted[-1])),
+        redacted_at=None,
+        kind__in=CORPUS_OF,
+    )
+    found = [
+        (entry.seq, text)
+        for entry in entries.order_by("seq").only(*READ).iterator(chunk_size=200)
+        for _, _, text in passages_of(entry)
+    ]
+    skipped = first - int(np.searchsorted(documents.seqs, wanted[0]))
+    found = found[skipped : skipped + len(wanted)]
+    if [seq for seq, _ in found] != wanted.tolist():
+        raise ValueError(f"the log has other passages than {first} to {last} of the segment")
+    return [text for _, text in found]
+
+
+def _stored(row: SearchSegment) -> Segment:
+    blocks = SearchBlock.objects.filter(segment=row, number__lte=row.blocks + 1).order_by("number")
+    documents, *postings, last = (bytes(data) for data in blocks.values_list("data", flat=True))
+    return replace(segments.decode(documents, postings), vectors=vectors.decode(last))
+
+
+def _write(index: SearchIndex, covered: Range, segment: Segment) -> None:
+    """Store a segment in the place of all that overlap it; raises LeaseLost."""
+    blocks = segments.encode(segment)
+    first, last = covered
+    with transaction.atomic():
+        leases.check(index)
+        _remove(
+            SearchSegment.objects.filter(
+                Q(first_seq__lte=last, last_seq__gte=first), user_id=index.user_id
+            ).values_list("pk", flat=True)
+        )
+        row = SearchSegment.objects.create(
+            user_id=index.user_id,
+            first_seq=first,
+            last_seq=last,
+            version=VERSION,
+            blocks=len(blocks) - 2,
+            postings=len(segment.places),
+        )
+        SearchBlock.objects.bulk_create(
+            SearchBlock(segment=row, number=number, data=data) for number, data in enumerate(blocks)
+        )
+
+
+def _remove(rows: Iterable[int]) -> None:
+    rows = list(rows)
+    SearchBlock.objects.filter(segment__in=rows)._raw_delete("default")
+    SearchSegment.objects.filter(pk__in=rows)._raw_delete("default")

@@ -1,0 +1,29 @@
+"""Texts as passages: what is ranked, embedded and returned of a long text.
+
+Where an assistant writes 400 words, one sentence of them matters. A text of fewer than 120 words is
+one passage; a longer one is cut evenly into passages of 60 words, or a few more.
+"""
+
+import re
+from itertools import pairwise
+
+from memory.recall.search.words import UNSPACED
+
+WORDS = 60
+# Per text. A longer text has longer passages.
+MAX_PASSAGES = 1000
+
+# Of scripts without spaces each character counts as a word, and of what nobody writes 64 do.
+_WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]{{1,64}}")
+
+Passage = tuple[int, int]
+
+
+def cut(text: str) -> list[Passage]:
+    """Return the start and end of each passage in a text, in their order: at least one."""
+    words = [match.span() for match in _WORD.finditer(text)]
+    number = max(1, min(len(words) // WORDS, MAX_PASSAGES))
+    if number == 1:
+        return [(0, len(text))]
+    bounds = [round(place * len(words) / number) for place in range(number + 1)]
+    return [(words[first][0], words[last - 1][1]) for first, last in pairwise(bounds)]

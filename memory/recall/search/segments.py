@@ -1,0 +1,301 @@
+"""Segments: the form of an index. Immutable, mergeable, and read in part.
+
+A segment tells of consecutive entries of one log, passage by passage: each is a document. What is
+known of the documents themselves is one block; the postings are spread over others by the number of
+their term, so that a question reads the few blocks that its terms are in; the last block has the
+documents' vectors. Nothing here knows of a database.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.recall.search import vectors
+from memory.recall.search.ranking import Corpus, Postings
+from memory.recall.search.vectors import Vectors
+
+# Of what is stored. Blocks of another version are not read but made anew.
+VERSION = 4
+# Postings in a block, about.
+BLOCK = 1024
+# Before a term: it is part of the speaker's name.
+SPEAKER_PREFIX = "@"
+
+_HEADER = struct.Struct("<BII")
+_COUNT_MOST = 255
+_DOCUMENT_FIELDS = ("<i8", "<u1", "<u4", "<u4", "<u4", "<u4", "<u1")
+
+
+@dataclass(frozen=True)
+class Document:
+    """What an index is told of a passage of an entry; the terms by their identities."""
+
+    seq: int
+    corpus: int
+    session: int
+    terms: Mapping[int, int]
+    """Term → how often. Its length is all of these."""
+    marks: Sequence[int] = ()
+    """Names of speakers, and what records are marked with: found, and no part of the length."""
+    start: int = 0
+    end: int = 0
+    """Where the passage is in the entry's text."""
+    is_users: bool = False
+    """Whether the person remembered said it, or somebody of whom no role is known."""
+    text: str = field(default="", compare=False)
+    """What its vector is made of; not kept."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """An index of some entries, or what was read of it: all documents, the postings of some terms.
+
+    `starts` has one number more than `terms`: the postings of the n-th term begin at the n-th and
+    end before the next. Places count the documents of this segment from 0. Without a model, or
+    before it has answered, there are no vectors.
+    """
+
+    seqs: NDArray[np.int64]
+    corpora: NDArray[np.uint8]
+    lengths: NDArray[np.uint32]
+    sessions: NDArray[np.uint32]
+    begins: NDArray[np.uint32]
+    ends: NDArray[np.uint32]
+    is_users: NDArray[np.uint8]
+    terms: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    places: NDArray[np.int64]
+    counts: NDArray[np.uint8]
+    vectors: Vectors | None = None
+
+
+def build(documents: Sequence[Document]) -> Segment:
+    """Return a segment of these documents, which are in the order of the log."""
+    terms: list[int] = []
+    places: list[int] = []
+    counts: list[int] = []
+    for place, document in enumerate(documents):
+        found = {**document.terms, **dict.fromkeys(document.marks, 1)}
+        terms.extend(found)
+        places.extend([place] * len(found))
+        counts.extend(min(count, _COUNT_MOST) for count in found.values())
+    return _sorted(
+        (
+            np.array([one.seq for one in documents], np.int64),
+            np.array([one.corpus for one in documents], np.uint8),
+            np.array([sum(one.terms.values()) for one in documents], np.uint32),
+            np.array([one.session for one in documents], np.uint32),
+            np.array([one.start for one in documents], np.uint32),
+            np.array([one.end for one in documents], np.uint32),
+            np.array([one.is_users for one in documents], np.uint8),
+        ),
+        np.array(terms, np.int64),
+        np.array(places, np.int64),
+        np.array(counts, np.uint8),
+    )
+
+
+def merge(segments: Sequence[Segment]) -> Segment:
+    """Return one segment of several that follow each other in the log."""
+    offsets = np.cumsum([0, *(len(one.seqs) for one in segments)])
+    merged = _sorted(
+        tuple(np.concatenate(field) for field in zip(*map(_documents, segments), strict=True)),
+        np.concatenate([np.repeat(one.terms, np.diff(one.starts)) for one in segments]),
+        np.concatenate(
+            [one.places + offset for one, offset in zip(segments, offsets, strict=False)]
+        ),
+        np.concatenate([one.counts for one in segments]),
+    )
+    return replace(merged, vectors=vectors.joined([one.vectors for one in segments]))
+
+
+def _documents(segment: Segment) -> tuple[NDArray[Any], ...]:
+    return (
+        *(segment.seqs, segment.corpora, segment.lengths, segment.sessions),
+        *(segment.begins, segment.ends, segment.is_users),
+    )
+
+
+def _sorted(
+    documents: tuple[Any, ...],
+    terms: NDArray[np.int64],
+    places: NDArray[np.int64],
+    counts: NDArray[np.uint8],
+) -> Segment:
+    seqs, corpora, lengths, sessions, begins, ends, is_users = documents
+    order = np.argsort(terms, kind="stable")
+    distinct, first = np.unique(terms[order], return_index=True)
+    return Segment(
+        seqs=seqs,
+        corpora=corpora,
+        lengths=lengths,
+        sessions=sessions,
+        begins=begins,
+        ends=ends,
+        is_users=is_users,
+        terms=distinct,
+        starts=np.append(first, len(terms)),
+        places=places[order],
+        counts=counts[order],
+    )
+
+
+def corpus_of(
+    segments: Sequence[Segment],
+    corpus: int,
+    wanted: Iterable[int],
+    closeness: Sequence[vectors.Floats] | None = None,
+) -> Corpus:
+    """Return the documents of one corpus in all segments, in order, with the wanted postings.
+
+    `closeness` is that of each segment's documents to the question.
+    """
+    close = np.concatenate(closeness) if closeness else None
+    segments = [build([]), *segments]
+    mine = np.concatenate([one.corpora for one in segments]) == corpus
+    # The place of a document among those of its corpus, by its place among all.
+    renumbered = np.cumsum(mine) - 1
+    offsets = np.cumsum([0, *(len(one.seqs) for one in segments)])
+    postings = {}
+    for term in wanted:
+        places, counts = [], []
+        for one, offset in zip(segments, offsets, strict=False):
+            at = int(np.searchsorted(one.terms, term))
+            if at < len(one.terms) and one.terms[at] == term:
+                here = slice(one.starts[at], one.starts[at + 1])
+                places.append(one.places[here] + offset)
+                counts.append(one.counts[here])
+        if places:
+            everywhere = np.concatenate(places)
+            kept = mine[everywhere]
+            if kept.any():
+                amounts = np.concatenate(counts)[kept].astype(np.float64)
+                postings[term] = Postings(renumbered[everywhere[kept]], amounts)
+    return Corpus(
+        np.concatenate([one.seqs for one in segments])[mine],
+        np.concatenate([one.lengths for one in segments])[mine].astype(np.float64),
+        np.concatenate([one.sessions for one in segments])[mine],
+        postings,
+        np.concatenate([one.begins for one in segments])[mine],
+        np.concatenate([one.ends for one in segments])[mine],
+        np.concatenate([one.is_users for one in segments])[mine].astype(np.bool_),
+        None if close is None else close[mine],
+    )
+
+
+# -- As bytes -------------------------------------------------------------------------------------
+
+
+def encode(segment: Segment) -> list[bytes]:
+    """Return the blocks of a segment: its documents, its postings, and last its vectors.
+
+    A term is in the block `1 + term % (number of blocks of postings)`.
+    """
+    number = max(1, -(-len(segment.places) // BLOCK))
+    block_of = segment.terms % number
+    blocks = [_pack(_document_arrays(segment), len(segment.seqs), 0)]
+    amounts = np.diff(segment.starts)
+    for block in range(number):
+        mine = np.flatnonzero(block_of == block)
+        postings = _ranges(segment.starts[mine], amounts[mine])
+        places = segment.places[postings]
+        blocks.append(
+            _pack(
+                [
+                    segment.terms[mine].astype("<i8"),
+                    amounts[mine].astype("<u4"),
+                    # Differences are small, which the compression takes advantage of.
+                    np.diff(places, prepend=0).astype("<i4"),
+                    segment.counts[postings],
+                ],
+                len(mine),
+                len(postings),
+            )
+        )
+    return [*blocks, vectors.encode(segment.vectors)]
+
+
+def decode(documents_block: bytes, blocks: Sequence[bytes]) -> Segment:
+    """Return what these blocks of one segment hold: its documents, and some of its postings.
+
+    Raises ValueError if that cannot be read.
+    """
+    number, _, data = _unpack(documents_block)
+    documents = _arrays(data, [(kind, number) for kind in _DOCUMENT_FIELDS])
+    parts = []
+    for block in blocks:
+        terms_number, postings_number, data = _unpack(block)
+        terms, amounts, differences, counts = _arrays(
+            data,
+            [
+                ("<i8", terms_number),
+                ("<u4", terms_number),
+                ("<i4", postings_number),
+                ("<u1", postings_number),
+            ],
+        )
+        parts.append((terms, amounts, np.cumsum(differences, dtype=np.int64), counts))
+    terms, amounts, places, counts = (
+        np.concatenate([part[index] for part in parts] or [np.empty(0, np.int64)])
+        for index in range(4)
+    )
+    order = np.argsort(terms, kind="stable")
+    starts = np.cumsum(np.append(0, amounts))[:-1]
+    postings = _ranges(starts[order], amounts[order])
+    return Segment(
+        seqs=np.cumsum(documents[0], dtype=np.int64),
+        corpora=documents[1],
+        lengths=documents[2],
+        sessions=documents[3],
+        begins=documents[4],
+        ends=documents[5],
+        is_users=documents[6],
+        terms=terms[order],
+        starts=np.append(0, np.cumsum(amounts[order])).astype(np.int64),
+        places=places[postings],
+        counts=counts[postings],
+    )
+
+
+def _document_arrays(segment: Segment) -> list[NDArray[Any]]:
+    seqs, *others = _documents(segment)
+    fields = [np.diff(seqs, prepend=0), *others]
+    return [field.astype(kind) for field, kind in zip(fields, _DOCUMENT_FIELDS, strict=True)]
+
+
+def _ranges(starts: NDArray[np.int64], amounts: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the numbers from each start on, so many of each, one range after the other."""
+    amounts = amounts.astype(np.int64)
+    before = np.cumsum(amounts) - amounts
+    firsts = np.repeat(starts.astype(np.int64) - before, amounts)
+    found: NDArray[np.int64] = np.arange(len(firsts)) + firsts
+    return found
+
+
+def _pack(arrays: Sequence[NDArray[Any]], first: int, second: int) -> bytes:
+    data = b"".join(array.tobytes() for array in arrays)
+    return _HEADER.pack(VERSION, first, second) + zlib.compress(data, 6)
+
+
+def _unpack(block: bytes) -> tuple[int, int, bytes]:
+    try:
+        version, first, second = _HEADER.unpack_from(block)
+        if version != VERSION:
+            raise ValueError(f"a block of version {version}; this server reads {VERSION}")
+        return first, second, zlib.decompress(block[_HEADER.size :])
+    except (struct.error, zlib.error) as error:
+        raise ValueError(f"a block that cannot be read: {error}") from None
+
+
+def _arrays(data: bytes, kinds: Sequence[tuple[str, int]]) -> list[NDArray[Any]]:
+    found = []
+    start = 0
+    for kind, number in kinds:
+        found.append(np.frombuffer(data, kind, number, start))
+        start += number * np.dtype(kind).itemsize
+    return found

@@ -1,0 +1,1 @@
+"""The staff: their access, the audit, and the figures on their pages."""

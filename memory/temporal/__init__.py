@@ -1,0 +1,1 @@
+"""State over time: past states, forecasts and backtests."""

@@ -1,0 +1,323 @@
+"""Forecasts: what the constraints will find on the days to come, if nothing changes but the clock.
+
+After each run of the constraints a worker looks ahead (`workers/execution/forecasting.py`), and the
+user is woken when it found that something changes, not daily. What is foreseen is never taken for
+what is found: at that moment the constraints run. Without a forecast the daily run stays as it is.
+"""
+
+import datetime
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.conf import settings
+from django.db.models import F, QuerySet
+from django.utils import timezone
+
+from memory.alerting.alerts import Finding
+from memory.canonical import canonical_json, sha256
+from memory.constraints.workspace_constraints import Standing
+from memory.models import Checkpoint, Forecast, MemoryUser
+from memory.models.alerts import Severity, severity_rank
+from memory.models.workspace_constraints import FOLDER
+from memory.users import next_daily_run, unpaused
+from memory.work import runs
+from memory.work.hints import hint
+
+TASK = "workers.tasks.forecast"
+# Of all constraints together; what comes later is foreseen later.
+MOST_EVENTS = 5000
+# What counts days or compares moments in another way makes other forecasts.
+RULES = 1
+
+
+def basis_of(user: MemoryUser, standings: Iterable[Standing]) -> str:
+    """Return a hash of what a forecast rests on besides the version: where the user lives, which
+    constraints of the workspace run on what, and the settings."""
+    theirs = [
+        [one.constraint.path, one.constraint.live.source_hash, one.match.bindings]
+        for one in standings
+        if one.applies and one.constraint.live is not None
+    ]
+    rules = [RULES, settings.UAC_FORECAST_DAYS, settings.UAC_DAILY_RUN_HOUR]
+    limits = user.workspace.alert_limits.alerts_per_constraint
+    return sha256(canonical_json([rules, user.time_zone, limits, theirs]))
+
+
+def horizon() -> datetime.timedelta:
+    """Return how far a forecast looks ahead."""
+    return datetime.timedelta(days=settings.UAC_FORECAST_DAYS)
+
+
+# -- When one is made -----------------------------------------------------------------------------
+
+
+def after_run(
+    user: MemoryUser,
+    checkpoint: Checkpoint,
+    instant: datetime.datetime,
+    standings: Sequence[Standing],
+) -> None:
+    """Set when the constraints, which have run as of `instant`, are run next, if that is foreseen;
+    else have it foreseen. Call it in the transaction of that run, after `users.run_again`."""
+    if not settings.UAC_FORECAST_DAYS:
+        return
+    forecast = Forecast.objects.filter(user=user).defer("results").first()
+    if forecast is not None and is_fresh(forecast, checkpoint, instant, basis_of(user, standings)):
+        wake(user, forecast, instant)
+    else:
+        want(user)
+
+
+def want(user: MemoryUser) -> None:
+    """Have a forecast made, at once where no run waits; one that is under way is made again."""
+    now = timezone.now()
+    Forecast.objects.update_or_create(user=user, defaults={"due_at": now, "wakes_at": None})
+    if not runs.are_waiting():  # else the dispatcher tells of it, when there is room
+        hint(TASK, user.pk, workspace_pk=user.workspace_id)
+
+
+def is_fresh(
+    forecast: Forecast, checkpoint: Checkpoint, instant: datetime.datetime, basis: str
+) -> bool:
+    """Tell whether a forecast tells what comes after that instant: of this version, and of half of
+    its horizon at least."""
+    if forecast.due_at is not None or forecast.start is None or forecast.known_until is None:
+        return False
+    return (forecast.checkpoint_id, forecast.basis) == (
+        checkpoint.pk,
+        basis,
+    ) and forecast.start <= instant < min(renewed_at(forecast), forecast.known_until)
+
+
+def renewed_at(forecast: Forecast) -> datetime.datetime:
+    """Return when it is made anew at the latest."""
+    assert forecast.start is not None
+    return forecast.start + datetime.timedelta(days=forecast.horizon_days) / 2
+
+
+def wake(user: MemoryUser, forecast: Forecast, after: datetime.datetime) -> None:
+    """Have the constraints, which have run as of `after`, run when it is foreseen that something
+    changes. Call it under the lock of the user's row."""
+    assert forecast.known_until is not None
+    events = coming(forecast, after)
+    forecast.next_change = datetime.datetime.fromisoformat(events[0]["at"]) if events else None
+    # At the daily hour: a run in the night would tell of the new day before it is time.
+    renewal = next_daily_run(user, renewed_at(forecast) - datetime.timedelta.resolution)
+    # What is not looked ahead at for long is run as often as if it was not at all.
+    soon = after + datetime.timedelta(minutes=settings.UAC_INSTANT_MINUTES)
+    known = min(max(forecast.known_until, soon), renewal)
+    due = known if forecast.next_change is None else min(known, forecast.next_change)
+    if forecast.needs_daily:  # or sooner, if the run wanted that
+        current = MemoryUser.objects.values_list("constraints_due_at", flat=True).get(pk=user.pk)
+        due = min(due, current or next_daily_run(user, timezone.now()))
+    forecast.wakes_at = due
+    forecast.save(update_fields=["next_change", "wakes_at"])
+    MemoryUser.objects.filter(pk=user.pk).update(constraints_due_at=due)
+
+
+def coming(forecast: Forecast, after: datetime.datetime) -> list[dict[str, Any]]:
+    """Return what is foreseen after an instant, by time."""
+    return [
+        event for event in forecast.timeline if datetime.datetime.fromisoformat(event["at"]) > after
+    ]
+
+
+def waiting() -> QuerySet[Forecast]:
+    """Return the forecasts that are to be made."""
+    return Forecast.objects.filter(
+        unpaused(),
+        due_at__isnull=False,
+        user__head__isnull=False,
+        user__redacting_since=None,
+    )
+
+
+def forget(user: MemoryUser) -> None:
+    """Forget what is foreseen of a user, and have it foreseen anew; whoever is at it writes
+    nothing."""
+    Forecast.objects.filter(user=user).update(
+        token=F("token") + 1,
+        lease_owner="",
+        lease_expires_at=None,
+        last_error="",
+        due_at=timezone.now() if settings.UAC_FORECAST_DAYS else None,
+        checkpoint=None,
+        basis="",
+        start=None,
+        known_until=None,
+        results={},
+        timeline=[],
+        next_change=None,
+        wakes_at=None,
+    )
+
+
+# -- What is foreseen -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What is stored of all constraints: events by time, until when all is known, and whether one
+    could not be looked ahead at."""
+
+    timeline: list[dict[str, Any]]
+    known_until: datetime.datetime
+    needs_daily: bool
+
+
+def foreseen(
+    results: Mapping[str, Mapping[str, Any]],
+    time_zone: str,
+    start: datetime.datetime,
+    end: datetime.datetime,
+) -> Foreseen:
+    """Put together what is foreseen of each constraint, by path, from `start` on.
+
+    A result has `error`, `findings`, `changes` and `until` as the sandbox tells them. It may be
+    used again, and begin earlier: what it foresaw until `start` has happened.
+    """
+    events: list[dict[str, Any]] = []
+    known = end
+    for path, result in results.items():
+        if result["error"] is not None:
+            continue
+        if result["until"] is not None:
+            known = min(known, instant_of(result["until"], time_zone))
+        events += (
+            event
+            for event in _events(path, result, time_zone)
+            if datetime.datetime.fromisoformat(event["at"]) > start
+        )
+    events.sort(
+        key=lambda event: (
+            datetime.datetime.fromisoformat(event["at"]),
+            event["constraint"],
+            event["fingerprint"],
+        )
+    )
+    if len(events) > MOST_EVENTS:
+        cut = datetime.datetime.fromisoformat(events[MOST_EVENTS]["at"])
+        known = min(known, cut)
+        events = events[:MOST_EVENTS]
+    failed = any(result["error"] is not None for result in results.values())
+    return Foreseen(events, known, failed)
+
+
+def with_causes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return events, each with its `causes`: constraint, fingerprint and key.
+
+    What a user's own constraint and one of the workspace find is one alert
+    (`memory.alerting.duplicates`). So it is one event where both find it change at the same moment,
+    as severe, on the same records; on a single record, which may have several problems, only if
+    they name the same key.
+    """
+    told: list[dict[str, Any]] = []
+    single: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+    for event in events:
+        records = sorted(set(event["records"]))
+        cause = {name: event[name] for name in ("constraint", "fingerprint", "key")}
+        key = event["key"] if len(records) == 1 else None
+        same = (event["at"], event["kind"], event["severity"], key, *records)
+        is_theirs = event["constraint"].startswith(FOLDER)
+        may_be_one = len(records) > 1 or key is not None
+        if others := may_be_one and single[(not is_theirs, *same)]:
+            others.pop(0)["causes"].append(cause)
+            continue
+        told.append({**event, "causes": [cause]})
+        single[(is_theirs, *same)].append(told[-1])
+    return told
+
+
+def unforeseen(forecast: Forecast, time_zone: str) -> list[dict[str, Any]]:
+    """Return the constraints of which nothing is foreseen, or less than was looked for."""
+    found = []
+    for path, result in forecast.results.items():
+        if result["error"] is not None or result["until"] is not None:
+            until = result["until"] and instant_of(result["until"], time_zone)
+            found.append({"constraint": path, "known_until": until, "error": result["error"]})
+    return found
+
+
+def instant_of(moment: str, time_zone: str) -> datetime.datetime:
+    """Return a moment of a forecast as an instant; a day is its daily hour where the user lives."""
+    if len(moment) != len("2026-01-01"):
+        return datetime.datetime.fromisoformat(moment)
+    day = datetime.date.fromisoformat(moment)
+    hour = datetime.time(settings.UAC_DAILY_RUN_HOUR)
+    local = datetime.datetime.combine(day, hour, tzinfo=ZoneInfo(time_zone))
+    return local.astimezone(datetime.UTC)
+
+
+def _events(path: str, result: Mapping[str, Any], time_zone: str) -> Iterable[dict[str, Any]]:
+    findings = [_finding(path, *one) for one in result["findings"]]
+    shown: _Told = {}  # while it fails it says nothing, and its alerts stay
+    for number, (at, error, found) in enumerate(result["changes"]):
+        before = result["changes"][number - 1][1] if number else error
+        told = {
+            "at": instant_of(at, time_zone).isoformat(),
+            "day": at if len(at) == len("2026-01-01") else None,
+            "constraint": path,
+        }
+        if error != before:
+            kind = "recovers" if error is None else "fails"
+            yield {**told, "kind": kind, **_nothing(), "error": error}
+        if error is None:
+            now = _gravest(found, findings)
+            if number:
+                yield from _compared(told, shown, now)
+            shown = now
+
+
+def _nothing() -> dict[str, Any]:
+    return {"fingerprint": "", "severity": None, "key": None, "records": [], "error": None}
+
+
+_Told = Mapping[str, tuple[str, int, Finding, str]]
+
+
+def _gravest(found: Sequence[Sequence[Any]], findings: Sequence[tuple[Finding, str]]) -> _Told:
+    """By fingerprint: the gravest severity, which finding it is, and the finding."""
+    by_fingerprint: dict[str, tuple[str, int, Finding, str]] = {}
+    for place, severity in found:
+        finding, fingerprint = findings[place][0], findings[place][1]
+        earlier = by_fingerprint.get(fingerprint)
+        if earlier is None or severity_rank(severity) > severity_rank(earlier[0]):
+            by_fingerprint[fingerprint] = (severity, place, finding, fingerprint)
+    return by_fingerprint
+
+
+def _compared(told: Mapping[str, Any], before: _Told, after: _Told) -> Iterable[dict[str, Any]]:
+    for fingerprint in sorted({*before, *after}):
+        earlier, later = before.get(fingerprint), after.get(fingerprint)
+        if earlier and later and earlier[:2] == later[:2]:
+            continue
+        kind = "changes" if earlier and later else "opens" if later else "resolves"
+        severity, _, finding, _ = later or earlier  # type: ignore[misc]
+        yield {
+            **told,
+            "kind": kind,
+            "fingerprint": fingerprint,
+            "severity": severity,
+            "key": finding.key,
+            "records": [f"{e['domain']}.{e['collection']}:{e['key']}" for e in finding.evidence],
+            "error": None,
+        }
+
+
+def _finding(
+    path: str, key: str | None, records: Sequence[Sequence[str]], wording: str
+) -> tuple[Finding, str]:
+    finding = Finding(
+        constraint=path,
+        severity=Severity.INFO,
+        message=wording,
+        key=key,
+        evidence=[
+            {"domain": domain, "collection": collection, "key": of_record}
+            for domain, collection, of_record in records
+        ],
+    )
+    return finding, finding.fingerprint

@@ -1,0 +1,301 @@
+"""States that no version holds: computed from typed entries, exactly, or not told at all.
+
+Entries that are settled together share one version. What was known as of one of them is the version
+before with the edits of the entries up to it, which are on record entry by entry. And what *was the
+case* at a moment, by the entries' own times, is the project of somebody who had been told each
+typed entry when it occurred. What a language model or a person made of entries together can be
+taken apart by neither: then `CannotBeTold` names what to ask instead.
+"""
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+from django.db.models import Exists, OuterRef, Q
+
+from memory import checkpoints, log
+from memory.canonical import sha256
+from memory.models import Checkpoint, EntryOutcome, LogEntry, MemoryUser
+from memory.models.checkpoints import Origin
+from memory.models.log import EntryKind, Outcome
+from memory.privacy import redaction
+from memory.project import (
+    EditError,
+    Outline,
+    Project,
+    ProjectError,
+    WidenField,
+    apply,
+    edit_from_json,
+)
+from memory.project.told import Telling, edits_up_to
+
+# What is settled of a message or a redaction is in no state.
+STATED = (EntryKind.RECORD, EntryKind.FACT, EntryKind.CORRECTION)
+# These change no record.
+_RULES = {"write_constraint", "delete_constraint", "dismiss"}
+# So many entries are named in a refusal.
+_NAMED = 3
+
+
+# So many typed entries are told anew for a question: some five seconds of a process.
+MOST_TOLD = 20_000
+
+
+class CannotBeTold(Exception):
+    """The state of that moment cannot be told exactly; the message says why, and what to ask."""
+
+
+# -- As of an entry -------------------------------------------------------------------------------
+
+
+def version_with(user: MemoryUser, seq: int, before: Checkpoint | None) -> Checkpoint | None:
+    """Return the version of which the first part, up to this entry, is the state as of it.
+
+    None where that is `before`, the newest version that has seen no later entry. Raises
+    CannotBeTold where it is neither.
+    """
+    version = before.version if before else 0
+    later = EntryOutcome.objects.filter(
+        user=user,
+        outcome=Outcome.COVERED,
+        checkpoint__version__gt=version,
+        seq=OuterRef("seq"),
+    )
+    entries = LogEntry.objects.filter(Exists(later), user=user, seq__lte=seq, kind__in=STATED)
+    kinds = dict(entries.order_by("seq").values_list("seq", "kind"))
+    if not kinds:
+        return None
+    held = EntryOutcome.objects.filter(user=user, seq__in=kinds)
+    holders = list(
+        Checkpoint.objects.filter(pk__in=held.values("checkpoint"))
+        .select_related("parent", "user")
+        .order_by("version")
+    )
+    (first, *others) = holders
+    tree = first.parent.tree if first.parent else {}
+    typed = first.origin == Origin.RECORDS and set(kinds.values()) == {EntryKind.RECORD}
+    if not others and typed and tree == (before.tree if before else {}):
+        return first
+    raise CannotBeTold(_in_one_go(seq, list(kinds), holders, before))
+
+
+def _in_one_go(
+    seq: int, entries: Sequence[int], holders: Sequence[Checkpoint], before: Checkpoint | None
+) -> str:
+    what = f"Entry {entries[0]} was" if len(entries) == 1 else f"Entries {_listed(entries)} were"
+    instead = [f"v{one.version}" for one in (before, holders[-1]) if one is not None]
+    return (
+        f"{what} taken in with version {holders[-1].version}, which has seen later entries, and not"
+        f" entry by entry: what was known as of entry {seq} alone cannot be told. Ask as of a"
+        f" version ({' or '.join(instead)}), or of a moment."
+    )
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    named = ", ".join(map(str, numbers[:_NAMED]))
+    more = len(numbers) - _NAMED
+    return f"{named} and {more} more" if more > 0 else named
+
+
+def up_to(version: Checkpoint, seq: int) -> Checkpoint:
+    """Return the state of a version of typed entries as it would be had it ended at this entry.
+
+    It is the version before with some of the edits; raises CannotBeTold where these do not apply.
+    """
+    parent = version.parent
+    edits = list(edits_up_to(map(edit_from_json, version.edits), seq))
+    try:
+        try:
+            project = checkpoints.open_project(parent, version.user, as_of=True)
+            for edit in edits:
+                apply(project, edit)
+        except (EditError, ProjectError):
+            # The index of records is of now: read all files instead.
+            project = Project.from_files(checkpoints.read_files(parent) if parent else {})
+            for edit in edits:
+                apply(project, edit)
+    except EditError as error:
+        raise CannotBeTold(
+            f"The edits of version {version.version} do not apply one by one ({error}): ask as of"
+            f" v{version.version}."
+        ) from None
+    change = project.change()
+    files = {path: text for path, text in change.files.items() if text is not None}
+    tree = {
+        path: hash_
+        for path, hash_ in (parent.tree if parent else {}).items()
+        if path not in change.files
+    }
+    return _computed(version, tree, files, change.outline, seen_seq=seq)
+
+
+def _computed(
+    version: Checkpoint,
+    tree: Mapping[str, str],
+    files: Mapping[str, str],
+    outline: Outline,
+    *,
+    seen_seq: int,
+) -> Checkpoint:
+    """Return a state as a version that is not to be saved, of the number of its origin."""
+    state = Checkpoint(
+        user=version.user,
+        version=version.version,
+        tree={**tree, **{path: sha256(text) for path, text in files.items()}},
+        outline=outline.to_json(),
+        seen_seq=seen_seq,
+        origin=version.origin,
+        edits=[],
+        verdict=version.verdict,
+        created_at=version.created_at,
+    )
+    state.computed_from, state.computed = version, dict(files)
+    return state
+
+
+def with_own(state: Checkpoint, path: str, source_hash: str) -> Checkpoint:
+    """Return a version, or a state, as if it had a constraint of the user's with this text; not to
+    be saved."""
+    own = Checkpoint(
+        user=state.user,
+        version=state.version,
+        tree={**state.tree, path: source_hash},
+        outline=state.outline,
+    )
+    own.computed_from, own.computed = state.computed_from, state.computed
+    return own
+
+
+# -- By the entries' own times --------------------------------------------------------------------
+
+
+def lineage(version: Checkpoint) -> list[tuple[int, int]]:
+    """Return the versions that made this one, as ranges: those before it, without those that a
+    return to an earlier one has skipped."""
+    returns = Checkpoint.objects.filter(user=version.user_id, origin=Origin.RESTORED)
+    skipped = dict(returns.values_list("version", "verdict__restored__version"))
+    found, last = [], version.version
+    while last:
+        began = max((one for one in skipped if one <= last), default=1)
+        found.append((began, last))
+        last = skipped.get(began, 0)
+    return found
+
+
+def within(ranges: Sequence[tuple[int, int]], prefix: str = "") -> Q:
+    """Match what has a version within one of the ranges, by the field that `prefix` leads to."""
+    found = Q(pk=None)
+    for began, last in ranges:
+        found |= Q(**{f"{prefix}version__gte": began, f"{prefix}version__lte": last})
+    return found
+
+
+def by_occurred(head: Checkpoint, moment: datetime.datetime) -> Checkpoint:
+    """Return what was the case at a moment, by the times at which the typed entries occurred.
+
+    It is the project of somebody who had been told each typed entry of which this version is made
+    at the moment at which it occurred; of the same moment, in the order of the log. The constraints
+    are those of the version. Raises CannotBeTold for a version that is made of more than that.
+    """
+    telling, entries = _telling(head), _occurred(head, moment)
+    rejected = telling.tell([log.record_entry(entry) for entry in entries])
+    return _as_told(head, telling, rejected, entries)
+
+
+def occurrences(
+    head: Checkpoint, since: datetime.datetime, until: datetime.datetime
+) -> Iterator[tuple[datetime.datetime, Checkpoint]]:
+    """Walk over the states of a period by occurred time: that at its beginning, if there was one,
+    and one for each moment at which something occurred, until the end. Raises CannotBeTold."""
+    telling, entries = _telling(head), _occurred(head, until)
+    rejected: dict[int, str] = {}
+    told: list[LogEntry] = []
+    groups: dict[datetime.datetime, list[LogEntry]] = {}
+    for entry in entries:
+        groups.setdefault(max(entry.occurred_at, since), []).append(entry)
+    for moment, group in groups.items():
+        if moment >= until:
+            return
+        rejected |= telling.tell([log.record_entry(entry) for entry in group])
+        told += group
+        yield moment, _as_told(head, telling, rejected, told)
+
+
+def _telling(head: Checkpoint) -> Telling:
+    widened = _widened_by_hand(head)
+    rules = [path for path in head.tree if _is_rule(path)]
+    return Telling(checkpoints.read_files(head, rules), widened)
+
+
+def _is_rule(path: str) -> bool:
+    return path.startswith("constraints/")
+
+
+def _as_told(
+    head: Checkpoint, telling: Telling, rejected: Mapping[int, str], entries: Sequence[LogEntry]
+) -> Checkpoint:
+    newest = max((entry.seq for entry in entries), default=0)
+    rules = {path: head.tree[path] for path in telling.files.keys() & head.tree if _is_rule(path)}
+    files = {path: text for path, text in telling.files.items() if path not in rules}
+    state = _computed(head, rules, files, telling.outline, seen_seq=newest)
+    state.left_out = sorted(rejected)
+    state.told = {record: tuple(seqs) for record, seqs in telling.made_of.items()}
+    return state
+
+
+def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
+    """Return the typed entries of which a version is made and that had occurred by a moment."""
+    made = within(lineage(head), "checkpoint__")
+    covered = EntryOutcome.objects.filter(
+        made, user=head.user_id, seq=OuterRef("seq"), outcome=Outcome.COVERED
+    )
+    entries = LogEntry.objects.filter(
+        Exists(covered), user=head.user_id, kind=EntryKind.RECORD, occurred_at__lte=until
+    )
+    found = list(entries.order_by("occurred_at", "seq")[: MOST_TOLD + 1])
+    if len(found) > MOST_TOLD:
+        raise CannotBeTold(
+            f"More than {MOST_TOLD:,} typed entries had occurred by then: what was the case by"
+            " their own times is not computed. Ask for an earlier moment, or without by=occurred."
+        )
+    forgotten = [entry.seq for entry in found if entry.redacted_at is not None]
+    if forgotten:
+        redacted = set(redaction.redacted_among(head.user, forgotten))
+        found = [entry for entry in found if entry.seq not in redacted]
+        if kept := [seq for seq in forgotten if seq not in redacted]:
+            raise CannotBeTold(
+                f"The words of entry {_listed(kept)} were not kept (retention): what was the case"
+                " by the entries' own times cannot be told. Ask without by=occurred."
+            )
+    return found
+
+
+def refuse_untyped(head: Checkpoint) -> None:
+    """Raise CannotBeTold for a version that is not made of typed entries alone: a language model,
+    an import or proposed edits have changed its classes or records, otherwise than by widening
+    fields."""
+    _widened_by_hand(head)
+
+
+def _widened_by_hand(head: Checkpoint) -> list[WidenField]:
+    """Return the widenings that no typed entry has brought; raises CannotBeTold for other edits."""
+    widened: list[WidenField] = []
+    others = Checkpoint.objects.filter(within(lineage(head)), user=head.user_id).exclude(
+        origin__in=(Origin.RECORDS, Origin.RESTORED, Origin.REDACTION)
+    )
+    for version, origin, edits in (
+        others.order_by("version").values_list("version", "origin", "edits").iterator(chunk_size=50)
+    ):
+        wider = [one for one in edits if one["op"] == WidenField.op and not one.get("redacted")]
+        changes = {edit["op"] for edit in edits if edit not in wider} - _RULES
+        if origin == Origin.IMPORTED or changes:
+            made_by = Origin(origin).label
+            raise CannotBeTold(
+                f"Version {version} ({made_by}) changed classes or records otherwise than by typed"
+                " entries, and what it made has no time of its own: what was the case by the"
+                " entries' own times cannot be told. Ask without by=occurred, as of a version"
+                f" (v{version - 1 or version}) or of a moment."
+            )
+        widened += (cast("WidenField", edit_from_json(edit)) for edit in wider)
+    return widened

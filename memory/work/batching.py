@@ -1,0 +1,137 @@
+"""When a language model works on what was said to a user: not at every entry, since each try costs.
+
+Work is due as soon as enough entries wait, or none has come for a while, or the oldest has waited
+long enough, or one says that it is urgent (`"urgent": true` in its metadata). The operator's
+settings (`UAC_STRUCTURE_…`) hold for all workspaces; one may have its own.
+"""
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+
+from memory.workspace_settings.overrides import (
+    Chosen,
+    Number,
+    by_setting,
+    everywhere,
+    holding,
+    out_of_range,
+)
+
+# Those that wait are counted so far.
+MOST_ENTRIES = 1000
+
+
+# More seconds are no delay but years.
+MOST_SECONDS = 2**31 - 1
+NUMBERS = (
+    Number("structure_entries", 1, MOST_ENTRIES),
+    Number("structure_idle_seconds", 1, MOST_SECONDS),
+    Number("structure_age_seconds", 1, MOST_SECONDS),
+)
+
+# What is due stays due; else the new entries decide together with those that wait already. A pause
+# after a failure is none for them: it ends when the oldest entry may wait no longer, at the latest.
+ANNOUNCE = """
+UPDATE memory_lane AS lane SET
+    waiting = lane.waiting + %(number)s,
+    waiting_since = coalesce(lane.waiting_since, %(first)s),
+    due_at = CASE
+        WHEN lane.due_at <= %(now)s THEN lane.due_at
+        WHEN %(urgent)s
+            OR lane.waiting + %(number)s >= coalesce(workspace.structure_entries, %(entries)s)
+        THEN %(now)s
+        ELSE greatest(%(now)s, least(
+            %(last)s + make_interval(
+                secs => coalesce(workspace.structure_idle_seconds, %(idle_seconds)s)),
+            coalesce(lane.waiting_since, %(first)s) + make_interval(
+                secs => coalesce(workspace.structure_age_seconds, %(age_seconds)s))
+        ))
+    END,
+    run_after = least(lane.run_after, %(now)s + make_interval(secs => CASE
+        WHEN %(urgent)s THEN 0
+        ELSE coalesce(workspace.structure_age_seconds, %(age_seconds)s)
+    END))
+FROM memory_memoryuser AS person
+    JOIN memory_workspace AS workspace ON workspace.id = person.workspace_id
+WHERE person.id = %(user)s AND lane.user_id = person.id AND lane.name = 'structure'
+RETURNING lane.due_at = %(now)s, workspace.llm_model
+"""
+
+
+def announce(
+    user_pk: int,
+    number: int,
+    *,
+    first: datetime.datetime,
+    last: datetime.datetime,
+    urgent: bool,
+    now: datetime.datetime,
+) -> bool:
+    """Count so many more entries as waiting, the oldest since `first`, and set when work is due.
+
+    Call it under the lock of the user's row. Returns whether to tell the workers: whether the work
+    has become due by this, and there is a model to do it.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            ANNOUNCE,
+            {
+                "user": user_pk,
+                "number": number,
+                "first": first,
+                "last": last,
+                "urgent": urgent,
+                "now": now,
+                "entries": settings.UAC_STRUCTURE_ENTRIES,
+                "idle_seconds": settings.UAC_STRUCTURE_IDLE_SECONDS,
+                "age_seconds": settings.UAC_STRUCTURE_AGE_SECONDS,
+            },
+        )
+        become_due, own_model = cursor.fetchone()
+    return bool(become_due and (own_model or settings.UAC_LLM_MODEL))
+
+
+def is_urgent(metadata: Mapping[str, Any] | None) -> bool:
+    """Tell whether an entry with this metadata is not to wait."""
+    return metadata is not None and metadata.get("urgent") is True
+
+
+def problems(chosen: Chosen) -> dict[str, str]:
+    """Return what is wrong with a workspace's choice, and what to choose instead, by name."""
+    found = out_of_range(NUMBERS, chosen)
+    own_idle, own_age = chosen.get("structure_idle_seconds"), chosen.get("structure_age_seconds")
+    if found or (own_idle is None and own_age is None):
+        return found
+    holds = holding(NUMBERS, chosen)
+    idle, age = holds["structure_idle_seconds"], holds["structure_age_seconds"]
+    if idle <= age:
+        return {}
+    if own_idle is not None:
+        return {
+            "structure_idle_seconds": f"The oldest entry waits for {age} s (structure_age_seconds)"
+            f" at most: choose no more than that, or {idle} s or more as structure_age_seconds."
+        }
+    return {
+        "structure_age_seconds": f"Work begins when no entry has come for {idle} s"
+        f" (structure_idle_seconds): choose no less than that, or {age} s or less as"
+        " structure_idle_seconds."
+    }
+
+
+def wrong_settings() -> dict[str, str]:
+    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    return by_setting(NUMBERS, problems(everywhere(NUMBERS)))
+
+
+def in_words(chosen: Chosen) -> str:
+    """Say when work begins where this was chosen, for the staff."""
+    holds = holding(NUMBERS, chosen)
+    return (
+        f"when {holds['structure_entries']} entries of a user wait, none has come for"
+        f" {holds['structure_idle_seconds']} s, the oldest has waited for"
+        f" {holds['structure_age_seconds']} s, or one is urgent"
+    )

@@ -1,0 +1,247 @@
+"""Redis: hints that work is waiting, and that a result is ready.
+
+PostgreSQL is the record and the queue of record. Everything here may be lost at any moment without
+losing work: the dispatcher finds what no hint has announced, and a waiting request that is not
+woken answers `202` with the address of the result.
+"""
+
+import functools
+import hashlib
+import math
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+import structlog
+from celery import current_app
+from django.conf import settings
+from django.db import transaction
+from kombu.exceptions import OperationalError
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
+
+from memory.operations import tracing
+from memory.work.hosts import SHARED_QUEUE, route
+
+logger = structlog.get_logger(__name__)
+
+# An older hint is dropped unheard: the dispatcher has given it again by then.
+HINT_SECONDS = 10
+# What a Redis that hangs may cost a request, beyond the wait that it asked for.
+PATIENCE_SECONDS = 2.0
+# And where a request can do without an answer.
+QUICK_SECONDS = 0.25
+# Of one process; more than it has threads.
+CONNECTIONS = 100
+# Before a connection that has ended is opened anew.
+RETRY_SECONDS = 0.02
+_silent_until = 0.0
+# How long a signal waits for somebody who has not yet begun to wait for it.
+SIGNAL_SECONDS = 60
+# So many hints of a workspace wait in front in a queue; what it has more comes behind those of all,
+# so that whoever has little to do is not kept by whoever has much.
+IN_FRONT = 16
+BEHIND = 9
+
+
+class Script:
+    """A script for Redis, which is sent there once."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._hash = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+    def __call__(self, client: redis.Redis, key: str, *arguments: float | str) -> Any:
+        """Return what the script does; raises RedisError."""
+        try:
+            return client.evalsha(self._hash, 1, key, *arguments)
+        except redis.exceptions.NoScriptError:
+            return client.eval(self._text, 1, key, *arguments)
+
+
+# How many are in front is forgotten when a hint must have been taken or dropped, lest it be wrong
+# for ever: of a worker that died, nobody hears what it has taken.
+GO_IN_FRONT = Script("""
+local waiting = redis.call('INCR', KEYS[1])
+if waiting == 1 then redis.call('EXPIRE', KEYS[1], ARGV[2]) end
+if waiting > tonumber(ARGV[1]) then
+  redis.call('DECR', KEYS[1])
+  return 0
+end
+return 1
+""")
+LEAVE_FRONT = Script("""
+local waiting = tonumber(redis.call('GET', KEYS[1]) or 0)
+if waiting > 1 then redis.call('DECR', KEYS[1]) else redis.call('DEL', KEYS[1]) end
+return waiting
+""")
+
+
+@functools.cache
+def redis_client(wait_seconds: int = 0, patience: float | None = None) -> redis.Redis:
+    """Return this process's client for commands that take up to `wait_seconds` by themselves.
+
+    Its pool is safe to share between threads, and has an end: past it a command fails at once. A
+    connection that has ended is opened anew, once; a Redis that does not answer is asked once.
+    """
+    patience = PATIENCE_SECONDS if patience is None else patience
+    return redis.Redis.from_url(
+        settings.REDIS_URL,
+        socket_connect_timeout=patience,
+        socket_timeout=wait_seconds + patience,
+        socket_keepalive=True,
+        health_check_interval=30,
+        max_connections=CONNECTIONS,
+        retry=Retry(ConstantBackoff(RETRY_SECONDS), 1, (redis.ConnectionError,)),
+    )
+
+
+def hint(
+    task: str,
+    *arguments: str | int,
+    workspace_pk: int | None = None,
+    user_pk: int | None = None,
+    kind: str = "",
+) -> None:
+    """Tell the workers of work to do, once the current transaction has committed: see send_hint."""
+    whose = {"workspace_pk": workspace_pk, "user_pk": user_pk}
+    transaction.on_commit(lambda: send_hint(task, arguments, **whose, kind=kind), robust=True)
+
+
+def send_hint(
+    task: str,
+    arguments: Sequence[str | int],
+    *,
+    workspace_pk: int | None = None,
+    user_pk: int | None = None,
+    kind: str = "",
+) -> None:
+    """Tell the workers now: the user's own sandbox host, if a user is named, else any that does it.
+
+    Of a workspace so many wait in front; others come behind, for any host. `kind` tells apart what
+    takes long from what does not, where a task does both. A broker that does not
+    answer costs time and loses nothing. After a failure no hint is sent for a moment, so that not
+    every request pays that time.
+    """
+    if _is_silent():
+        return
+    whose = {"workspace": workspace_pk, "user": user_pk, "kind": kind}
+    options: dict[str, Any] = {"headers": {**tracing.carried(), **whose}}
+    try:
+        queue = None if user_pk is None else route(user_pk)
+        if workspace_pk is not None:
+            place = f"front:{_kind(task)}:{workspace_pk}"
+            if GO_IN_FRONT(redis_client(), place, IN_FRONT, HINT_SECONDS):
+                options["headers"]["place"] = place
+            else:
+                options["priority"] = BEHIND
+                queue = queue and SHARED_QUEUE
+        current_app.send_task(
+            task, args=list(arguments), queue=queue, expires=HINT_SECONDS, **options
+        )
+    except (OperationalError, redis.RedisError, OSError) as error:
+        _be_silent()
+        logger.warning("hint_not_sent", task=task, error=str(error))
+
+
+def taken(place: str) -> None:
+    """A worker has taken a hint that waited in front; `place` is the message's header."""
+    try:
+        LEAVE_FRONT(redis_client(patience=QUICK_SECONDS), place)
+    except redis.RedisError as error:
+        logger.warning("hint_not_counted", place=place, error=str(error))
+
+
+def _kind(task: str) -> str:
+    """Name the queue of those who do it, all hosts together."""
+    route_: dict[str, str] = settings.CELERY_TASK_ROUTES.get(task, {})
+    return route_.get("queue", settings.CELERY_TASK_DEFAULT_QUEUE)
+
+
+def _is_silent() -> bool:
+    """Whether Redis has failed just now: nobody is to pay for that again and again."""
+    return time.monotonic() < _silent_until
+
+
+def _be_silent() -> None:
+    global _silent_until
+    _silent_until = time.monotonic() + HINT_SECONDS
+
+
+def signal_done(run_id: uuid.UUID) -> None:
+    """Wake the request that waits for this run."""
+    if _is_silent():
+        return
+    key = _done(run_id)
+    try:
+        with redis_client().pipeline() as pipeline:
+            pipeline.lpush(key, "1")
+            pipeline.expire(key, SIGNAL_SECONDS)
+            pipeline.execute()
+    except redis.RedisError as error:
+        _be_silent()
+        logger.warning("signal_not_sent", run=str(run_id), error=str(error))
+
+
+def wait_done(run_id: uuid.UUID, seconds: float) -> None:
+    """Wait until the run is signalled as done, for `seconds` at most, or until Redis fails."""
+    key = _done(run_id)
+    try:
+        # It wakes one; there may be others, for whom it is put back.
+        redis_client(math.ceil(seconds)).blmove(key, key, seconds)  # type: ignore[arg-type]
+    except redis.RedisError as error:
+        logger.warning("wait_failed", run=str(run_id), error=str(error))
+
+
+def signal_events(workspace_pk: int) -> None:
+    """Wake the requests that wait for events of the workspace, once the transaction commits."""
+
+    def publish() -> None:
+        if _is_silent():
+            return
+        try:
+            redis_client().publish(_events(workspace_pk), "1")
+        except redis.RedisError as error:
+            _be_silent()
+            logger.warning("signal_not_sent", workspace=workspace_pk, error=str(error))
+
+    transaction.on_commit(publish, robust=True)
+
+
+@contextmanager
+def events_signalled(workspace_pk: int | None = None) -> Iterator[Callable[[float], None]]:
+    """Listen for events of the workspace, or of all; yields a function that waits, for so long.
+
+    What is signalled from the beginning of the block on is heard. A Redis that fails costs the
+    signal, not the wait.
+    """
+    with redis_client().pubsub(ignore_subscribe_messages=True) as listener:  # type: ignore[no-untyped-call]
+
+        def wait(seconds: float) -> None:
+            deadline = time.monotonic() + seconds
+            try:
+                while (left := deadline - time.monotonic()) > 0:
+                    if listener.get_message(timeout=left) is not None:
+                        return
+            except redis.RedisError as error:
+                logger.warning("wait_failed", workspace=workspace_pk, error=str(error))
+                time.sleep(max(0.0, deadline - time.monotonic()))
+
+        try:
+            listener.psubscribe(_events("*" if workspace_pk is None else workspace_pk))
+        except redis.RedisError as error:
+            logger.warning("wait_failed", workspace=workspace_pk, error=str(error))
+            yield time.sleep
+        else:
+            yield wait
+
+
+def _events(workspace_pk: int | str) -> str:
+    return f"events:{workspace_pk}"
+
+
+def _done(run_id: uuid.UUID) -> str:
+    return f"done:{run_id}"

@@ -1,0 +1,238 @@
+"""Lanes: which entries wait for a kind of work, and when none is left."""
+
+import datetime
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.db import models, transaction
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Value
+from django.db.models.functions import Least
+from django.utils import timezone
+
+from memory.admission import pauses
+from memory.canonical import exact_json
+from memory.llm import llm_calls, track_records
+from memory.models import EntryOutcome, Lane, LogEntry, MemoryUser, Pause
+from memory.models.log import EntryKind
+from memory.models.users import LaneName
+from memory.users import workable
+from memory.work import batching, leases
+from memory.work.hints import hint
+
+KINDS = {
+    LaneName.RECORDS: [EntryKind.RECORD],
+    LaneName.STRUCTURE: [EntryKind.MESSAGE, EntryKind.FACT, EntryKind.CORRECTION],
+}
+
+
+# A batch ends with the entry that makes it larger than this, as JSON.
+BATCH_BYTES = 2 * 1024 * 1024
+
+
+def due(name: LaneName) -> QuerySet[Lane]:
+    """Select the lanes of this kind in which work is due; one may be held, or have to wait.
+
+    Typed records wait for no clock. While something is redacted of a user, both lanes stand still.
+    """
+    lanes = Lane.objects.filter(workable(), name=name, due_at__isnull=False)
+    if name == LaneName.RECORDS:
+        return lanes
+    return lanes.filter(due_at__lte=timezone.now() + leases.SKEW)
+
+
+def with_model(work: QuerySet[Lane]) -> QuerySet[Lane]:
+    """Keep those of workspaces that have a language model: others would only keep workers busy."""
+    return work if settings.UAC_LLM_MODEL else work.exclude(user__workspace__llm_model="")
+
+
+def pending(
+    lane: Lane,
+    limit: int,
+    *,
+    kinds: Sequence[EntryKind] = (),
+    without: Collection[int] = (),
+) -> list[LogEntry]:
+    """Return the oldest entries of the lane that have no outcome yet, in their order.
+
+    At most `limit`, and fewer where they are large; of these `kinds` alone, if some are named, and
+    without those numbers.
+    """
+    found = undecided(lane)
+    if kinds:
+        found = found.filter(kind__in=kinds)
+    if without:
+        found = found.exclude(seq__in=without)
+    batch: list[LogEntry] = []
+    size = 0
+    for entry in found[:limit].iterator(chunk_size=100):
+        batch.append(entry)
+        size += len(exact_json(entry.data)) + len(entry.content or "")
+        if size > BATCH_BYTES:
+            break
+    return batch
+
+
+def undecided(lane: Lane) -> QuerySet[LogEntry]:
+    """Select the entries of the lane that have no outcome yet, the oldest first."""
+    decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
+    return LogEntry.objects.filter(
+        ~Exists(decided),
+        user_id=lane.user_id,
+        kind__in=KINDS[LaneName(lane.name)],
+        seq__gt=lane.cursor_seq,
+    ).order_by("seq")
+
+
+def advance(lane: Lane, seq: int) -> None:
+    """Remember that every entry of the lane up to `seq` has an outcome. Only a shortcut."""
+    lane.cursor_seq = seq
+    Lane.objects.filter(pk=lane.pk, token=lane.token).update(cursor_seq=seq)
+
+
+def hurry(lanes: QuerySet[Lane]) -> int:
+    """Have the work that waits in these lanes tried now; return in how many there is some."""
+    now = timezone.now()
+    return lanes.filter(due_at__isnull=False).update(
+        due_at=Least("due_at", Value(now)), run_after=now, hinted_at=None
+    )
+
+
+class State(models.TextChoices):
+    """How it stands with the language model's work on a user."""
+
+    IDLE = "idle", "idle"
+    WAITING = "waiting", "waiting"
+    DUE = "due", "due"
+    WORKING = "working", "working"
+    STOPPED = "stopped", "stopped"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A state, the entries that wait, when work begins or is tried again, and why it does not."""
+
+    state: State
+    waiting: int
+    until: datetime.datetime | None = None
+    reason: str = ""
+
+
+def standing(
+    user: MemoryUser,
+    lane: Lane | None = None,
+    pause_of: Callable[[MemoryUser], Pause | None] = pauses.of_user,
+) -> Standing:
+    """Say how it stands with the language model's work on a user, for the staff; the lane is looked
+    up unless it is given, and whether all stands still by `pause_of`."""
+    lane = lane or Lane.objects.get(user=user, name=LaneName.STRUCTURE)
+    now = timezone.now()
+    if lane.lease_expires_at is not None and lane.lease_expires_at > now:
+        return Standing(State.WORKING, lane.waiting)
+    if lane.due_at is None:
+        return Standing(State.IDLE, lane.waiting)
+    if pause := pause_of(user):
+        why = f": {pause.reason}" if pause.reason else ""
+        return Standing(State.STOPPED, lane.waiting, None, f"paused by {pause.paused_by}{why}")
+    if reason := llm_calls.why_stopped(user.workspace):
+        return Standing(State.STOPPED, lane.waiting, None, reason)
+    if reason := track_records.why_stopped(user.workspace):
+        return Standing(State.STOPPED, lane.waiting, None, reason)
+    if lane.run_after > now and lane.last_error:
+        return Standing(State.STOPPED, lane.waiting, lane.run_after, lane.last_error)
+    if lane.due_at > now:
+        return Standing(State.WAITING, lane.waiting, lane.due_at)
+    return Standing(State.DUE, lane.waiting, None, _why_not_begun(user, lane, now))
+
+
+def _why_not_begun(user: MemoryUser, lane: Lane, now: datetime.datetime) -> str:
+    """Say how many of the workspace's users are worked on, and how many come before this one."""
+    others = Lane.objects.filter(
+        name=LaneName.STRUCTURE, user__workspace=user.workspace_id, due_at__isnull=False
+    ).exclude(pk=lane.pk)
+    before = Q(run_after__lt=lane.run_after) | Q(run_after=lane.run_after, pk__lt=lane.pk)
+    found = others.aggregate(
+        working=Count("pk", filter=Q(lease_expires_at__gt=now)),
+        ahead=Count("pk", filter=leases.free(now) & Q(due_at__lte=now) & before),
+    )
+    if not any(found.values()):
+        return ""
+    users = "user is" if found["working"] == 1 else "users are"
+    return f"waiting for its turn: {found['ahead']} ahead, {found['working']} {users} worked on"
+
+
+def release(lane: Lane) -> bool:
+    """Give the lane back after success; return whether to tell the workers that more is due.
+
+    Raises LeaseLost. An append takes the user's row first, too: an entry is either seen here or
+    finds the lane free.
+    """
+    with transaction.atomic():
+        MemoryUser.objects.select_for_update(no_key=True).get(pk=lane.user_id)
+        leases.check(lane)
+        given_back = {
+            "lease_owner": "",
+            "lease_expires_at": None,
+            "attempts": 0,
+            "last_error": "",
+            # If there is more, the workspace's other users come first.
+            "run_after": timezone.now(),
+        }
+        row = Lane.objects.filter(pk=lane.pk)
+        if lane.name == LaneName.STRUCTURE:
+            row.update(**given_back)
+            return recount(lane.user_id)
+        oldest = undecided(lane).values_list("recorded_at", flat=True).first()
+        row.update(**given_back, due_at=oldest)  # so it tells since when something waits
+    return oldest is not None
+
+
+def recount(user_pk: int) -> bool:
+    """Schedule the language model's work anew, by what is pending and when it came.
+
+    Call it under the lock of the user's row. Returns whether to tell the workers.
+    """
+    lane = Lane.objects.select_related("user").get(user_id=user_pk, name=LaneName.STRUCTURE)
+    if lane.user.merged_into_id is not None:
+        return False  # it is worked on where it was merged into
+    rest = list(undecided(lane).values_list("recorded_at", "metadata")[: batching.MOST_ENTRIES])
+    Lane.objects.filter(pk=lane.pk).update(waiting=0, waiting_since=None, due_at=None)
+    if not rest:
+        return False
+    return batching.announce(
+        user_pk,
+        len(rest),
+        first=rest[0][0],
+        last=rest[-1][0],
+        urgent=any(batching.is_urgent(metadata) for _, metadata in rest),
+        now=timezone.now(),
+    )
+
+
+def interrupt(user_pk: int) -> None:
+    """Take both lanes from whoever works on them: what was read before must not be written.
+
+    Call it under the lock of the user's row.
+    """
+    Lane.objects.filter(user=user_pk).update(
+        token=F("token") + 1,
+        lease_owner="",
+        lease_expires_at=None,
+        hinted_at=None,
+    )
+
+
+def begin_again(user_pk: int, seq: int) -> None:
+    """Have the lanes look again at what is pending from an entry on: some is that was decided.
+
+    Whoever works on a lane has read another past: what it writes is refused. Call it under the lock
+    of the user's row.
+    """
+    interrupt(user_pk)
+    Lane.objects.filter(user=user_pk).update(cursor_seq=Least("cursor_seq", Value(seq - 1)))
+    now = timezone.now()
+    Lane.objects.filter(user=user_pk, user__merged_into=None, name=LaneName.RECORDS).update(
+        due_at=now, run_after=now
+    )
+    recount(user_pk)
+    hint("workers.tasks.checkpoint_records", user_pk, user_pk=user_pk)

@@ -1,0 +1,125 @@
+"""What is being worked on for one user at the moment, in words for whoever waits for it."""
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from django.db.models import Exists, OuterRef, Value
+from django.utils import timezone
+
+from memory.admission import pauses
+from memory.models import Backtest, Lane, MemoryUser, Run
+from memory.models.backtests import GOING_ON, BacktestState
+from memory.models.runs import RunKind, RunStatus
+from memory.models.users import LaneName
+from memory.work import lanes, leases, stuck
+
+# So many pending entries are counted, and so many runs are looked at.
+MOST_PENDING = 1000
+MOST_RUNS = 20
+
+
+@dataclass(frozen=True)
+class Work:
+    """A piece of work: what it is, whether somebody is at it, and since when it is so."""
+
+    what: str
+    is_held: bool
+    since: datetime.datetime | None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """All of it, and how many entries are pending; more than `MOST_PENDING` are not counted.
+
+    `again_at` is when work that came to nothing is tried again, if some is.
+    """
+
+    works: Sequence[Work]
+    pending: int
+    again_at: datetime.datetime | None = None
+
+    @property
+    def is_working(self) -> bool:
+        """Whether it is worth while to look again in a moment."""
+        return bool(self.works)
+
+    def in_words(self, now: datetime.datetime) -> str:
+        """Say it in a line. Nothing that a person wrote is in it."""
+        told = [
+            f"{one.what}: {'in work' if one.is_held else 'waiting'}{_for(one.since, now)}"
+            for one in self.works
+        ]
+        if self.pending > MOST_PENDING:
+            told.append(f"more than {MOST_PENDING:,} entries pending")
+        elif self.pending:
+            noun = "entry" if self.pending == 1 else "entries"
+            told.append(f"{self.pending:,} {noun} pending")
+        if not self.works:
+            told.insert(0, "nothing is being worked on")
+        if self.again_at is not None:
+            told.append(f"the next attempt is{_for(now, self.again_at, 'in')}")
+        return "; ".join(told)
+
+
+def lanes_of(user: MemoryUser) -> Sequence[Lane]:
+    """Return the user's lanes; `is_ready` of one tells whether a worker could take it now."""
+    now = timezone.now()
+    records, structure = (
+        Exists(stuck.KINDS[name].work().filter(leases.free(now), pk=OuterRef("pk")))
+        for name in ("records", "structure")
+    )
+    own = Lane.objects.filter(user=user).order_by("pk")
+    return list(own.annotate(is_ready=records | structure))
+
+
+def of_user(user: MemoryUser, own: Sequence[Lane], pending: int | None = None) -> Progress:
+    """Return what is being worked on for the user, or could be now; `own` are of `lanes_of`.
+
+    How many entries are pending is counted, unless it is known.
+    """
+    due = [lane for lane in own if lane.due_at is not None]
+    if pending is None:
+        pending = _pending(due) if due else 0
+    now = timezone.now()
+    put_off = [lane.run_after for lane in due if lane.last_error and lane.run_after > now]
+    if put_off and pauses.of_user(user) is not None:
+        put_off = []
+    return Progress([*_lanes(due), *_runs(user)], pending, min(put_off, default=None))
+
+
+def _pending(due: Sequence[Lane]) -> int:
+    found = [lanes.undecided(lane).order_by().values("pk")[: MOST_PENDING + 1] for lane in due]
+    return int(found[0].union(*found[1:], all=True).count())
+
+
+def _lanes(due: Sequence[Lane]) -> Iterator[Work]:
+    """Yield those that somebody works on, or could; others wait for their time."""
+    now = timezone.now()
+    for lane in due:
+        is_held = lane.lease_expires_at is not None and lane.lease_expires_at > now
+        if is_held or getattr(lane, "is_ready", False):
+            yield Work(LaneName(lane.name).label, is_held, lane.due_at)
+
+
+def _runs(user: MemoryUser) -> Iterator[Work]:
+    """Yield the runs, and the backtests of the user's own constraints, that are not done."""
+    asked = Run.objects.filter(user=user).exclude(status=RunStatus.DONE).order_by()
+    tests = Backtest.objects.filter(user=user, state__in=GOING_ON).order_by()
+    found = asked.values_list("kind", "status", "queued_at", "started_at").union(
+        tests.annotate(kind=Value("")).values_list("kind", "state", "created_at", "started_at"),
+        all=True,
+    )
+    for kind, status, queued, started in found.order_by("queued_at")[:MOST_RUNS]:
+        what = f"run ({RunKind(kind).label})" if kind else "backtest"
+        is_held = status in (RunStatus.RUNNING, BacktestState.RUNNING)
+        yield Work(what, is_held, started if is_held else queued)
+
+
+def _for(since: datetime.datetime | None, now: datetime.datetime, how: str = "for") -> str:
+    if since is None:
+        return ""
+    seconds = max(round((now - since).total_seconds()), 0)
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f" {how} {hours} h {minutes} min" if hours else f" {how} {minutes} min {rest} s"

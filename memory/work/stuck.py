@@ -1,0 +1,351 @@
+"""All work that the workers do, of every kind, and what of it does not come to an end.
+
+Work *waits* while nobody does it who could, is *held* by a worker, *fails* when it was tried again
+and again, and is *dead* when it was given up: it is tried no more until somebody of the staff says
+so. What fails is tried on at growing intervals, but for runs, webhook messages, forecasts and
+backtests, which are given up in the end.
+"""
+
+import datetime
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Count, Min, QuerySet, Value
+from django.db.models.functions import Greatest
+from django.utils import timezone
+
+from memory import merging
+from memory.constraints import workspace_constraints
+from memory.delivery import staff_mail, webhooks
+from memory.models import Backtest, Delivery, Forecast, Run
+from memory.models.leased import LeasedWork
+from memory.models.runs import BY_MODEL
+from memory.models.users import LaneName
+from memory.models.webhooks import DeliveryState
+from memory.privacy import redaction, user_erasure
+from memory.recall.search import announcing
+from memory.temporal import backtests, forecasts
+from memory.work import lanes, leases, runs
+
+
+def _forecasts_again(work: QuerySet[Any]) -> int:
+    now = timezone.now()
+    return work.update(due_at=now, run_after=now, hinted_at=None, dead_since=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A kind of work: `work` selects what is to be done of it, now or later.
+
+    `since` is the column that tells since when it is asked for, if one does. `whose` leads to the
+    user that it is about, or the workspace, or whoever else. What is not `urgent` stands back.
+    `mortal` selects among what it may be given up, and `again` has what was given up tried again.
+    """
+
+    name: str
+    title: str
+    queue: str
+    work: Callable[[], QuerySet[Any]]
+    since: str
+    whose: str
+    urgent: bool = True
+    # What a worker may begin with at this moment, where that is less than what nobody holds.
+    ready: Callable[[], QuerySet[Any]] | None = None
+    mortal: Callable[[], QuerySet[Any]] | None = None
+    again: Callable[[QuerySet[Any]], int] | None = None
+
+    @cached_property
+    def model(self) -> type[LeasedWork]:
+        """The rows that it is."""
+        model: type[LeasedWork] = self.work().model
+        return model
+
+    def failing(self) -> QuerySet[Any]:
+        """Select what was tried again and again, and is tried on."""
+        return self.work().filter(attempts__gte=settings.UAC_STUCK_ATTEMPTS)
+
+    def dead(self) -> QuerySet[Any]:
+        """Select what was given up."""
+        if self.mortal is None:
+            return self.model._default_manager.none()
+        return self.mortal().filter(dead_since__isnull=False)
+
+    def within(self, narrow: Callable[[QuerySet[Any]], QuerySet[Any]]) -> "Kind":
+        """Return the same kind of work, of which `narrow` leaves some."""
+        ready, mortal = self.ready, self.mortal
+        return replace(
+            self,
+            work=lambda: narrow(self.work()),
+            ready=None if ready is None else lambda: narrow(ready()),
+            mortal=None if mortal is None else lambda: narrow(mortal()),
+        )
+
+
+def _pending_messages() -> QuerySet[Delivery]:
+    return Delivery.objects.filter(state=DeliveryState.PENDING, endpoint__enabled=True)
+
+
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            name="records",
+            title="typed records",
+            queue="sandbox",
+            work=lambda: lanes.due(LaneName.RECORDS),
+            since="due_at",
+            whose="user",
+        ),
+        Kind(
+            name="structure",
+            title="language model's work",
+            queue="llm",
+            work=lambda: lanes.with_model(lanes.due(LaneName.STRUCTURE)),
+            since="due_at",
+            whose="user",
+            urgent=False,
+        ),
+        Kind(
+            name="runs",
+            title="runs",
+            queue="sandbox",
+            work=runs.waiting,
+            since="queued_at",
+            whose="user",
+            mortal=lambda: Run.objects.exclude(kind__in=BY_MODEL),
+            again=runs.try_again,
+        ),
+        Kind(
+            name="questions",
+            title="questions",
+            queue="llm",
+            work=runs.questions,
+            since="queued_at",
+            whose="user",
+            mortal=lambda: Run.objects.filter(kind__in=BY_MODEL),
+            again=runs.try_again,
+        ),
+        Kind(
+            name="redactions",
+            title="redactions",
+            queue="sandbox",
+            work=redaction.waiting,
+            since="due_at",
+            whose="user",
+        ),
+        Kind(
+            name="erasures",
+            title="erasures of users",
+            queue="default",
+            work=user_erasure.waiting,
+            since="due_at",
+            whose="user",
+        ),
+        Kind(
+            name="merges",
+            title="merges of users",
+            queue="default",
+            work=merging.waiting,
+            since="due_at",
+            whose="user",
+        ),
+        Kind(
+            name="deliveries",
+            title="webhook messages",
+            queue="default",
+            work=_pending_messages,
+            ready=lambda: webhooks.sendable(timezone.now()),
+            since="created_at",
+            whose="endpoint",
+            mortal=Delivery.objects.all,
+            again=webhooks.try_again,
+        ),
+        Kind(
+            name="versions",
+            title="workspace constraints to be checked",
+            queue="sandbox",
+            work=workspace_constraints.unjudged,
+            since="created_at",
+            whose="constraint",
+        ),
+        Kind(
+            name="mails",
+            title="mails to the staff",
+            queue="default",
+            work=lambda: staff_mail.waiting(timezone.now()),
+            since="",
+            whose="staff",
+        ),
+        Kind(
+            name="indexes",
+            title="search indexes",
+            queue="default",
+            work=announcing.waiting,
+            since="due_at",
+            whose="user",
+            urgent=False,
+        ),
+        Kind(
+            name="forecasts",
+            title="forecasts",
+            queue="sandbox",
+            work=forecasts.waiting,
+            since="due_at",
+            whose="user",
+            urgent=False,
+            mortal=Forecast.objects.all,
+            again=_forecasts_again,
+        ),
+        Kind(
+            name="backtests",
+            title="backtests",
+            queue="sandbox",
+            work=backtests.waiting,
+            since="created_at",
+            whose="workspace",
+            urgent=False,
+            mortal=Backtest.objects.all,
+            again=backtests.try_again,
+        ),
+    )
+}
+
+
+STANDINGS = {
+    "waiting": "waiting for a worker",
+    "held": "in work",
+    "failing": "failing",
+    "dead": "given up",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """How a kind of work stands: how much waits, is held, fails and is dead; for how many seconds
+    the oldest has waited since a worker could have begun with it, or has been held."""
+
+    kind: Kind
+    waiting: int
+    oldest: float
+    held: int
+    longest: float
+    failing: int
+    dead: int
+
+
+def standings(kinds: Iterable[Kind] | None = None) -> Iterator[Standing]:
+    """Yield how work stands, every kind of it or these, by one statement for all."""
+    now = timezone.now()
+    kinds = list(KINDS.values() if kinds is None else kinds)
+    if not kinds:
+        return
+    counts = [
+        rows.order_by()
+        .values(of=Value(kind.name), how=Value(how))
+        # Not before it may be tried again is it waiting for a worker.
+        .annotate(number=Count("pk"), began=Min(Greatest(kind.since or "run_after", "run_after")))
+        for kind in kinds
+        for how, rows in by_standing(kind, now).items()
+    ]
+    found = {
+        (row["of"], row["how"]): (row["number"], row["began"])
+        for row in counts[0].union(*counts[1:], all=True)
+    }
+    for kind in kinds:
+        (waiting, oldest), (held, longest), (failing, _), (dead, _) = (
+            found.get((kind.name, how), (0, None)) for how in STANDINGS
+        )
+        yield Standing(
+            kind=kind,
+            waiting=waiting,
+            oldest=_seconds(oldest, now) if kind.since else 0.0,
+            held=held,
+            longest=_seconds(longest, now) if kind.since else 0.0,
+            failing=failing,
+            dead=dead,
+        )
+
+
+def by_standing(kind: Kind, now: datetime.datetime) -> Mapping[str, QuerySet[Any]]:
+    """Select the work of a kind that is `waiting`, `held`, `failing` and `dead`."""
+    work = kind.work()
+    return {
+        "waiting": kind.ready() if kind.ready else work.filter(leases.free(now)),
+        "held": work.filter(lease_expires_at__gt=now),
+        "failing": kind.failing(),
+        "dead": kind.dead(),
+    }
+
+
+def _seconds(since: datetime.datetime | None, now: datetime.datetime) -> float:
+    return max((now - since).total_seconds(), 0.0) if since else 0.0
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """A piece of work that fails, or is dead: `whose` it is, since when it is asked for or dead,
+    how often it was tried, when it is tried again (never, if it is dead), and the last error."""
+
+    kind: Kind
+    row: LeasedWork
+    whose: models.Model
+    is_dead: bool
+    since: datetime.datetime | None
+    attempts: int
+    again_at: datetime.datetime | None
+    error: str
+
+
+def found(kind: Kind, limit: int) -> Sequence[Stuck]:
+    """Return what is stuck of a kind: what is dead, the latest first, then what fails."""
+    given_up = kind.dead().select_related(kind.whose)
+    if kind.mortal is not None:
+        given_up = given_up.order_by("-dead_since")
+    dead = [_stuck(kind, row, is_dead=True) for row in given_up[:limit]]
+    failing = kind.failing().select_related(kind.whose).order_by("-attempts", "pk")
+    return [*dead, *(_stuck(kind, row, is_dead=False) for row in failing[: limit - len(dead)])]
+
+
+def _stuck(kind: Kind, row: Any, *, is_dead: bool) -> Stuck:
+    return Stuck(
+        kind=kind,
+        row=row,
+        whose=getattr(row, kind.whose),
+        is_dead=is_dead,
+        since=row.dead_since if is_dead else getattr(row, kind.since or "run_after"),
+        attempts=row.attempts,
+        again_at=None if is_dead else row.run_after,
+        error=row.last_error,
+    )
+
+
+def try_again(kind: Kind, keys: Collection[Any]) -> int:
+    """Have these pieces of work tried again now, dead or not; return how many are.
+
+    What was settled or redacted meanwhile is left as it is.
+    """
+    now = timezone.now()
+    failing = kind.work().filter(pk__in=keys)
+    number = kind.model._default_manager.filter(pk__in=failing.values("pk")).update(
+        run_after=now, hinted_at=None
+    )
+    if kind.again is not None:
+        number += kind.again(kind.dead().filter(pk__in=keys))
+    return number
+
+
+def dismiss(kind: Kind, keys: Collection[Any]) -> int:
+    """Have these pieces of work counted as dead no more, and not tried; return how many were."""
+    if kind.mortal is None:
+        return 0
+    return kind.dead().filter(pk__in=keys).update(dead_since=None)
+
+
+def wrong_settings() -> dict[str, str]:
+    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    tries = settings.UAC_STUCK_ATTEMPTS
+    return {} if tries >= 1 else {"UAC_STUCK_ATTEMPTS": f"At least 1, not {tries}."}

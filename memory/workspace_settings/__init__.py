@@ -1,0 +1,1 @@
+"""Settings of a workspace, each of which overrides a default of the server."""

@@ -1,0 +1,83 @@
+"""Messages to the endpoints of webhooks: sent until they are taken, in order per alert.
+
+A worker that is killed between sending and writing that down has sent for nothing: its lease
+expires, and the message is sent again, with the same id.
+"""
+
+import datetime
+import time
+
+import structlog
+from django.conf import settings
+from django.utils import timezone
+
+from memory.delivery import webhooks
+from memory.delivery.webhooks import Attempt
+from memory.models import Delivery
+from memory.privacy import encryption
+from memory.work import leases
+from memory.work.hints import send_hint
+from workers.delivery import outgoing
+
+logger = structlog.get_logger(__name__)
+
+# So long a thread serves one endpoint before the others have their turn.
+TURN_SECONDS = 20.0
+# A secret that cannot be read is for the operator to mend; then it goes on by itself.
+UNREADABLE_WAIT = datetime.timedelta(minutes=5)
+
+
+def deliver(endpoint_pk: str) -> None:
+    """Send what can be sent to the endpoint, message after message."""
+    ends = time.monotonic() + TURN_SECONDS
+    while (delivery := webhooks.claim(endpoint_pk)) is not None:
+        try:
+            with leases.kept(delivery):
+                _send(delivery)
+        except leases.LeaseLost:
+            logger.warning("lease_lost", delivery=str(delivery.pk))
+        if time.monotonic() > ends:
+            of = delivery.endpoint.workspace_id
+            send_hint(webhooks.TASK, [endpoint_pk], workspace_pk=of)
+            return
+
+
+def _send(delivery: Delivery) -> None:
+    began_at, began = timezone.now(), time.monotonic()
+    try:
+        headers = webhooks.signed(delivery, began_at)
+    except encryption.EncryptionError as error:
+        leases.write(
+            delivery,
+            attempts=delivery.attempts - 1,  # nobody was called
+            run_after=began_at + UNREADABLE_WAIT,
+            last_error=str(error),
+            lease_owner="",
+            lease_expires_at=None,
+        )
+        logger.error("webhook_secret_unreadable", endpoint=str(delivery.endpoint_id))
+        return
+    answer = outgoing.post(
+        delivery.endpoint.url,
+        delivery.payload.encode(),
+        headers,
+        seconds=settings.UAC_WEBHOOK_TIMEOUT_SECONDS,
+    )
+    attempt = Attempt(
+        at=began_at,
+        seconds=round(time.monotonic() - began, 3),
+        status=answer.status,
+        error=answer.error,
+        address=answer.address,
+        answer=answer.excerpt,
+        retry_after=answer.retry_after,
+    )
+    webhooks.record(delivery, attempt)
+    logger.info(
+        "webhook_called",
+        endpoint=str(delivery.endpoint_id),
+        delivery=str(delivery.pk),
+        status=answer.status,
+        seconds=attempt.seconds,
+        delivered=not answer.error,
+    )

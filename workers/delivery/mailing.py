@@ -1,0 +1,73 @@
+"""Mails to the staff: claim a subscription, send what it has not been told, move its cursor.
+
+A mail is sent before its cursor moves: what kills the worker between the two sends it once more.
+"""
+
+import datetime
+from smtplib import SMTPConnectError, SMTPServerDisconnected
+
+import structlog
+from django.conf import settings
+from django.utils import timezone
+
+from memory.delivery import staff_mail
+from memory.models import StaffSubscription
+from memory.texts import visible
+from memory.work import leases
+
+NO_ANSWER = (TimeoutError, ConnectionError, SMTPConnectError, SMTPServerDisconnected)
+
+logger = structlog.get_logger(__name__)
+
+# A mail server that does not answer is left alone for a moment, so that it holds up no more of this
+# process's work than that of one subscription.
+PAUSE = datetime.timedelta(seconds=30)
+_silent_until = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+
+NO_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
+
+
+class CannotMail(Exception):
+    """Something has to be set right before this mail can be sent; the message says what."""
+
+
+def send(subscription_pk: int) -> None:
+    """Send a subscription's mails, if it has any; what fails is tried again later."""
+    global _silent_until
+    if timezone.now() < _silent_until:
+        return
+    subscription = leases.claim(StaffSubscription.objects.filter(pk=subscription_pk, enabled=True))
+    if subscription is None:
+        return
+    try:
+        with leases.kept(subscription):
+            for column in staff_mail.due(subscription, timezone.now()):
+                for news in staff_mail.news(subscription, column):
+                    _tell(subscription, news)
+            leases.write(
+                subscription, lease_expires_at=None, lease_owner="", attempts=0, last_error=""
+            )
+    except leases.LeaseLost:
+        logger.warning("lease_lost")
+    except Exception as error:
+        if isinstance(error, NO_ANSWER):
+            _silent_until = timezone.now() + PAUSE
+        leases.fail(subscription, f"{type(error).__name__}: {visible(str(error))}")
+        # The mail server's own words may quote the mail.
+        logger.warning("mail_not_sent", subscription=subscription_pk, error=type(error).__name__)
+        if not isinstance(error, CannotMail | OSError):
+            raise
+
+
+def _tell(subscription: StaffSubscription, news: staff_mail.News) -> None:
+    if news.number:
+        if not subscription.staff.has_perm("memory.view_alert"):
+            raise CannotMail(
+                f"{subscription.staff.get_username()} may not view alerts: give the permission, or"
+                " switch the subscription off."
+            )
+        if settings.EMAIL_BACKEND == NO_BACKEND:
+            raise CannotMail("EMAIL_URL is not set: there is no mail server to send by.")
+        staff_mail.mail(subscription, news).send()
+        logger.info("mail_sent", subscription=subscription.pk, alerts=news.number)
+    staff_mail.told(subscription, news, timezone.now())

@@ -1,0 +1,111 @@
+"""One POST to somebody else's server, which may be slow, broken or hostile.
+
+It goes to an address that was judged before and to no other: no redirect is followed, no proxy of
+the environment is used. All of it ends by a deadline, even against a byte a second, and no more of
+the answer is read than its beginning.
+"""
+
+import http.client
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from memory.delivery import connections, destinations
+from memory.delivery.connections import Late, TooLong, Wire
+from memory.delivery.destinations import Destination
+
+# Of the answer: its header, and the beginning of its body.
+READ_BYTES = 64 * 1024
+EXCERPT_BYTES = 1024
+# When the status is known, the body is only for people to read: it gets no more time than this.
+BODY_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a call: a status, or an error without one; the address that was called."""
+
+    status: int | None = None
+    error: str = ""
+    address: str | None = None
+    retry_after: str = ""
+    excerpt: str = ""
+
+
+def post(url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -> Answer:
+    """Send the body to the URL, within so many seconds; never raises for what the others do."""
+    deadline = time.monotonic() + seconds
+    try:
+        destination = destinations.parse(url)
+        found = destinations.addresses(destination, seconds)
+    except (destinations.Refused, destinations.NotFound) as error:
+        return Answer(error=str(error))
+    try:
+        connected, address = connections.connect(found, destination.port, deadline)
+    except OSError as error:
+        tried = ", ".join(map(str, found))
+        return Answer(error=f"No connection to {tried}: {_words(error, seconds)}")
+    try:
+        with connected, _encrypted(connected, destination, deadline) as encrypted:
+            wire = Wire(encrypted, deadline, READ_BYTES)
+            answer = _exchange(wire, destination, body, headers)
+    except ssl.SSLCertVerificationError as error:
+        reason = f"The certificate of {destination.host} is refused: {error.verify_message}."
+        answer = Answer(error=reason)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        answer = Answer(error=_words(error, seconds))
+    return replace(answer, address=str(address))
+
+
+def _encrypted(plain: socket.socket, destination: Destination, deadline: float) -> socket.socket:
+    if destination.scheme == "http":
+        return plain
+    return connections.encrypt(plain, destination.host, deadline)
+
+
+def _exchange(
+    wire: Wire, destination: Destination, body: bytes, headers: Mapping[str, str]
+) -> Answer:
+    connection = http.client.HTTPConnection(destination.host, destination.port)
+    connection.sock = wire
+    own = {"Host": destination.authority, "Connection": "close"}
+    connection.request("POST", destination.target, body, {**own, **headers})
+    response = connection.getresponse()
+    wire.deadline = min(wire.deadline, time.monotonic() + BODY_SECONDS)
+    return Answer(
+        status=response.status,
+        error=_problem(response.status),
+        retry_after=response.getheader("Retry-After", ""),
+        excerpt=_beginning(response),
+    )
+
+
+def _problem(status: int) -> str:
+    if 200 <= status < 300:
+        return ""
+    if 300 <= status < 400:
+        return f"It answered {status}, and redirects are not followed: give the final URL."
+    return f"It answered {status}."
+
+
+def _beginning(response: http.client.HTTPResponse) -> str:
+    """Return the beginning of the body, as far as it comes in time."""
+    read = b""
+    try:
+        while len(read) < EXCERPT_BYTES and (more := response.read1(EXCERPT_BYTES - len(read))):
+            read += more
+    except (OSError, http.client.HTTPException, ValueError):
+        pass
+    return read.decode(errors="replace").replace("\0", "�")[:EXCERPT_BYTES]
+
+
+def _words(error: Exception, seconds: float) -> str:
+    if isinstance(error, Late | TimeoutError):
+        return f"There was no answer in time ({seconds:g} s)."
+    if isinstance(error, TooLong):
+        return f"The answer's header is longer than {READ_BYTES} bytes."
+    if isinstance(error, http.client.RemoteDisconnected):
+        return "The connection was closed without an answer."
+    return f"{type(error).__name__}: {error}"[:500].replace("\0", "�")

@@ -1,0 +1,366 @@
+"""Backtests: running a constraint over the versions that users had, user by user.
+
+Of each stretch of versions in which nothing changed that the constraint reads it is foreseen, as in
+a forecast, when its answer could have changed; there it runs, as it would have run.
+"""
+
+import datetime
+import functools
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from django.conf import settings
+from django.utils import timezone
+
+from memory.constraints import workspace_constraints
+from memory.constraints.workspace_constraints import Standing
+from memory.models import Backtest, BacktestUser, Checkpoint, MemoryUser
+from memory.models.backtests import BacktestState, UserState
+from memory.models.log import By
+from memory.privacy import redaction
+from memory.project import Outline
+from memory.temporal import backtests, forecasts, states
+from memory.temporal.backtests import Moment, Problem, Told
+from memory.work import leases, runs
+from workers.checkpointing.policy import check_policy
+from workers.execution import forecasting
+from workers.execution.constraints import finding_of, found_too_much
+from workers.execution.errors import error_json, user_error_json
+from workers.execution.projects import Compile, allowance_of, compiling, loaded
+from workers.sandbox.interface import Sandbox, SandboxError, UserError
+
+logger = structlog.get_logger(__name__)
+
+# A worker stays at a backtest for so long, then others have their turn; where runs wait, for less.
+SLICE_SECONDS = 30.0
+HURRIED_SECONDS = 3.0
+# A user's history is followed for so long: of what is left nothing is known.
+USER_SECONDS = 120.0
+KILLED = "the worker was killed again and again"
+# What an old version of a project cannot give to a constraint that was written for a newer one.
+_NOT_THERE = ("ImportError", "ModuleNotFoundError")
+
+
+def go_on(backtest_pk: str) -> None:
+    """Go on with a backtest where it stands, for a while, unless somebody else does."""
+    backtest = leases.claim(backtests.waiting().filter(pk=backtest_pk))
+    if backtest is None:
+        return
+    with leases.kept(backtest), structlog.contextvars.bound_contextvars(backtest=backtest_pk):
+        try:
+            _go_on(backtest)
+        except leases.LeaseLost:  # or it was cancelled
+            logger.warning("lease_lost")
+        except Exception as error:
+            leases.fail(backtest, f"{type(error).__name__}: {error}")
+            raise
+
+
+def _go_on(backtest: Backtest) -> None:
+    begun = time.monotonic()
+    if backtest.state == BacktestState.WAITING:
+        leases.write(backtest, state=BacktestState.RUNNING, started_at=timezone.now())
+    if (refused := _refused(backtest)) is not None:
+        backtests.give_up(backtest, refused)
+        return
+    if not backtest.picked:
+        if backtest.attempts > settings.UAC_MAX_ATTEMPTS:
+            backtests.give_up(backtest, backtest.last_error or KILLED, ours=True)
+            return
+        backtests.pick(backtest)
+    waiting = backtest.users.filter(state=UserState.WAITING).select_related("user__workspace")
+    while (row := waiting.order_by("pk").first()) is not None:
+        _look_at(backtest, row)
+        passed = time.monotonic() - begun
+        hurried = passed > HURRIED_SECONDS and runs.are_waiting()
+        if hurried or passed > SLICE_SECONDS:
+            now = timezone.now()  # it is behind the others then: see dispatching.hint_backtests
+            given_back = {"lease_owner": "", "lease_expires_at": None, "run_after": now}
+            leases.write(backtest, **given_back, hinted_at=now if hurried else None)
+            return
+    backtests.finish(backtest)
+    logger.info("backtest_done")
+
+
+def _refused(backtest: Backtest) -> str | None:
+    """Say why a text that is to be a user's own constraint cannot be one, if it cannot."""
+    head = backtest.user.head if backtest.user else None
+    if head is None or head.tree.get(backtest.constraint) == backtest.source_hash:
+        return None  # of a workspace, or one that passed the gate
+    findings = check_policy(backtest.constraint, backtests.own_source(backtest))
+    told = [f"line {finding.line}: {finding.message}" for finding in findings]
+    return "; ".join(told) or None
+
+
+def _look_at(backtest: Backtest, row: BacktestUser) -> None:
+    """Look at one user, and write what was found, or after so many tries that nothing was."""
+    if backtest.attempts > settings.UAC_MAX_ATTEMPTS:  # whoever tried was killed
+        _give_up(backtest, row, backtest.last_error or KILLED)
+        return
+    try:
+        history = _History(backtest, row.user)
+        told = backtests.put_together(history.moments(), row.user.workspace.alert_limits)
+    except states.CannotBeTold as error:
+        _give_up(backtest, row, str(error))
+        return
+    except Exception as error:
+        if not Checkpoint.objects.filter(user=row.user_id).exists():  # erased meanwhile
+            backtests.settle(backtest, row, Told())
+            return
+        if backtest.attempts < settings.UAC_MAX_ATTEMPTS:
+            raise
+        logger.exception("user_given_up")
+        _give_up(backtest, row, f"{type(error).__name__}: {error}")
+        return
+    backtests.settle(backtest, row, told, **history.columns)
+
+
+def _give_up(backtest: Backtest, row: BacktestUser, error: str) -> None:
+    backtests.settle(backtest, row, Told(), state=UserState.FAILED, error=error[:4000])
+
+
+@dataclass
+class _Stretch:
+    """Versions of a user in a row in which nothing changed that the constraint reads, from when to
+    when; each with its number and the time from which on it was the head."""
+
+    checkpoint: Checkpoint
+    key: str
+    standing: Standing | None
+    start: datetime.datetime
+    end: datetime.datetime
+    problem: Problem | None = None
+    versions: list[tuple[datetime.datetime, int]] = field(default_factory=list)
+
+    def version_at(self, at: datetime.datetime) -> int:
+        """Return which version was the head at that instant."""
+        return max(version for start, version in self.versions if start <= max(at, self.start))
+
+
+class _History:
+    """What a constraint would have found for one user, as it is looked for."""
+
+    def __init__(self, backtest: Backtest, user: MemoryUser) -> None:
+        self._user, self._path, self._hash = user, backtest.constraint, backtest.source_hash
+        self._constraint = (
+            workspace_constraints.as_if_live(backtest.version) if backtest.version else None
+        )
+        self._allowance = allowance_of(user.workspace)
+        self._since = backtest.until - datetime.timedelta(days=backtest.days)
+        self._until = backtest.until
+        self._by = By(backtest.by)
+        self._compile: Compile | None = None
+        self._deadline = time.monotonic() + USER_SECONDS
+        self.columns: dict[str, Any] = {"versions": 0, "looks": 0}
+
+    def moments(self) -> Iterator[Moment]:
+        """Yield what it would have found, from each instant on at which that may have changed."""
+        with compiling() as self._compile:
+            yield from self._moments()
+
+    def _moments(self) -> Iterator[Moment]:
+        for stretch in self._stretches():
+            self.columns.setdefault("since", stretch.start)
+            if time.monotonic() > self._deadline:
+                yield self._unknown(stretch, stretch.start, "the history is too long", ends=True)
+                return
+            if stretch.problem is not None:
+                yield self._moment(stretch, stretch.start, problem=stretch.problem)
+            elif not stretch.key:
+                yield self._moment(stretch, stretch.start)
+            else:
+                self.columns["looks"] += 1
+                try:
+                    with self._loaded(stretch) as sandbox:
+                        yield from self._look(sandbox, stretch)
+                except SandboxError as error:
+                    if error.infrastructure:
+                        raise
+                    problem = _error(error_json(error))
+                    yield self._moment(stretch, stretch.start, problem=problem)
+            if "known_until" in self.columns:
+                return
+
+    # -- The versions -----------------------------------------------------------------------------
+
+    def _stretches(self) -> Iterator[_Stretch]:
+        current: _Stretch | None = None
+        for checkpoint, start, end in self._states():
+            self.columns["versions"] += 1
+            if current is not None and time.monotonic() > self._deadline:
+                break  # of what is yielded then it is said that the history is too long
+            found = self._stretch(checkpoint, start, end)
+            same = current is not None and (current.key, current.problem, current.end) == (
+                *(found.key, found.problem, found.start),
+            )
+            if current is not None and same:
+                current.end = end
+                current.versions += found.versions
+                continue
+            if current is not None:
+                yield current
+            current = found
+        if current is not None:
+            yield current
+
+    def _states(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
+        return self._heads() if self._by == By.RECORDED else self._occurrences()
+
+    def _occurrences(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
+        """Yield what was the case within the period by the entries' own times, from when to when;
+        raises states.CannotBeTold."""
+        known = Checkpoint.objects.filter(user=self._user, created_at__lt=self._until)
+        head = known.select_related("user").order_by("-version").first()
+        if head is None:
+            return
+        last: tuple[datetime.datetime, Checkpoint] | None = None
+        for moment, state in states.occurrences(head, self._since, self._until):
+            if last is not None:
+                yield last[1], last[0], moment
+            last = moment, state
+        if last is not None:
+            yield last[1], last[0], self._until
+
+    def _heads(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
+        """Yield the versions that were the newest within the period, from when to when."""
+        known = Checkpoint.objects.filter(user=self._user, created_at__lt=self._until)
+        before = known.filter(created_at__lte=self._since).order_by("-version")
+        first = before.values_list("version", flat=True).first() or 0
+        rows = known.filter(version__gte=first).order_by("version").defer("edits", "verdict")
+        last: Checkpoint | None = None
+        start = self._since
+        for checkpoint in rows.iterator(chunk_size=20):
+            # Not before the version that it followed, whatever the clock of its worker said.
+            begin = max(checkpoint.created_at, start)
+            if last is not None and start < begin:
+                yield last, start, begin
+            last, start = checkpoint, begin
+        if last is not None:
+            yield last, start, self._until
+
+    def _stretch(
+        self, checkpoint: Checkpoint, start: datetime.datetime, end: datetime.datetime
+    ) -> _Stretch:
+        outline = Outline.from_json(checkpoint.outline)
+        versions = [(start, checkpoint.version)]
+        standing, key = None, ""
+        problem = self._redacted(checkpoint)
+        if problem is not None:
+            pass
+        elif self._constraint is not None:
+            standing = workspace_constraints.standing(self._constraint, self._user, outline)
+            if standing.applies:
+                keys = forecasting.keys_of(self._user, checkpoint, outline, [standing], own=[])
+                key = keys[self._path]
+        else:
+            checkpoint = states.with_own(checkpoint, self._path, self._hash)
+            keys = forecasting.keys_of(self._user, checkpoint, outline, [], own=[self._path])
+            key = keys[self._path]
+        return _Stretch(checkpoint, key, standing, start, end, problem, versions)
+
+    @functools.cached_property
+    def _redactions(self) -> list[tuple[int, datetime.datetime]]:
+        """The entries that were redacted, and when."""
+        return redaction.moments(self._user.pk)
+
+    def _redacted(self, checkpoint: Checkpoint) -> Problem | None:
+        seq = redaction.first_since(checkpoint, self._redactions)
+        if seq is None:
+            return None
+        return Problem(
+            kind="redacted", message=f"these versions rest on entry {seq}, which was redacted since"
+        )
+
+    # -- What is found in them --------------------------------------------------------------------
+
+    def _loaded(self, stretch: _Stretch) -> AbstractContextManager[Sandbox]:
+        own = [self._constraint] if self._constraint is not None else []
+        return loaded(stretch.checkpoint, self._allowance, own, compile_=self._compile)
+
+    def _look(self, sandbox: Sandbox, stretch: _Stretch) -> Iterator[Moment]:
+        given = stretch.standing
+        bindings = {self._path: given.match.bindings} if given else {}
+        at = stretch.start
+        while True:
+            (foreseen,) = sandbox.forecast(
+                [self._path],
+                now=at,
+                until=stretch.end,
+                time_zone=self._user.time_zone,
+                bindings=bindings,
+                limits=self._allowance.limits,
+            ).results
+            # Of one that cannot be foreseen it is known what it finds at the beginning alone.
+            changes = [(change.at, change.error or change.found) for change in foreseen.changes]
+            for number, (when, told) in enumerate(changes or [("", "unknown")]):
+                instant = at if not number else forecasts.instant_of(when, self._user.time_zone)
+                if instant >= stretch.end:
+                    break
+                if time.monotonic() > self._deadline:
+                    yield self._unknown(stretch, instant, "its answer changes too often", ends=True)
+                    return
+                if not told:
+                    yield self._moment(stretch, instant)
+                    continue
+                yield self._run(sandbox, stretch, instant, bindings)
+            if foreseen.error is not None and not self._lacks(foreseen.error):
+                reason = f"{foreseen.error.type}: {foreseen.error.message}"
+                yield self._unknown(stretch, at, f"it cannot be looked ahead at: {reason}")
+                return
+            if foreseen.error is not None or foreseen.until is None:
+                return
+            later = forecasts.instant_of(foreseen.until, self._user.time_zone)
+            if later >= stretch.end:
+                return
+            late = time.monotonic() > self._deadline
+            if late or later <= at:
+                reason = "it has to be called too often"
+                yield self._unknown(stretch, max(later, at), reason, ends=late)
+                return
+            at = later
+
+    def _run(
+        self, sandbox: Sandbox, stretch: _Stretch, at: datetime.datetime, bindings: Any
+    ) -> Moment:
+        (result,) = sandbox.run_constraints(
+            [self._path],
+            now=at,
+            time_zone=self._user.time_zone,
+            bindings=bindings,
+            limits=self._allowance.limits,
+        ).results
+        if result.error is None:
+            found = [finding_of(self._path, alert) for alert in result.alerts]
+            return self._moment(stretch, at, findings=found)
+        if found_too_much(result):
+            most = self._allowance.limits.alerts
+            problem = Problem(kind="alert_limit", message=f"it found more than {most}, at once")
+            return self._moment(stretch, at, problem=problem)
+        if self._lacks(result.error):
+            return self._moment(stretch, at)
+        return self._moment(stretch, at, problem=_error(user_error_json(result.error)))
+
+    def _lacks(self, error: UserError) -> bool:
+        """Whether a user's own constraint fails since the version had not yet what it imports."""
+        return self._constraint is None and error.type in _NOT_THERE
+
+    def _moment(self, stretch: _Stretch, at: datetime.datetime, **told: Any) -> Moment:
+        return Moment(at=at, version=stretch.version_at(at), **told)
+
+    def _unknown(
+        self, stretch: _Stretch, at: datetime.datetime, why: str, *, ends: bool = False
+    ) -> Moment:
+        """Tell that of these versions nothing is known from then on; of later ones neither, if it
+        ends there."""
+        if ends:
+            self.columns["known_until"] = at
+        return self._moment(stretch, at, problem=Problem(kind="unknown", message=why))
+
+
+def _error(error: dict[str, Any]) -> Problem:
+    where = f" at line {error['line']}" if error.get("line") else ""
+    return Problem(kind="error", message=f"failed{where}: {error['type']}: {error['message']}")

@@ -1,0 +1,102 @@
+"""What is told of a constraint that failed: how grave that is, and what to mend."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from memory import checkpoints
+from memory.alerting import alerts
+from memory.alerting.alerts import Finding
+from memory.constraints import workspace_constraints
+from memory.constraints.constraint_sources import may_be_critical, optional_fields_at
+from memory.models import Checkpoint, WorkspaceConstraint
+from memory.project import Domain, Outline
+from memory.recall import retrieval
+from workers.execution.errors import user_error_json
+from workers.sandbox.interface import ConstraintResult
+
+# What Python says of an operation on None names its type.
+_ON_NONE = ("TypeError", "AttributeError")
+_NONE = "NoneType"
+# So many fields and records are named.
+_NAMED = 3
+
+
+def failures(
+    checkpoint: Checkpoint,
+    results: Sequence[ConstraintResult],
+    applying: Collection[WorkspaceConstraint],
+) -> list[Finding]:
+    """Return the staff's alerts for constraints that ended with an error.
+
+    The alert is critical for a constraint that may raise critical ones: somebody relies on it.
+    """
+    errors = {
+        result.path: user_error_json(result.error) for result in results if result.error is not None
+    }
+    if not errors:
+        return []
+    sources = sources_of(checkpoint, applying, errors.keys())
+    outline = Outline.from_json(checkpoint.outline)
+    return [
+        alerts.failure(
+            path,
+            error,
+            critical=may_be_critical(sources.get(path, "")),
+            advice=_advice(
+                checkpoint, outline, error, sources.get(path, "") if error["path"] == path else ""
+            ),
+        )
+        for path, error in errors.items()
+    ]
+
+
+def may_any_be_critical(
+    checkpoint: Checkpoint, applying: Collection[WorkspaceConstraint], paths: Collection[str]
+) -> bool:
+    """Tell whether one of these constraints can raise critical alerts."""
+    return any(map(may_be_critical, sources_of(checkpoint, applying, paths).values()))
+
+
+def sources_of(
+    checkpoint: Checkpoint, applying: Collection[WorkspaceConstraint], paths: Collection[str]
+) -> dict[str, str]:
+    """Return the sources of these constraints by path: the version's, and those of the
+    workspace."""
+    theirs = [one for one in applying if one.path in paths]
+    live = workspace_constraints.read_live(theirs) if theirs else {}
+    return {
+        **checkpoints.read_files(checkpoint, paths),
+        **{path: version.source for path, version in live.items()},
+    }
+
+
+def _advice(checkpoint: Checkpoint, outline: Outline, error: Mapping[str, Any], source: str) -> str:
+    """Say what to mend, where a constraint took a field for granted that a record lacks."""
+    if error["type"] not in _ON_NONE or _NONE not in error["message"]:
+        return ""
+    fields = optional_fields_at(source, error["line"], outline)
+    named = [
+        f"{domain.name}.{collection} {key!r} has no {field.name}"
+        for domain, class_, field in fields
+        for collection, key in _records_without(checkpoint, domain, class_.name, field.name)
+    ]
+    where = "A field that it reads is empty in some record"
+    if named:
+        where += f" ({'; '.join(named[:_NAMED])})"
+    elif fields:
+        names = [f"{domain.name}.{class_.name}.{field.name}" for domain, class_, field in fields]
+        where += f" (it may be {' or '.join(names[:_NAMED])})"
+    return f"{where}: test for None first."
+
+
+def _records_without(
+    checkpoint: Checkpoint, domain: Domain, class_name: str, field: str
+) -> Iterator[tuple[str, str]]:
+    """Yield the first record without a value of this field, by collection and key, of the newest
+    file of each collection of the class."""
+    for name in domain.collections_of(class_name):
+        page = len(domain.collections[name].shards)
+        for record in retrieval.records_in(checkpoint, domain, name, page).records:
+            if record["fields"].get(field) is None:
+                yield name, record["key"]
+                break

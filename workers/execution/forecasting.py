@@ -1,0 +1,250 @@
+"""Making a forecast: looking ahead at the constraints of which it is not known yet."""
+
+import ast
+import datetime
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import structlog
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from memory import checkpoints
+from memory.canonical import canonical_json, sha256
+from memory.constraints import workspace_constraints
+from memory.constraints.workspace_constraints import Standing
+from memory.models import Checkpoint, Forecast, MemoryUser
+from memory.project import Outline
+from memory.temporal import forecasts
+from memory.texts import parse_python
+from memory.work import leases
+from workers.execution.errors import user_error_json
+from workers.execution.projects import allowance_of, loaded
+from workers.sandbox.interface import ConstraintForecast, SandboxError
+
+logger = structlog.get_logger(__name__)
+
+# What may lead anywhere: other constraints, a record by the name of its class.
+_ANYWHERE = re.compile(r"\bconstraints\b|\bRef\s*\[\s*[\"']")
+
+
+def make(user_pk: int) -> None:
+    """Make the forecast that is due of a user, unless somebody else does."""
+    forecast = leases.claim(forecasts.waiting().filter(user_id=user_pk))
+    if forecast is None:
+        return
+    if forecast.attempts > settings.UAC_MAX_ATTEMPTS:  # whoever tried was killed
+        error = forecast.last_error or "the worker was killed again and again"
+        _give_up(forecast, error)
+        return
+    with leases.kept(forecast):
+        try:
+            _make(forecast)
+        except leases.LeaseLost:
+            logger.warning("lease_lost")
+        except Exception as error:
+            if forecast.attempts >= settings.UAC_MAX_ATTEMPTS:
+                logger.exception("forecast_failed")
+                _give_up(forecast, str(error))
+                return
+            leases.fail(forecast, f"{type(error).__name__}: {error}")
+            raise
+
+
+def _give_up(forecast: Forecast, error: str) -> None:
+    """Have no forecast: the daily run stays as it is, and asks again."""
+    with suppress(leases.LeaseLost):
+        given_up = {"due_at": None, "dead_since": timezone.now(), "last_error": error[:4000]}
+        leases.write(forecast, **_done(**given_up))
+        logger.warning("forecast_given_up", error=error[:1000])
+
+
+def _done(**columns: Any) -> dict[str, Any]:
+    given_back = {"lease_owner": "", "lease_expires_at": None, "attempts": 0, "dead_since": None}
+    return {**given_back, **columns}
+
+
+def _make(forecast: Forecast) -> None:
+    started = time.monotonic()
+    user = MemoryUser.objects.select_related("workspace", "head").get(pk=forecast.user_id)
+    checkpoint, start = user.head, user.alerts_instant
+    if checkpoint is None or start is None or user.alerts_version != checkpoint.version:
+        # The constraints have not run on this version yet; when they have, they ask again.
+        leases.write(forecast, **_done(due_at=None))
+        return
+    outline = Outline.from_json(checkpoint.outline)
+    standings = workspace_constraints.standings(user, outline)
+    basis = forecasts.basis_of(user, standings)
+    keys = keys_of(user, checkpoint, outline, standings)
+    end = start + forecasts.horizon()
+    half = start + forecasts.horizon() / 2
+    known = {
+        path: forecast.results[path]
+        for path, key in keys.items()
+        if _is_good(forecast.results.get(path), key, user.time_zone, start, half)
+    }
+    missing = [path for path in keys if path not in known]
+    calls = 0
+    if missing:
+        made = _look_ahead(user, checkpoint, standings, missing, start, end)
+        calls = sum(one.calls for one in made)
+        for one in made:
+            known[one.path] = _to_json(one, keys[one.path], start, end)
+    results = {path: known[path] for path in keys}
+    ends = [datetime.datetime.fromisoformat(one["end"]) for one in results.values()]
+    told = forecasts.foreseen(results, user.time_zone, start, min([*ends, end]))
+    with transaction.atomic():
+        locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        leases.write(
+            forecast,
+            **_done(
+                last_error="",
+                checkpoint=checkpoint,
+                basis=basis,
+                computed_at=timezone.now(),
+                start=start,
+                horizon_days=settings.UAC_FORECAST_DAYS,
+                known_until=told.known_until,
+                needs_daily=told.needs_daily or bool(outline.legacy_constraints),
+                results=results,
+                timeline=told.timeline,
+                timings={
+                    "seconds": time.monotonic() - started,
+                    "looked_at": len(missing),
+                    "used_again": len(results) - len(missing),
+                    "calls": calls,
+                },
+            ),
+        )
+        # Another run may have asked again meanwhile, and another version be the head.
+        Forecast.objects.filter(pk=forecast.pk, due_at=forecast.due_at).update(due_at=None)
+        written = Forecast.objects.get(pk=forecast.pk)
+        after = locked.alerts_instant
+        if (
+            after is not None
+            and locked.head_id == checkpoint.pk
+            and locked.time_zone == user.time_zone
+            and forecasts.is_fresh(written, checkpoint, after, basis)
+        ):
+            forecasts.wake(locked, written, after)
+
+
+def _look_ahead(
+    user: MemoryUser,
+    checkpoint: Checkpoint,
+    standings: Sequence[Standing],
+    paths: Sequence[str],
+    start: datetime.datetime,
+    end: datetime.datetime,
+) -> Sequence[ConstraintForecast]:
+    applying = [one for one in standings if one.applies]
+    allowance = allowance_of(user.workspace)
+    try:
+        with loaded(checkpoint, allowance, [one.constraint for one in applying]) as sandbox:
+            return sandbox.forecast(
+                paths,
+                now=start,
+                until=end,
+                time_zone=user.time_zone,
+                bindings={one.constraint.path: one.match.bindings for one in applying},
+                limits=allowance.limits,
+            ).results
+    except SandboxError as error:
+        if error.infrastructure or error.error is None:
+            raise
+        return [ConstraintForecast(path=path, error=error.error) for path in paths]
+
+
+def _is_good(
+    result: Mapping[str, Any] | None,
+    key: str,
+    time_zone: str,
+    start: datetime.datetime,
+    half: datetime.datetime,
+) -> bool:
+    """Whether what was foreseen of a constraint still tells enough."""
+    if result is None or result["key"] != key or result["error"] is not None:
+        return False
+    begin, end = (datetime.datetime.fromisoformat(result[one]) for one in ("start", "end"))
+    if result["until"] is not None:
+        end = min(end, forecasts.instant_of(result["until"], time_zone))
+    return begin <= start and half <= end
+
+
+def _to_json(
+    made: ConstraintForecast, key: str, start: datetime.datetime, end: datetime.datetime
+) -> dict[str, Any]:
+    return {
+        "key": key,
+        "start": start.isoformat(),
+        "end": end.isoformat(),
+        "error": user_error_json(made.error) if made.error else None,
+        "takes_now": made.takes_now,
+        "findings": [list(one) for one in made.findings],
+        "changes": [list(one) for one in made.changes],
+        "until": made.until,
+    }
+
+
+def keys_of(
+    user: MemoryUser,
+    checkpoint: Checkpoint,
+    outline: Outline,
+    standings: Sequence[Standing],
+    own: Sequence[str] | None = None,
+) -> dict[str, str]:
+    """Path → hash of all that a constraint's findings depend on but the clock.
+
+    Of the user's own constraints, `own` names those that are asked for; by default all are.
+    """
+    tree = checkpoint.tree
+    paths = [f"constraints/{name}.py" for name in outline.constraints]
+    schemas = {domain.schema_path: name for name, domain in outline.domains.items()}
+    asked = paths if own is None else own
+    texts = checkpoints.read_files(checkpoint, {*asked, *schemas})
+    imported = {name: domains_in(texts.get(path, ""), outline) for path, name in schemas.items()}
+    most = user.workspace.alert_limits.alerts_per_constraint
+
+    def key(source: object, domains: set[str], bindings: object) -> str:
+        pending, reached = set(domains), set[str]()
+        while pending:
+            name = pending.pop()
+            reached.add(name)
+            pending |= imported.get(name, set()) - reached
+        prefixes = tuple(f"domains/{name}/" for name in reached)
+        files = sorted(item for item in tree.items() if item[0].startswith(prefixes))
+        parts = [forecasts.RULES, user.time_zone, most, source, bindings, files]
+        return sha256(canonical_json(parts))
+
+    found = {}
+    for path in asked:
+        every = "constraints" in texts[path]
+        source = sorted((one, tree[one]) for one in (paths if every else [path]))
+        found[path] = key(source, domains_in(texts[path], outline), None)
+    for one in standings:
+        if one.applies and one.constraint.live is not None:
+            bindings = one.match.bindings
+            domains = {collection["domain"] for bound in bindings.values() for collection in bound}
+            found[one.constraint.path] = key(one.constraint.live.source_hash, domains, bindings)
+    return found
+
+
+def domains_in(text: str, outline: Outline) -> set[str]:
+    """Return the domains that a file's text may lead to; one too many costs an unneeded look.
+
+    The text is parsed: `from domains . home . state import leases` is Python, too.
+    """
+    names = set[str]()
+    for node in ast.walk(parse_python(text)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module or "domains")
+    imported = {tuple(name.split(".")[:2]) for name in names if name.split(".")[0] == "domains"}
+    if ("domains",) in imported or _ANYWHERE.search(text):
+        return set(outline.domains)
+    return {name for _, name in imported} & set(outline.domains)

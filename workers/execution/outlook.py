@@ -1,0 +1,133 @@
+"""What a language model is told of alerts: those of one day, and what changes on the days after it.
+
+The day is that of the newest entry that the model works on, not the server's: a log may be brought
+in years later. Nothing of it opens or resolves an alert.
+"""
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.db.models import Q
+
+from memory.constraints import workspace_constraints
+from memory.models import Alert, MemoryUser
+from memory.models.alerts import LIVE_STATES, AlertState, severity_rank
+from memory.project import Outline
+from memory.temporal import forecasts
+from workers.execution.constraints import finding_of
+from workers.execution.projects import allowance_of, loaded
+from workers.sandbox.interface import Bindings, ConstraintResult, Limits, Sandbox, SandboxError
+
+# All constraints share this: who writes one waits for it.
+FORECAST_SECONDS = 5.0
+MAX_ALERTS = 20
+MAX_COMING = 20
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """The day, its alerts (path, severity, message), and by whom and when each changes."""
+
+    day: datetime.date
+    alerts: Sequence[Mapping[str, str]] = ()
+    coming: Sequence[Mapping[str, Any]] = field(default=())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is stored of it."""
+        return {
+            "day": self.day.isoformat(),
+            "alerts": [*self.alerts[:MAX_ALERTS]],
+            "coming": [*self.coming[:MAX_COMING]],
+        }
+
+
+def outlook(user: MemoryUser, at: datetime.datetime) -> Outlook:
+    """Look at the alerts of the user's newest version on that day; raises SandboxError.
+
+    Those that somebody has put off are left out.
+    """
+    day = day_of(user, at)
+    if user.head is None:
+        return Outlook(day)
+    allowance = allowance_of(user.workspace)
+    standings = workspace_constraints.standings(user, Outline.from_json(user.head.outline))
+    applying = [one for one in standings if one.applies]
+    bindings = {one.constraint.path: one.match.bindings for one in applying}
+    with loaded(user.head, allowance, [one.constraint for one in applying]) as sandbox:
+        ran = sandbox.run_constraints(
+            now=at, time_zone=user.time_zone, bindings=bindings, limits=allowance.limits
+        )
+        coming = foresee(
+            sandbox, user, at, [one.path for one in ran.results], allowance.limits, bindings
+        )
+    return Outlook(day, alerts_of(ran.results, put_off=put_off(user)), coming)
+
+
+def day_of(user: MemoryUser, at: datetime.datetime) -> datetime.date:
+    """Return the day of a moment where the user lives."""
+    return at.astimezone(ZoneInfo(user.time_zone)).date()
+
+
+def alerts_of(
+    results: Iterable[ConstraintResult], *, put_off: Sequence[str] = ()
+) -> list[dict[str, str]]:
+    """Return what constraints have found, the most severe first."""
+    found = [
+        {"path": result.path, "severity": alert.severity, "message": alert.message}
+        for result in results
+        if result.error is None
+        for alert in result.alerts
+        if not put_off or finding_of(result.path, alert).fingerprint not in put_off
+    ]
+    return sorted(found, key=lambda one: -severity_rank(one["severity"]))
+
+
+def put_off(user: MemoryUser) -> list[str]:
+    """Return the fingerprints of the findings whose alert is snoozed."""
+    chosen = Q(state=AlertState.SNOOZED) | Q(duplicate_of__state=AlertState.SNOOZED)
+    snoozed = Alert.objects.filter(chosen, user=user, state__in=LIVE_STATES)
+    return [*snoozed.values_list("fingerprint", flat=True)]
+
+
+def foresee(
+    sandbox: Sandbox,
+    user: MemoryUser,
+    at: datetime.datetime,
+    paths: Sequence[str],
+    limits: Limits,
+    bindings: Bindings | None = None,
+) -> list[dict[str, Any]]:
+    """Return of each alert of these constraints on what days it opens, changes and resolves.
+
+    What cannot be foreseen in time, or because a constraint fails, is left out.
+    """
+    if not paths or not forecasts.horizon():
+        return []
+    bounded = replace(limits, total_seconds=min(limits.total_seconds, FORECAST_SECONDS))
+    try:
+        until = at + forecasts.horizon()
+    except OverflowError:  # an entry of the last year that there is
+        return []
+    try:
+        made = sandbox.forecast(
+            paths, now=at, until=until, time_zone=user.time_zone, bindings=bindings, limits=bounded
+        ).results
+    except SandboxError as error:
+        if error.infrastructure:
+            raise
+        return []
+    results = {one.path: {**vars(one), "error": None} for one in made if one.error is None}
+    told = forecasts.foreseen(results, user.time_zone, at, until)
+    changes: dict[str, dict[str, Any]] = {}
+    for event in told.timeline:
+        if event["kind"] in ("opens", "changes", "resolves"):
+            of = [event["key"]] if event["key"] is not None else event["records"]
+            alert = changes.setdefault(
+                event["fingerprint"], {"path": event["constraint"], "of": of, "changes": []}
+            )
+            when = event["day"] or event["at"]
+            alert["changes"].append([when, event["kind"], event["severity"]])
+    return list(changes.values())

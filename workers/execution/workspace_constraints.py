@@ -1,0 +1,181 @@
+"""Judging a version of a workspace constraint: what it must pass before anybody may approve it.
+
+It is judged by itself, in sandboxes that hold no user's data and are used for nothing else.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+
+import structlog
+from django.db import transaction
+from django.utils import timezone
+
+from memory.constraints import workspace_constraints as service
+from memory.models import WorkspaceConstraint, WorkspaceConstraintVersion
+from memory.models.workspace_constraints import FOLDER, VersionState
+from memory.project.shapes import Needs, ShapeError, needs_of
+from memory.temporal import backtests
+from memory.work import leases
+from workers.checkpointing.execution import (
+    OTHER_HASH_SEED,
+    failed_tests,
+    faults,
+    not_deterministic,
+    of_error,
+    of_request,
+    policy_findings,
+    same_evidence_in_tests,
+)
+from workers.checkpointing.findings import Check, Finding, Verdict
+from workers.checkpointing.mutants import surviving_mutants
+from workers.checkpointing.policy import check_workspace_policy
+from workers.checkpointing.type_check import type_errors_of_files
+from workers.execution.projects import allowance_of
+from workers.sandbox import runner
+from workers.sandbox.interface import Allowance, Bindings, Sandbox, SandboxError
+
+logger = structlog.get_logger(__name__)
+
+
+def judge_waiting(version_pk: str) -> None:
+    """Judge the version if it still waits and nobody else is at it, and write the verdict.
+
+    Raises SandboxError where a sandbox could not be had or broke: it is tried again later.
+    """
+    version = leases.claim(service.unjudged().filter(pk=version_pk))
+    if version is None:
+        return
+    try:
+        with leases.kept(version):
+            verdict = judge(version.constraint, version)
+    except Exception as error:
+        leases.fail(version, f"{type(error).__name__}: {error}")
+        raise
+    try:
+        with transaction.atomic():
+            leases.write(
+                version,
+                state=VersionState.PASSED if verdict.accepted else VersionState.REFUSED,
+                verdict=verdict.to_json(),
+                bytecode=verdict.bytecode.get(version.constraint.path, ""),
+                image_digest=verdict.image_digest,
+                judged_at=timezone.now(),
+                attempts=0,
+                last_error="",
+                lease_owner="",
+                lease_expires_at=None,
+            )
+            newer = version.constraint.versions.filter(number__gt=version.number)
+            if verdict.accepted and not newer.exists():
+                backtests.start(version, by="the checks")
+    except leases.LeaseLost:
+        logger.warning("lease_lost", version=version_pk)
+
+
+def judge(constraint: WorkspaceConstraint, version: WorkspaceConstraintVersion) -> Verdict:
+    """Judge a version, from the cheap checks to the dear ones, up to the first that fails.
+
+    Raises SandboxError where nothing can be said of it.
+    """
+    started = time.monotonic()
+    verdict = Verdict()
+    sources = {constraint.path: version.source, constraint.tests_path: version.tests}
+    found = [one for path in sources for one in check_workspace_policy(path, sources[path])]
+    verdict.checks.append(Check("policy", list(policy_findings(found))))
+    if verdict.accepted:
+        verdict.checks.append(Check("shape", list(_shape(constraint.path, version.source))))
+    try:
+        if verdict.accepted:
+            verdict.checks.append(Check("types", list(type_errors_of_files(sources))))
+        verdict.timings["types"] = time.monotonic() - started
+        if verdict.accepted:
+            _execute(constraint, needs_of(version.source), sources, verdict)
+    except SandboxError as error:
+        if error.infrastructure:
+            raise
+        verdict.checks.append(Check("execution", [of_request(error)]))
+    verdict.timings["total"] = time.monotonic() - started
+    return verdict
+
+
+def _shape(path: str, source: str) -> Iterator[Finding]:
+    try:
+        needs_of(source)
+    except ShapeError as error:
+        yield Finding(
+            code="shape", path=path, line=error.line, message=error.message, fix=error.fix
+        )
+
+
+def _execute(
+    constraint: WorkspaceConstraint, needs: Needs, sources: Mapping[str, str], verdict: Verdict
+) -> None:
+    """Run it on no records, and its tests, in two virgins that order their sets differently."""
+    allowance = allowance_of(constraint.workspace)
+    with (
+        runner.open_sandbox(shape=allowance.shape) as sandbox,
+        runner.open_sandbox(hash_seed=OTHER_HASH_SEED, shape=allowance.shape) as other,
+    ):
+        verdict.runner, verdict.image_digest = sandbox.runner_name, sandbox.image_digest
+        verdict.bytecode = sandbox.compile(sources)  # before it has executed anything
+        for one in (sandbox, other):
+            one.load(bytecode=verdict.bytecode)
+        found = _silence(sandbox, other, constraint.path, needs, allowance)
+        verdict.checks.append(Check("execution", list(found)))
+        if verdict.accepted:
+            found = _tests(sandbox, other, constraint.tests_path, sources, allowance)
+            verdict.checks.append(Check("tests", list(found)))
+        if verdict.accepted:
+            source = {constraint.name: sources[constraint.path]}
+            survivors = surviving_mutants(other, source, sources, allowance.limits, folder=FOLDER)
+            verdict.checks.append(Check("mutants", list(survivors)))
+
+
+def _silence(
+    sandbox: Sandbox, other: Sandbox, path: str, needs: Needs, allowance: Allowance
+) -> Iterator[Finding]:
+    """Of a user who has all classes and no record, it says nothing, and does not fail."""
+    bindings: Bindings = {path: {parameter.name: [] for parameter in needs.parameters}}
+    ran = [
+        one.run_constraints(
+            [path], now=timezone.now(), time_zone="UTC", bindings=bindings, limits=allowance.limits
+        )
+        for one in (sandbox, other)
+    ]
+    failed, differing = faults(ran)
+    for error in failed.values():
+        yield of_error("constraint_failed", error, path=path)
+    for _ in differing:
+        yield not_deterministic(path)
+    if not failed and ran[0].results[0].alerts:
+        yield Finding(
+            code="speaks_of_nothing",
+            path=path,
+            message="alerts about a user who has no record of what it needs",
+            fix="alert on records that are there",
+        )
+
+
+def _tests(
+    sandbox: Sandbox,
+    other: Sandbox,
+    path: str,
+    sources: Mapping[str, str],
+    allowance: Allowance,
+) -> Iterator[Finding]:
+    """Every test passes, whatever the order of sets."""
+    results, others = (
+        one.run_tests([path], limits=allowance.limits).results for one in (sandbox, other)
+    )
+    yield from failed_tests(results, sources)
+    yield from same_evidence_in_tests(results)
+    failed = {result.name for result in results if result.error is not None}
+    for result in others:
+        if result.error is not None and result.name not in failed:
+            yield Finding(
+                code="not_deterministic",
+                path=path,
+                test=result.name,
+                message=f"{result.name} fails when sets are ordered otherwise",
+                fix="sort what you iterate",
+            )

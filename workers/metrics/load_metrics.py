@@ -1,0 +1,40 @@
+"""What workspaces ask of the server, for Prometheus: what was refused, and what waits.
+
+The figures are those of the whole server. Workspaces are labelled with their public ids; no label
+names a user.
+"""
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from memory.admission import refusals, usage
+from workers.metrics.reading_metrics import Read
+
+
+def register(registry: CollectorRegistry) -> None:
+    """Have the figures served with those of this process."""
+    registry.register(Read(_refused, _waiting))
+
+
+def _refused() -> Iterator[Metric]:
+    refused = CounterMetricFamily(
+        "uac_refused",
+        "Requests refused for a rate or a quota of their workspace.",
+        labels=["workspace", "reason"],
+    )
+    for workspace, reason, number in refusals.counted():
+        refused.add_metric([workspace, reason], number)
+    yield refused
+
+
+def _waiting() -> Iterator[Metric]:
+    waiting = GaugeMetricFamily(
+        "uac_waiting",
+        "What of a workspace waits, or goes on; none is not told.",
+        labels=["workspace", "kind"],
+    )
+    for workspace, kind, number in usage.waiting():
+        waiting.add_metric([workspace, kind], number)
+    yield waiting

@@ -1,0 +1,59 @@
+"""What webhooks tell Prometheus, read from the outbox when it asks.
+
+So the figures are those of the whole server. No label names a workspace or an endpoint.
+"""
+
+from collections.abc import Iterator
+
+from django.db.models import Count, Min, Q
+from django.utils import timezone
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from memory.models import Delivery, WebhookEndpoint
+from memory.models.webhooks import DeliveryState
+from workers.metrics.reading_metrics import Read
+
+
+def register(registry: CollectorRegistry) -> None:
+    """Have the figures served with those of this process."""
+    registry.register(Read(_messages))
+
+
+def _messages() -> Iterator[Metric]:
+    """How many messages the log has, by what became of them, and how long the oldest waits."""
+    messages = GaugeMetricFamily(
+        "uac_webhook_messages",
+        "Messages in the log, by what became of them; held: the endpoint is disabled.",
+        labels=["state"],
+    )
+    held = Q(state=DeliveryState.PENDING, endpoint__enabled=False)
+    found = Delivery.objects.order_by().aggregate(
+        held=Count("pk", filter=held),
+        pending=Count("pk", filter=Q(state=DeliveryState.PENDING) & ~held),
+        delivered=Count("pk", filter=Q(state=DeliveryState.DELIVERED)),
+        given_up=Count("pk", filter=Q(state=DeliveryState.GIVEN_UP)),
+        oldest=Min("created_at", filter=Q(state=DeliveryState.PENDING) & ~held),
+    )
+    for state in ("pending", "held", "delivered", "given_up"):
+        messages.add_metric([state], found[state])
+    age = (timezone.now() - found["oldest"]).total_seconds() if found["oldest"] else 0.0
+    endpoints = GaugeMetricFamily(
+        "uac_webhook_endpoints", "Webhook endpoints, by how they stand.", labels=["state"]
+    )
+    standing = WebhookEndpoint.objects.order_by().aggregate(
+        ok=Count("pk", filter=Q(enabled=True, failing_since=None)),
+        failing=Count("pk", filter=Q(enabled=True, failing_since__isnull=False)),
+        disabled=Count("pk", filter=Q(enabled=False)),
+    )
+    for state, number in standing.items():
+        endpoints.add_metric([state], number)
+    yield from (
+        messages,
+        endpoints,
+        GaugeMetricFamily(
+            "uac_webhook_oldest_seconds",
+            "For how long the oldest message has waited whose endpoint is enabled.",
+            value=age,
+        ),
+    )

@@ -1,0 +1,88 @@
+"""What the work tells Prometheus: how much of each kind waits, is held, fails and is dead.
+
+It is read from the database and Redis when Prometheus asks, so any process tells it of the whole
+server, though the workers that it is about are dead. No label names a user or a workspace.
+"""
+
+from collections.abc import Iterator
+
+import redis
+import structlog
+from django.db import Error
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from memory.operations import alarms
+from memory.work import stuck
+from workers.metrics.reading_metrics import Read
+
+logger = structlog.get_logger(__name__)
+
+
+def register(registry: CollectorRegistry) -> None:
+    """Have the figures served with those of this process."""
+    registry.register(Read(_of_work, _of_server, _of_queues))
+
+
+def _of_work() -> Iterator[Metric]:
+    families = {
+        name: GaugeMetricFamily(f"uac_work_{name}", text, labels=["kind", "queue"])
+        for name, text in (
+            ("waiting", "Work that nobody does who could."),
+            ("oldest_seconds", "For how long the oldest of it has waited for a worker."),
+            ("held", "Work that a worker is at."),
+            ("longest_seconds", "For how long the oldest of that has been held, at most."),
+            ("failing", "Work that was tried again and again, and is tried on."),
+            ("dead", "Work that was given up, and that the staff have not seen to."),
+        )
+    }
+    for one in stuck.standings():
+        labels = [one.kind.name, one.kind.queue]
+        families["waiting"].add_metric(labels, one.waiting)
+        families["held"].add_metric(labels, one.held)
+        families["failing"].add_metric(labels, one.failing)
+        families["dead"].add_metric(labels, one.dead)
+        if one.kind.since:
+            families["oldest_seconds"].add_metric(labels, one.oldest)
+            families["longest_seconds"].add_metric(labels, one.longest)
+    yield from families.values()
+
+
+def _of_server() -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "uac_dispatcher_silent_seconds",
+        "For how long nothing was dispatched.",
+        value=alarms.silence(alarms.DISPATCHER),
+    )
+    hosts = GaugeMetricFamily("uac_sandbox_hosts", "Sandbox workers, by state.", labels=["state"])
+    for state, number in alarms.host_counts().items():
+        hosts.add_metric([state], number)
+    yield hosts
+    used, most = alarms.connections()
+    yield GaugeMetricFamily(
+        "uac_database_connections", "Connections that the database has open.", value=used
+    )
+    yield GaugeMetricFamily(
+        "uac_database_connections_most", "Connections that it takes.", value=most
+    )
+    raised = GaugeMetricFamily("uac_alarm", "1: the alarm is raised.", labels=["alarm"])
+    for alarm in alarms.raised():
+        raised.add_metric([alarm.name], 1)
+    yield raised
+
+
+def _of_queues() -> Iterator[Metric]:
+    try:
+        found = alarms.queues()
+    except (redis.RedisError, Error) as error:
+        logger.warning("queue_metrics_not_read", error=str(error))
+        found = []
+    yield GaugeMetricFamily("uac_redis_up", "Whether Redis answers.", value=bool(found))
+    hints = GaugeMetricFamily("uac_queue_hints", "Hints in a queue.", labels=["queue"])
+    oldest = GaugeMetricFamily(
+        "uac_queue_oldest_seconds", "For how long the oldest hint is there.", labels=["queue"]
+    )
+    for queue in found:
+        hints.add_metric([queue.name], queue.hints)
+        oldest.add_metric([queue.name], queue.oldest)
+    yield from (hints, oldest)

@@ -1,0 +1,1 @@
+"""A worker process: dispatch, take hints, serve as a sandbox host, begin and stop."""

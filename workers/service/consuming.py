@@ -1,0 +1,90 @@
+"""How a worker takes hints: no more than it has free threads, so that the rest stays for whoever is
+free; and without acknowledging them, since a hint that is lost is given again.
+"""
+
+from typing import Any
+
+from celery import bootsteps
+from celery.concurrency.thread import TaskPool
+from celery.signals import task_postrun, task_prerun, task_received
+from celery.worker import state
+from celery.worker.consumer import Consumer
+from kombu import Queue
+from kombu.asynchronous import Hub
+
+from memory.work import hints
+from memory.work.hosts import SHARED_QUEUE
+from workers.service import turns
+from workers.service.hosting import Host
+
+# So long after a task's end its thread is looked at again, until it counts as free.
+AGAIN_SECONDS = 0.001
+
+
+class Consuming(bootsteps.StartStopStep):
+    """Makes the worker a sandbox host if it consumes their queue, and keeps its threads busy.
+
+    With `worker_disable_prefetch` the loop that takes messages stops listening while no thread is
+    free. That one has become free it would not notice for a second: it is woken.
+    """
+
+    requires = ("celery.worker.consumer.tasks:Tasks",)
+    # Of a worker with threads. The end of a child process wakes the loop by itself.
+    hub: Hub | None = None
+
+    def __init__(self, parent: Consumer, **kwargs: Any) -> None:
+        """Before the worker begins to consume, add its own queue."""
+        super().__init__(parent, **kwargs)
+        self._consumer: Any = parent
+        self._host: Host | None = None
+        queues = self._consumer.app.amqp.queues
+        if SHARED_QUEUE in queues.consume_from:
+            self._host = Host(self._consumer.hostname)
+            own = self._host.queue
+            queues.select_add(Queue(own, routing_key=own, no_ack=True))
+
+    def start(self, parent: Consumer) -> None:
+        """Be there: the worker is connected."""
+        if isinstance(self._consumer.pool, TaskPool):
+            Consuming.hub = self._consumer.hub
+            turns.open_turns(self._consumer.pool.num_processes)
+        if self._host is not None:
+            threads = self._consumer.pool.num_processes
+            self._host.open(threads, lambda: len(state.reserved_requests) < threads)
+            self._leave_alone_while_unusable(self._host)
+
+    def _leave_alone_while_unusable(self, host: Host) -> None:
+        """Have the worker take no hint while it could do nothing with it."""
+        prefetch = self._consumer.task_consumer.channel.qos
+        may_consume = prefetch.can_consume
+        prefetch.can_consume = lambda: host.usable and may_consume()
+
+    def stop(self, parent: Consumer) -> None:
+        """Be gone: the worker ends, or has lost its connection."""
+        if self._host is not None:
+            self._host.close()
+
+    terminate = stop
+
+
+@task_received.connect
+def _need_no_acknowledgement(request: Any, **kwargs: Any) -> None:
+    request.acknowledged = True
+
+
+@task_prerun.connect
+def _make_room_in_front(task: Any, **kwargs: Any) -> None:
+    if place := task.request.get("place"):
+        hints.taken(place)
+
+
+@task_postrun.connect
+def _look_again(task_id: str, **kwargs: Any) -> None:
+    hub = Consuming.hub
+    if hub is not None:
+        hub.call_soon(_when_free, hub, task_id)
+
+
+def _when_free(hub: Hub, task_id: str) -> None:
+    if task_id in state.requests:
+        hub.call_later(AGAIN_SECONDS, _when_free, hub, task_id)

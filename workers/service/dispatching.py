@@ -1,0 +1,421 @@
+"""The dispatcher: finds in PostgreSQL the work that no hint has announced.
+
+Beat wakes it every few seconds. Several may run at a time: each passes over the rows that another
+has locked, and a second hint for the same work finds it claimed or done.
+"""
+
+import datetime
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import structlog
+from django.conf import settings
+from django.db import OperationalError, transaction
+from django.db.models import F, IntegerField, Q, QuerySet, Value, Window
+from django.db.models.functions import RowNumber
+from django.utils import timezone
+
+from memory import checkpoints, merging
+from memory.admission import pauses, usage
+from memory.alerting import alerts
+from memory.constraints import workspace_constraints
+from memory.database import clock, timeouts
+from memory.delivery import staff_mail, webhooks
+from memory.llm import llm_calls
+from memory.models import Lane, MemoryUser, Run
+from memory.models.leased import LeasedWork
+from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.models.users import LaneName
+from memory.operations import alarms
+from memory.privacy import redaction, retention, user_erasure
+from memory.project import Outline
+from memory.recall.search import announcing
+from memory.temporal import backtests, forecasts
+from memory.users import is_daily, next_daily_run, run_daily
+from memory.work import idempotency, lanes, leases, runs
+from memory.work.hints import HINT_SECONDS, send_hint
+from workers.execution import constraints
+
+logger = structlog.get_logger(__name__)
+
+# How many rows of each kind one tick takes; the next tick takes more.
+BATCH = 500
+# A hint that was not heard within its life is given again.
+HINT_AGAIN = datetime.timedelta(seconds=HINT_SECONDS)
+# Of the runs that changed workspace constraints bring about, so many wait at a time: others come in
+# between, however many users there are.
+WORKSPACE_RUNS = 100
+# Of a user for whom nothing could be queued it is tried again so much later.
+AGAIN = datetime.timedelta(hours=1)
+# A daily hour is less than this away.
+OVERSLEPT = datetime.timedelta(days=2)
+# What never failed waits for nothing: if it is to wait for longer, a clock was wrong.
+LEAPT = datetime.timedelta(minutes=1)
+# So many forecasts are given out with one tick.
+FORECASTS = 20
+# So many backtests go on at a time; and while runs wait, which come first, so many forecasts.
+BACKTESTS = FORECASTS_BESIDE_RUNS = 2
+# While runs wait both stand back, for as long at the most.
+PATIENCE = datetime.timedelta(seconds=30)
+# So many times as often as other runs are those of constraints tried before they are given up.
+CONSTRAINTS_PATIENCE = 20
+
+Hinted = TypeVar("Hinted", bound=LeasedWork)
+
+# Duplicates that an earlier release has left behind are looked for so often: from when on, and
+# after which alert's.
+ORPHANS_SECONDS = 300.0
+_orphans_from = 0.0
+_orphans_after = alerts.FIRST
+
+# While a tick is at work in this process, others are dropped; but one that hangs holds back none.
+LONGEST_TICK_SECONDS = 60.0
+_lock = threading.Lock()
+_busy_until = 0.0
+
+
+def dispatch() -> dict[str, int]:
+    """Queue what the clock demands, give up what cannot be done, hint what waits.
+
+    Also wakes and escalates the alerts whose time has come, closes the calls of language models
+    whose workers are gone, and forgets the keys of old requests, old messages and old backtests,
+    and what a workspace keeps no longer.
+    Returns how many rows of each kind were found: none while another thread of this process is at
+    it, since ticks that pile up would leave no thread for anything else, and none while the clock
+    of this process is wrong. A step that fails keeps
+    none of the others from being taken; the first error is raised after them.
+    """
+    global _busy_until
+    with _lock:
+        if time.monotonic() < _busy_until:
+            return {}
+        _busy_until = time.monotonic() + LONGEST_TICK_SECONDS
+    try:
+        return _dispatch() if clock.is_right() else {}
+    finally:
+        _busy_until = 0.0
+
+
+def _dispatch() -> dict[str, int]:
+    alarms.beat(alarms.DISPATCHER)
+    steps: dict[str, Callable[[], int]] = {
+        "daily": queue_runs_by_the_clock,
+        "overslept": wake_oversleepers,
+        "leapt": mend_times,
+        "changed": queue_runs_of_changed_constraints,
+        "woken": lambda: alerts.wake(BATCH),
+        "listed": list_orphans_when_due,
+        "escalated": lambda: alerts.escalate(BATCH),
+        "abandoned": abandon_hopeless_runs,
+        "merged": merging.close_late_runs,
+        "forecasts": hint_forecasts,
+        "backtests": hint_backtests,
+        "runs": lambda: _hint(runs.waiting(), runs.TASK, "pk"),
+        "questions": lambda: _hint(runs.questions(), runs.ANSWER_TASK, "pk"),
+        "lanes": lambda: _hint(
+            lanes.due(LaneName.RECORDS), "workers.tasks.checkpoint_records", "user_id"
+        ),
+        "merges": lambda: _hint(merging.waiting(), merging.TASK, "pk"),
+        "redactions": lambda: _hint(redaction.waiting(), redaction.TASK, "user_id"),
+        "erasures": lambda: _hint(user_erasure.waiting(), user_erasure.TASK, "pk"),
+        "structure": lambda: _hint(
+            lanes.with_model(lanes.due(LaneName.STRUCTURE)), "workers.tasks.structure", "user_id"
+        ),
+        "mails": lambda: _hint(
+            staff_mail.waiting(timezone.now()), "workers.tasks.mail_staff", "pk", workspace=None
+        ),
+        "indexes": lambda: _hint(announcing.waiting(), announcing.TASK, "user_id"),
+        "deliveries": hint_deliveries,
+        "judged": lambda: _hint(
+            workspace_constraints.unjudged(),
+            workspace_constraints.TASK,
+            "pk",
+            workspace="constraint__workspace",
+        ),
+        "interrupted": lambda: llm_calls.close_interrupted(BATCH),
+        "forgotten": _forget,
+        "counted": usage.count_when_due,
+        "outlived": lambda: retention.purge(BATCH),
+    }
+    found, errors = {}, list[Exception]()
+    for name, step in steps.items():
+        try:
+            found[name] = step()
+        except Exception as error:
+            if isinstance(error, OperationalError) and not timeouts.answers(error):
+                raise  # without a database no step can be taken
+            logger.exception("dispatch_failed", step=name)
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return found
+
+
+def _forget() -> int:
+    return idempotency.purge(BATCH) + webhooks.purge(BATCH) + backtests.purge(BATCH)
+
+
+def list_orphans_when_due() -> int:
+    """List the duplicates that no other alert tells of: only a process of an earlier release leaves
+    such behind. A tick looks at some, the next one goes on, and after the last ones none does for
+    some minutes."""
+    global _orphans_from, _orphans_after
+    if time.monotonic() < _orphans_from:
+        return 0
+    listed, after = alerts.list_orphans(BATCH, _orphans_after)
+    _orphans_after = after or alerts.FIRST
+    if after is None:
+        _orphans_from = time.monotonic() + ORPHANS_SECONDS
+    return listed
+
+
+def queue_runs_by_the_clock() -> int:
+    """Queue a run of the constraints for every user whose daily hour has struck, or minutes passed.
+
+    The next one is the daily one, unless this run finds that it is to be sooner or later. Of users
+    for whom there is nothing to run, the clock is stopped until there is.
+    """
+    now = timezone.now()
+    with transaction.atomic():
+        waiting = MemoryUser.objects.filter(
+            ~pauses.are_paused("pk", "workspace"),
+            constraints_due_at__lte=now,
+            head__isnull=False,
+            redacting_since=None,
+        )
+        turns = in_turn(waiting, "constraints_due_at", BATCH, workspace="workspace")
+        due = list(
+            waiting.filter(pk__in=turns)
+            .select_for_update(skip_locked=True, no_key=True, of=("self",))
+            .select_related("head", "forecast")
+            .defer(
+                *("head__tree", "head__edits", "head__verdict"),
+                *("forecast__results", "forecast__timeline"),
+            )
+            .order_by("constraints_due_at")
+        )
+        for user in _one_by_one(due, lambda user: _run_by_the_clock(user, now)):
+            user.constraints_due_at = now + AGAIN
+            user.save(update_fields=["constraints_due_at"])
+    return len(due)
+
+
+def _run_by_the_clock(user: MemoryUser, now: datetime.datetime) -> None:
+    assert user.constraints_due_at is not None
+    daily = is_daily(user, user.constraints_due_at, now)
+    trigger = RunTrigger.DAILY if daily else RunTrigger.INSTANT
+    if _is_foreseen(user):
+        trigger = RunTrigger.FORECAST
+    wanted = user.head is not None and checkpoints.wants_constraints_run(user.head)
+    user.constraints_due_at = next_daily_run(user, now) if wanted else None
+    user.save(update_fields=["constraints_due_at"])
+    if wanted:
+        runs.queue(user, RunKind.CONSTRAINTS, trigger, checkpoint=user.head)
+
+
+def _one_by_one(
+    users: Sequence[MemoryUser], do: Callable[[MemoryUser], None]
+) -> Sequence[MemoryUser]:
+    """Do something for each of these users; return those for whom it failed, which keeps it from
+    nobody else. Call it in a transaction."""
+    failed = []
+    for user in users:
+        try:
+            with transaction.atomic():
+                do(user)
+        except Exception as error:
+            if isinstance(error, OperationalError) and not timeouts.answers(error):
+                raise
+            logger.exception("user_passed_over", user=user.pk)
+            failed.append(user)
+    return failed
+
+
+def wake_oversleepers() -> int:
+    """Bring the daily run back of users who would sleep longer than any forecast lets them: it
+    looks less far ahead by now, or not at all, or the clock was wrong that they were told by."""
+    latest = timezone.now() + forecasts.horizon() / 2 + OVERSLEPT
+    with transaction.atomic():
+        sleeping = MemoryUser.objects.select_for_update(skip_locked=True, no_key=True)
+        late = sleeping.filter(constraints_due_at__gt=latest).order_by("-constraints_due_at")
+        found = list(late[:BATCH])
+        for user in found:
+            run_daily(user)
+    return len(found)
+
+
+def mend_times() -> int:
+    """Have done now what is not to be tried before some later time, although it never failed: it
+    was written by a process whose clock had leapt, before that noticed."""
+    now = timezone.now()
+    ahead = Q(attempts=0, last_error="", run_after__gt=now + LEAPT)
+    open_runs = Run.objects.exclude(status=RunStatus.DONE).filter(ahead)
+    due_lanes = Lane.objects.filter(ahead, due_at__isnull=False)
+    return sum(rows.update(run_after=now, hinted_at=None) for rows in (open_runs, due_lanes))
+
+
+def _is_foreseen(user: MemoryUser) -> bool:
+    """Whether it is a forecast that has the user woken now."""
+    forecast = getattr(user, "forecast", None)
+    return forecast is not None and forecast.wakes_at == user.constraints_due_at
+
+
+def hint_forecasts() -> int:
+    """Tell workers of forecasts, a few at a time; while runs wait, of fewer, which are late."""
+    waiting = forecasts.waiting()
+    most = FORECASTS
+    if runs.are_waiting():
+        most = _room(waiting, FORECASTS_BESIDE_RUNS)
+        waiting = _long_unheard(waiting).filter(due_at__lte=timezone.now() - PATIENCE)
+    return _hint(waiting, forecasts.TASK, "user_id", most=most)
+
+
+def hint_backtests() -> int:
+    """Tell workers of backtests; while runs wait, only of those that have stood back for long."""
+    waiting = backtests.waiting()
+    most = _room(waiting, BACKTESTS)
+    if runs.are_waiting():
+        waiting = _long_unheard(waiting)
+    return _hint(waiting, backtests.TASK, "pk", most=most, workspace="workspace")
+
+
+def _long_unheard(work: QuerySet[Hinted]) -> QuerySet[Hinted]:
+    return work.filter(_unheard(timezone.now(), PATIENCE))
+
+
+def _room(work: QuerySet[Hinted], most: int) -> int:
+    """How many more of it may be worked on at a time, those that were just hinted among them."""
+    now = timezone.now()
+    begun = Q(lease_expires_at__gt=now) | Q(hinted_at__gt=now - HINT_AGAIN, hinted_at__lte=now)
+    return max(most - work.filter(begun).count(), 0)
+
+
+def hint_deliveries() -> int:
+    """Tell the workers of every endpoint to which something can be sent."""
+    waiting = webhooks.waiting(timezone.now())
+    endpoints = in_turn(waiting, "pk", BATCH, workspace="workspace")
+    for endpoint, of_workspace in endpoints.items():
+        send_hint(webhooks.TASK, [str(endpoint)], workspace_pk=of_workspace)
+    return len(endpoints)
+
+
+def queue_runs_of_changed_constraints() -> int:
+    """Queue a run for the users whom changed workspace constraints concern, a few at a time."""
+    queued = Run.objects.exclude(status=RunStatus.DONE).filter(trigger=RunTrigger.WORKSPACE)
+    room = WORKSPACE_RUNS - queued.count()
+    if room <= 0:
+        return 0
+    now = timezone.now()
+    with transaction.atomic():
+        waiting = MemoryUser.objects.filter(
+            # Later than it would be tried again is only what a wrong clock has written.
+            Q(constraints_changed_at__lte=now) | Q(constraints_changed_at__gt=now + AGAIN),
+            ~pauses.are_paused("pk", "workspace"),
+            head__isnull=False,
+            redacting_since=None,
+            merged_into=None,
+        )
+        turns = in_turn(waiting, "constraints_changed_at", room, workspace="workspace")
+        users = list(
+            waiting.filter(pk__in=turns)
+            .select_for_update(skip_locked=True, no_key=True, of=("self",))
+            .select_related("head")
+            .defer("head__tree", "head__edits", "head__verdict")
+            .order_by("constraints_changed_at")
+        )
+        MemoryUser.objects.filter(pk__in=[user.pk for user in users]).update(
+            constraints_changed_at=None
+        )
+        for user in _one_by_one(users, _run_if_concerned):
+            user.constraints_changed_at = now + AGAIN
+            user.save(update_fields=["constraints_changed_at"])
+    return len(users)
+
+
+def _run_if_concerned(user: MemoryUser) -> None:
+    if user.head and workspace_constraints.concern(user, Outline.from_json(user.head.outline)):
+        runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.WORKSPACE, checkpoint=user.head)
+
+
+def abandon_hopeless_runs() -> int:
+    """Close the runs that were tried too often, and tell who waits for them.
+
+    Runs of the constraints are tried for hours: nobody asks for them again. Where they are given
+    up, the staff get an alert.
+    """
+    most = settings.UAC_MAX_ATTEMPTS
+    patient = Q(kind=RunKind.CONSTRAINTS, attempts__gte=most * CONSTRAINTS_PATIENCE)
+    hopeless = (
+        Run.objects.exclude(status=RunStatus.DONE)
+        .filter(leases.free(timezone.now()))
+        .filter(patient | (~Q(kind=RunKind.CONSTRAINTS) & Q(attempts__gte=most)))
+        .select_related("checkpoint")
+    )
+    abandoned = 0
+    for run in hopeless[:BATCH]:
+        error = {
+            "type": "abandoned",
+            "message": f"given up after {run.attempts} attempts: {run.last_error or 'no error'}",
+            "path": None,
+            "line": None,
+            "infrastructure": True,
+        }
+        try:
+            with transaction.atomic():
+                if run.kind == RunKind.CONSTRAINTS:
+                    constraints.report_failure(run, error)
+                runs.finish(run, runs.Result(outcome=RunOutcome.ABANDONED, error=error))
+        except leases.LeaseLost:
+            continue
+        abandoned += 1
+    return abandoned
+
+
+def _hint(
+    work: QuerySet[Hinted],
+    task: str,
+    argument: str,
+    most: int = BATCH,
+    *,
+    workspace: str | None = "user__workspace",
+) -> int:
+    """Tell workers of what waits, of each workspace in turn; `workspace` leads to it."""
+    now = timezone.now()
+    work = work.filter(leases.free(now)).filter(_unheard(now, HINT_AGAIN))
+    turns = in_turn(work, "run_after", most, workspace=workspace)
+    with transaction.atomic():
+        rows = work.filter(pk__in=turns)
+        waiting = {
+            row.pk: row
+            for row in rows.select_for_update(skip_locked=True, no_key=True, of=("self",))
+        }
+        work.model._default_manager.filter(pk__in=waiting).update(hinted_at=now)
+    for pk, of_workspace in turns.items():
+        if pk in waiting:
+            value = getattr(waiting[pk], argument)
+            told = value if isinstance(value, int) else str(value)
+            kind = str(getattr(waiting[pk], "kind", ""))
+            send_hint(task, [told], workspace_pk=of_workspace, kind=kind)
+    return len(waiting)
+
+
+def _unheard(now: datetime.datetime, patience: datetime.timedelta) -> Q:
+    """Match what nobody was told of, or so long ago that nobody has heard it. So it is with what
+    somebody was told of tomorrow: by a process whose clock has leapt between two looks at it."""
+    return Q(hinted_at=None) | Q(hinted_at__lte=now - patience) | Q(hinted_at__gt=now + HINT_AGAIN)
+
+
+def in_turn(
+    rows: QuerySet[Any], order: str, most: int, *, workspace: str | None
+) -> dict[Any, int | None]:
+    """Return the first of these rows, and the workspace of each: of each workspace the first, then
+    of each the second, and so on, so that none has to wait for all that another one has.
+
+    `workspace` leads to it; None is for rows that are nobody's.
+    """
+    of_workspace = F(workspace) if workspace else Value(None, output_field=IntegerField())
+    turn = Window(RowNumber(), partition_by=of_workspace, order_by=F(order).asc())
+    ranked = rows.order_by().annotate(turn=turn, of_workspace=of_workspace)
+    return dict(ranked.order_by("turn", order).values_list("pk", "of_workspace")[:most])

@@ -1,0 +1,145 @@
+"""A worker as a sandbox host: it says that it is there, has a queue of its own, and helps others.
+
+The hints of a user go to the queue of one host (`memory.work.hosts`). A host with a free thread
+looks into the queues of the others: what has waited there for a moment goes to the queue that all
+share. So nobody waits for a host that is busy, slow or dead while another one has nothing to do.
+One whose engine does not answer says so, takes nothing, and gets nothing until it answers again.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+import structlog
+from django.conf import settings
+from django.db import Error, connection
+from django.utils import timezone
+
+from memory.privacy import user_erasure
+from memory.work import hosts, leases
+from memory.work.hints import HINT_SECONDS, redis_client
+from workers.metrics import sandbox_metrics
+from workers.sandbox import runner
+
+logger = structlog.get_logger(__name__)
+
+# What has waited for so long in the queue of a host may be done by any.
+UNCLAIMED_SECONDS = 0.05
+# The oldest hints of a queue, at one look.
+MOST = 100
+
+Waiting = Mapping[str, Collection[bytes]]
+
+_current: "Host | None" = None
+
+
+def name() -> str:
+    """Return the name of the host that this process is, "" where it is none."""
+    return _current.name if _current else ""
+
+
+class Host:
+    """This process as a sandbox host, from `open` to `close`; it may be opened again."""
+
+    def __init__(self, node_name: str) -> None:
+        """Take the name from UAC_SANDBOX_HOST, else that of the Celery node."""
+        chosen = str(settings.UAC_SANDBOX_HOST) or node_name
+        self.name = re.sub(r"[^A-Za-z0-9._@-]", "-", chosen)[:100]
+        self._started_at = timezone.now()
+        self._closing = threading.Event()
+        self._problem = ""
+        self._thread: threading.Thread | None = None
+
+    @property
+    def queue(self) -> str:
+        """The queue that it alone takes from."""
+        return hosts.queue_of(self.name)
+
+    @property
+    def usable(self) -> bool:
+        """Whether sandboxes can be had here, as far as is known: else it takes no work."""
+        return not self._problem
+
+    def open(self, threads: int, is_free: Callable[[], bool]) -> None:
+        """Be there from now on, with so many threads; `is_free` tells whether one has no work."""
+        global _current
+        _current = self
+        self._closing.clear()
+        self._thread = threading.Thread(
+            target=self._run, args=(threads, is_free), name="host", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Be gone, so that no more is sent here; what still comes is left to the others."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self, threads: int, is_free: Callable[[], bool]) -> None:
+        beat_at = 0.0
+        known: dict[str, float] = {}  # other hosts, and when they were last listed
+        waiting: Waiting = {}
+        pause = 0.0
+        while not self._closing.wait(pause):
+            now = time.monotonic()
+            try:
+                if now >= beat_at:
+                    self._beat(threads)
+                    beat_at = now + hosts.HEARTBEAT_SECONDS
+                known |= {host: now for host in hosts.live() if host != self.name}
+                # After that, what was sent to a host that is gone is worthless.
+                known = {host: at for host, at in known.items() if now - at < HINT_SECONDS}
+                helps = self.usable and is_free()
+                waiting = take_over(map(hosts.queue_of, known), waiting) if helps else {}
+                pause = UNCLAIMED_SECONDS if known else hosts.BELIEVED_SECONDS
+            except Exception as error:  # whatever it is, it must not end the heartbeat
+                logger.warning("host_out_of_touch", host=self.name, error=str(error))
+                connection.close()
+                pause = hosts.HEARTBEAT_SECONDS
+        try:
+            hosts.leave(self.name)
+        except Error as error:
+            logger.warning("host_not_signed_off", host=self.name, error=str(error))
+        connection.close()
+
+    def _beat(self, threads: int) -> None:
+        asked = user_erasure.asked_of(self.name)
+        # All are to be forgotten, also where one is still worked on, whose sandboxes come and go.
+        kept = [user for user in asked if not runner.forget(user) or leases.works_on(user)]
+        user_erasure.kept_nothing(self.name, set(asked) - set(kept))
+        problem = runner.problem()
+        if problem and self.usable:
+            logger.error("sandbox_host_takes_no_work", host=self.name, problem=problem)
+        elif self._problem and not problem:
+            logger.info("sandbox_host_works_again", host=self.name)
+        self._problem = problem
+        sandbox_metrics.USABLE.set(self.usable)
+        hosts.beat(
+            self.name,
+            started_at=self._started_at,
+            threads=threads,
+            report={**runner.report(), **({hosts.PROBLEM: problem} if problem else {})},
+        )
+
+
+def take_over(queues: Iterable[str], before: Waiting) -> Waiting:
+    """Move to the shared queue what waited in these at the last look, too; return what waits now.
+
+    A queue gives its oldest first, so as many of its oldest are moved as have waited. Where two
+    hosts do so at a time, more are moved than need be, which harms nobody.
+    """
+    names = list(queues)
+    if not names:
+        return {}
+    with redis_client().pipeline(transaction=False) as look:
+        for queue in names:
+            look.lrange(queue, -MOST, -1)
+        waiting = dict(zip(names, map(frozenset, look.execute()), strict=True))
+    with redis_client().pipeline(transaction=False) as move:
+        for queue, hints in waiting.items():
+            for _ in hints & frozenset(before.get(queue, ())):
+                move.lmove(queue, hosts.SHARED_QUEUE, "RIGHT", "LEFT")
+        move.execute()
+    return waiting

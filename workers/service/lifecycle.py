@@ -1,0 +1,79 @@
+"""What a worker does when it has started, when it is told to stop, and before it ends."""
+
+import os
+import threading
+from typing import Any
+
+import structlog
+from celery.concurrency.thread import TaskPool
+from celery.signals import beat_init, worker_ready, worker_shutdown, worker_shutting_down
+from django.conf import settings
+from django.db import Error
+from prometheus_client import REGISTRY
+
+from memory.operations import alarms
+from memory.work import leases
+from workers.metrics import sandbox_metrics
+from workers.metrics.serving import serve_metrics
+from workers.sandbox import runner
+from workers.sandbox.image import default_image
+from workers.service.sharing import share_fairly
+
+logger = structlog.get_logger(__name__)
+
+# What giving back and destroying the sandboxes may take, when a worker ends.
+LEAVING_SECONDS = 2.0
+
+
+@worker_ready.connect
+def begin(sender: Any, **kwargs: Any) -> None:
+    """Have sandboxes ready where their work is done, before the first of it comes."""
+    if "sandbox" in sender.app.amqp.queues.consume_from:
+        runner.open_pool()
+        if serve_metrics(REGISTRY):
+            about = {
+                "runner": runner.runner_name(),
+                "runtime": settings.UAC_SANDBOX_RUNTIME or "default",
+                "image": settings.UAC_SANDBOX_IMAGE or default_image(),
+            }
+            sandbox_metrics.register(REGISTRY, runner.pools, about)
+    else:
+        serve_metrics()
+    if isinstance(sender.pool, TaskPool):
+        share_fairly()
+        worker_shutting_down.connect(end_soon)
+    alarms.watch()
+
+
+@beat_init.connect
+def begin_beat(**kwargs: Any) -> None:
+    """Beat looks for what is wrong, too: it lives when the workers do not."""
+    serve_metrics()
+    alarms.watch()
+    logger.info("beat_ready")  # Celery says that it starts before it is checked whether it may
+
+
+def end_soon(**kwargs: Any) -> None:
+    """End within UAC_STOP_SECONDS, whatever threads still do: a question to a language model may
+    take minutes. What is not done by then is given back, and another worker does it."""
+    timer = threading.Timer(settings.UAC_STOP_SECONDS, _leave)
+    timer.daemon = True
+    timer.start()
+
+
+def _leave() -> None:
+    end = threading.Timer(LEAVING_SECONDS, os._exit, [0])
+    end.daemon = True
+    end.start()
+    try:
+        logger.warning("work_given_back", pieces=leases.give_back_all())
+    except Error as error:  # then the leases expire
+        logger.warning("work_left_behind", error=str(error))
+    runner.close_pool()
+    os._exit(0)
+
+
+@worker_shutdown.connect
+def close_pool(**kwargs: Any) -> None:
+    """Leave no sandbox behind."""
+    runner.close_pool()

@@ -1,0 +1,200 @@
+"""Turns: which of the hints that a worker takes it acts on at once, and which have to wait.
+
+Hints are taken in the order in which they were sent. If that were all, a workspace whose work takes
+long could keep every thread of a worker, and all others waiting. So a workspace never has all of
+the threads, one whose work took long of late has half of them at most while others are about, and
+some threads do no long work at all, whoever it is for. A hint that finds no thread for its
+workspace is held, and sent again when a thread ends a piece of work; of those that are held, first
+that of the workspace that has cost the least lately.
+
+All of it is kept in the memory of one process: what is lost with it, the dispatcher finds again.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from memory.work.hints import send_hint
+
+if TYPE_CHECKING:
+    from celery import Task
+
+logger = structlog.get_logger(__name__)
+
+# What takes longer than this is long, in seconds.
+LONG_SECONDS = 0.25
+# What was long counts half as much after so many seconds.
+HALF_LIFE_SECONDS = 30.0
+# A workspace is alone in a worker if no other was heard of for so many seconds.
+ALONE_SECONDS = 60.0
+# So many hints are held, and the costs of so many workspaces are remembered.
+MOST_HELD = 1000
+MOST_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True)
+class Hint:
+    """A task and its arguments; the workspace and user whose work it is, and what kind of work."""
+
+    task: str
+    arguments: tuple[str | int, ...]
+    workspace: int | None = field(compare=False)
+    user: int | None = field(default=None, compare=False)
+    kind: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What a thread does for a hint, since when."""
+
+    hint: Hint
+    since: float
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """Seconds that something took, and when."""
+
+    seconds: float = 0.0
+    at: float = 0.0
+
+    def left(self, now: float) -> float:
+        """Return what of it still counts."""
+        return self.seconds * float(0.5 ** ((now - self.at) / HALF_LIFE_SECONDS))
+
+
+class Turns:
+    """What goes on in a worker with so many threads, and what is held; any thread may call it."""
+
+    def __init__(self, threads: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """Have nothing go on; `clock` returns seconds."""
+        self._threads = threads
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._begun: set[Work] = set()
+        self._held: OrderedDict[Hint, None] = OrderedDict()  # the oldest first
+        self._longest: OrderedDict[object, _Cost] = OrderedDict()  # by workspace and kind of work
+        self._spent: OrderedDict[int, _Cost] = OrderedDict()  # by workspace
+        self._heard: OrderedDict[int, float] = OrderedDict()  # of two workspaces, the last one last
+
+    def begin(self, hint: Hint) -> Work | None:
+        """Return the work to do, for which `end` must be called later; None if the hint waits.
+
+        It is held then, or dropped where too many are.
+        """
+        now = self._clock()
+        with self._lock:
+            if hint.workspace is not None:
+                self._heard[hint.workspace] = now
+                self._heard.move_to_end(hint.workspace)
+                _forget(self._heard, 2)
+            if self._has_turn(hint, now):
+                self._held.pop(hint, None)
+                work = Work(hint, now)
+                self._begun.add(work)
+                return work
+            if len(self._held) < MOST_HELD:
+                self._held[hint] = None
+            return None
+
+    def end(self, work: Work) -> Hint | None:
+        """Say that it is done; return the hint to send again, if one is held whose turn it is."""
+        now = self._clock()
+        with self._lock:
+            self._begun.remove(work)
+            if work.hint.workspace is not None:
+                self._remember(work.hint, now - work.since, now)
+            spent = {
+                one: self._spent.get(one.workspace or 0, _Cost()).left(now) for one in self._held
+            }
+            # Of two that have cost the same, the one held for longer comes first.
+            for held in sorted(self._held, key=spent.__getitem__):
+                if self._has_turn(held, now):
+                    del self._held[held]
+                    return held
+        return None
+
+    def _has_turn(self, hint: Hint, now: float) -> bool:
+        threads = self._threads
+        if hint.workspace is None or threads == 1:
+            return True
+        if not self._is_long(hint, now):
+            own = sum(work.hint.workspace == hint.workspace for work in self._begun)
+            return own < max(threads - 1, 2)
+        long = [
+            work.hint.workspace
+            for work in self._begun
+            if now - work.since > LONG_SECONDS or self._is_long(work.hint, now)
+        ]
+        most = threads - max(1, threads // 4)
+        share = most if self._is_alone(hint.workspace, now) else max(1, threads // 2)
+        return len(long) < most and long.count(hint.workspace) < share
+
+    def _is_long(self, hint: Hint, now: float) -> bool:
+        """Whether such work has taken long lately."""
+        return self._longest.get(_kind(hint), _Cost()).left(now) > LONG_SECONDS
+
+    def _is_alone(self, workspace: int, now: float) -> bool:
+        return all(one == workspace or now - at > ALONE_SECONDS for one, at in self._heard.items())
+
+    def _remember(self, hint: Hint, seconds: float, now: float) -> None:
+        assert hint.workspace is not None
+        longest = max(seconds, self._longest.get(_kind(hint), _Cost()).left(now))
+        self._longest[_kind(hint)] = _Cost(longest, now)
+        self._longest.move_to_end(_kind(hint))
+        _forget(self._longest, MOST_REMEMBERED)
+        spent = seconds + self._spent.get(hint.workspace, _Cost()).left(now)
+        self._spent[hint.workspace] = _Cost(spent, now)
+        self._spent.move_to_end(hint.workspace)
+        _forget(self._spent, MOST_REMEMBERED)
+
+
+def _kind(hint: Hint) -> object:
+    return hint.workspace, hint.task, hint.kind
+
+
+def _forget(remembered: OrderedDict[Any, Any], most: int) -> None:
+    """Forget the oldest beyond so many."""
+    while len(remembered) > most:
+        remembered.popitem(last=False)
+
+
+_turns: Turns | None = None
+
+
+def open_turns(threads: int) -> None:
+    """Have turns from now on in this process, whose worker has so many threads."""
+    global _turns
+    _turns = Turns(threads)
+
+
+@contextmanager
+def of(task: "Task[..., Any]", arguments: tuple[Any, ...]) -> Iterator[bool]:
+    """Yield whether a task is to be done now; when it is done, send the hint that comes next."""
+    if _turns is None:
+        yield True
+        return
+    asked = task.request
+    workspace, user, kind = asked.get("workspace"), asked.get("user"), asked.get("kind") or ""
+    work = _turns.begin(Hint(task.name, tuple(arguments), workspace, user, kind))
+    if work is None:
+        logger.info("hint_held", task=task.name, workspace=workspace)
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        if (following := _turns.end(work)) is not None:
+            send_hint(
+                following.task,
+                following.arguments,
+                workspace_pk=following.workspace,
+                user_pk=following.user,
+                kind=following.kind,
+            )
