@@ -13,12 +13,10 @@ from django.db import migrations, models
 import memory.models.alerts
 import memory.models.fields
 import memory.models.webhooks
-from memory.migrations import REPLACED
 
 
 class Migration(migrations.Migration):
     initial = True
-    replaces = REPLACED[:-1]
 
     dependencies = [
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
@@ -454,6 +452,69 @@ class Migration(migrations.Migration):
                         verbose_name="age in seconds",
                     ),
                 ),
+                (
+                    "llm_judged_sessions",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="A model is judged by so many of its last sessions at most,",
+                        null=True,
+                        verbose_name="sessions",
+                    ),
+                ),
+                (
+                    "llm_judged_days",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="begun within so many days before its newest one,",
+                        null=True,
+                        verbose_name="days",
+                    ),
+                ),
+                (
+                    "llm_judged_minimum",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="and not before there are so many.",
+                        null=True,
+                        verbose_name="minimum",
+                    ),
+                ),
+                (
+                    "llm_refused_percent",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="It stops when the gate has refused more than this share of its sessions in the end; 100 for never.",
+                        null=True,
+                        verbose_name="refused (%)",
+                    ),
+                ),
+                (
+                    "llm_undone_percent",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="It stops when more than this share of its accepted edits was undone by a return to an earlier version, or by reopening their entries; 100 for never.",
+                        null=True,
+                        verbose_name="undone (%)",
+                    ),
+                ),
+                (
+                    "llm_resumptions",
+                    models.JSONField(
+                        blank=True,
+                        editable=False,
+                        help_text="Model → since when it is judged anew, who let it go on, and why.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "llm_stops",
+                    models.JSONField(
+                        blank=True,
+                        editable=False,
+                        help_text="Model → since when it is stopped, why, and by which limits.",
+                        null=True,
+                    ),
+                ),
                 ("public_id", models.UUIDField(default=uuid.uuid4, editable=False, unique=True)),
                 ("name", models.CharField(max_length=100, unique=True)),
                 (
@@ -558,7 +619,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["user", "-version"],
-                "indexes": [models.Index(fields=["-created_at", "-id"], name="checkpoint_newest")],
             },
         ),
         migrations.CreateModel(
@@ -712,18 +772,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-created_at"],
-                "indexes": [
-                    models.Index(
-                        condition=models.Q(("dead_since__isnull", False)),
-                        fields=["dead_since"],
-                        name="backtest_dead",
-                    ),
-                    models.Index(
-                        condition=models.Q(("state__in", ["waiting", "running"])),
-                        fields=["run_after"],
-                        name="backtest_due",
-                    ),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -919,26 +967,6 @@ class Migration(migrations.Migration):
                     ("erase_memoryuser", "Can erase users, which is for good (privacy)"),
                     ("subject_access", "Can download all that is kept of a person (privacy)"),
                 ],
-                "indexes": [
-                    models.Index(fields=["-created_at"], name="user_newest"),
-                    models.Index(
-                        condition=models.Q(("constraints_due_at__isnull", False)),
-                        fields=["constraints_due_at"],
-                        name="user_constraints_due",
-                    ),
-                    models.Index(
-                        condition=models.Q(
-                            ("constraints_changed_at__isnull", False), ("head__isnull", False)
-                        ),
-                        fields=["constraints_changed_at"],
-                        name="user_constraints_changed",
-                    ),
-                ],
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("workspace", "user_id"), name="user_id_in_workspace"
-                    )
-                ],
             },
         ),
         migrations.CreateModel(
@@ -992,39 +1020,6 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name_plural": "log entries",
                 "ordering": ["user", "seq"],
-                "indexes": [
-                    models.Index(fields=["-recorded_at", "-seq"], name="entry_newest"),
-                    models.Index(fields=["user", "-recorded_at", "-seq"], name="entry_times"),
-                    models.Index(
-                        condition=models.Q(("redacted_at__isnull", False)),
-                        fields=["user", "seq"],
-                        name="entry_redacted",
-                    ),
-                    models.Index(
-                        condition=models.Q(("kind", "message"), ("redacted_at", None)),
-                        fields=["recorded_at"],
-                        name="entry_messages",
-                    ),
-                    models.Index(
-                        condition=models.Q(
-                            ("kind__in", ("fact", "correction")), ("redacted_at", None)
-                        ),
-                        fields=["user", "seq"],
-                        name="entry_statements",
-                    ),
-                    models.Index(
-                        models.F("user"),
-                        models.F("derived_from__0"),
-                        condition=models.Q(("kind", "correction")),
-                        name="entry_corrections",
-                    ),
-                ],
-                "constraints": [
-                    models.UniqueConstraint(fields=("user", "seq"), name="entry_seq"),
-                    models.UniqueConstraint(
-                        fields=("user", "idempotency_key"), name="entry_idempotency_key"
-                    ),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -1086,19 +1081,6 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-            options={
-                "indexes": [
-                    models.Index(
-                        condition=models.Q(("due_at__isnull", False)),
-                        fields=["name", "due_at"],
-                        name="lane_due",
-                    ),
-                    models.Index(fields=["due_at", "id"], name="lane_longest"),
-                ],
-                "constraints": [
-                    models.UniqueConstraint(fields=("user", "name"), name="lane_of_user")
-                ],
-            },
         ),
         migrations.CreateModel(
             name="IdempotencyKey",
@@ -1139,12 +1121,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-created_at"],
-                "indexes": [models.Index(fields=["created_at"], name="idempotency_key_age")],
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("workspace", "key"), name="idempotency_key_in_workspace"
-                    )
-                ],
             },
         ),
         migrations.CreateModel(
@@ -1254,20 +1230,6 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-            options={
-                "indexes": [
-                    models.Index(
-                        condition=models.Q(("dead_since__isnull", False)),
-                        fields=["dead_since"],
-                        name="forecast_dead",
-                    ),
-                    models.Index(
-                        condition=models.Q(("due_at__isnull", False)),
-                        fields=["due_at"],
-                        name="forecast_due",
-                    ),
-                ],
-            },
         ),
         migrations.CreateModel(
             name="EntryOutcome",
@@ -1319,17 +1281,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["user", "seq"],
-                "indexes": [
-                    models.Index(fields=["-decided_at", "-seq"], name="outcome_newest"),
-                    models.Index(
-                        condition=models.Q(("outcome", "rejected")),
-                        fields=["decided_at"],
-                        name="outcome_rejected",
-                    ),
-                ],
-                "constraints": [
-                    models.UniqueConstraint(fields=("user", "seq"), name="outcome_of_entry")
-                ],
             },
         ),
         migrations.AddField(
@@ -1365,12 +1316,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 "verbose_name_plural": "bytecode",
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("user", "path", "source_hash", "image_digest"),
-                        name="bytecode_of_file",
-                    )
-                ],
             },
         ),
         migrations.CreateModel(
@@ -1410,11 +1355,6 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-            options={
-                "constraints": [
-                    models.UniqueConstraint(fields=("user", "hash"), name="blob_of_user")
-                ],
-            },
         ),
         migrations.CreateModel(
             name="BacktestUser",
@@ -1485,11 +1425,6 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-            options={
-                "constraints": [
-                    models.UniqueConstraint(fields=("backtest", "user"), name="user_of_backtest")
-                ],
-            },
         ),
         migrations.AddField(
             model_name="backtest",
@@ -1588,6 +1523,28 @@ class Migration(migrations.Migration):
                 ),
                 ("escalated_at", models.DateTimeField(null=True)),
                 (
+                    "duplicate_of",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="duplicates",
+                        to="memory.alert",
+                    ),
+                ),
+                (
+                    "was_duplicate_of",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="former_duplicates",
+                        to="memory.alert",
+                    ),
+                ),
+                (
                     "user",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.CASCADE,
@@ -1598,44 +1555,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-opened_at"],
-                "indexes": [
-                    models.Index(fields=["user", "state"], name="alert_of_user"),
-                    models.Index(fields=["user", "-opened_at"], name="alert_openings"),
-                    models.Index(
-                        fields=["opened_at"], include=("severity", "user"), name="alert_opened"
-                    ),
-                    models.Index(
-                        memory.models.alerts.Place(
-                            "state", among="open,acknowledged,snoozed,resolved"
-                        ),
-                        memory.models.alerts.Place("severity", among="critical,warning,info"),
-                        models.OrderBy(models.F("opened_at"), descending=True),
-                        name="alert_by_urgency",
-                    ),
-                    models.Index(
-                        condition=models.Q(("state", "resolved"), _negated=True),
-                        fields=["severity", "state"],
-                        include=("user",),
-                        name="alert_live",
-                    ),
-                    models.Index(
-                        condition=models.Q(("snoozed_until__isnull", False)),
-                        fields=["snoozed_until"],
-                        name="alert_to_wake",
-                    ),
-                    models.Index(
-                        condition=models.Q(("escalate_at__isnull", False)),
-                        fields=["escalate_at"],
-                        name="alert_to_escalate",
-                    ),
-                ],
-                "constraints": [
-                    models.UniqueConstraint(
-                        condition=models.Q(("state", "resolved"), _negated=True),
-                        fields=("user", "fingerprint"),
-                        name="one_live_alert_per_fingerprint",
-                    )
-                ],
             },
         ),
         migrations.CreateModel(
@@ -1715,13 +1634,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-created_at"],
-                "indexes": [
-                    models.Index(
-                        condition=models.Q(("due_at__isnull", False)),
-                        fields=["due_at"],
-                        name="merge_due",
-                    )
-                ],
             },
         ),
         migrations.CreateModel(
@@ -1750,10 +1662,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 "verbose_name_plural": "copied entries",
-                "indexes": [models.Index(fields=["merge", "seq"], name="copied_as")],
-                "constraints": [
-                    models.UniqueConstraint(fields=("merge", "from_seq"), name="copied_once")
-                ],
             },
         ),
         migrations.CreateModel(
@@ -1786,18 +1694,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-paused_at"],
-                "constraints": [
-                    models.UniqueConstraint(
-                        condition=models.Q(("resumed_at__isnull", True)),
-                        fields=("user",),
-                        name="user_paused_once",
-                    ),
-                    models.UniqueConstraint(
-                        condition=models.Q(("resumed_at__isnull", True), ("user__isnull", True)),
-                        fields=("workspace",),
-                        name="workspace_paused_once",
-                    ),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -1834,13 +1730,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-paused_at"],
-                "constraints": [
-                    models.UniqueConstraint(
-                        condition=models.Q(("resumed_at__isnull", True)),
-                        fields=("user", "constraint"),
-                        name="paused_once",
-                    )
-                ],
             },
         ),
         migrations.CreateModel(
@@ -1867,13 +1756,6 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-            options={
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("user", "domain", "collection", "key"), name="location_of_record"
-                    )
-                ],
-            },
         ),
         migrations.CreateModel(
             name="Redaction",
@@ -1966,16 +1848,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-created_at"],
-                "indexes": [
-                    models.Index(
-                        condition=models.Q(("due_at__isnull", False)),
-                        fields=["due_at"],
-                        name="redaction_due",
-                    )
-                ],
-                "constraints": [
-                    models.UniqueConstraint(fields=("user", "seq"), name="redaction_of_user")
-                ],
             },
         ),
         migrations.CreateModel(
@@ -2016,6 +1888,7 @@ class Migration(migrations.Migration):
                             ("constraint", "one constraint, tried"),
                             ("query", "query"),
                             ("ask", "question"),
+                            ("follow_up", "follow-up question"),
                             ("proposal", "proposal"),
                             ("import", "import"),
                         ],
@@ -2132,46 +2005,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-queued_at"],
-                "indexes": [
-                    models.Index(
-                        condition=models.Q(("dead_since__isnull", False)),
-                        fields=["dead_since"],
-                        name="run_dead",
-                    ),
-                    models.Index(fields=["user", "-queued_at"], name="run_of_user"),
-                    models.Index(
-                        condition=models.Q(("status", "done"), _negated=True),
-                        fields=["run_after"],
-                        name="run_unfinished",
-                    ),
-                    models.Index(
-                        condition=models.Q(
-                            ("trigger__in", ["api", "staff"]),
-                            models.Q(("status", "done"), _negated=True),
-                        ),
-                        fields=["user"],
-                        name="run_waited_for",
-                    ),
-                    models.Index(
-                        condition=models.Q(("asked_by", ""), _negated=True),
-                        fields=["user", "asked_by", "-queued_at"],
-                        name="run_of_staff",
-                    ),
-                    models.Index(
-                        condition=models.Q(("status", "done")),
-                        fields=["finished_at"],
-                        include=("outcome", "user"),
-                        name="run_ended",
-                    ),
-                    models.Index(fields=["-queued_at"], name="run_newest"),
-                    models.Index(
-                        condition=models.Q(
-                            ("outcome", "ok"), models.Q(("answer_key", ""), _negated=True)
-                        ),
-                        fields=["checkpoint", "answer_key"],
-                        name="run_answer",
-                    ),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -2186,6 +2019,7 @@ class Migration(migrations.Migration):
                             ("structure", "structure: facts to records"),
                             ("query", "answer a question"),
                             ("check", "try the settings"),
+                            ("embed", "vectors of texts for the search"),
                         ],
                         max_length=16,
                     ),
@@ -2203,6 +2037,19 @@ class Migration(migrations.Migration):
                 (
                     "attempt",
                     models.IntegerField(help_text="The number of the attempt at this question."),
+                ),
+                (
+                    "accepted",
+                    models.BooleanField(
+                        help_text="Whether the gate accepted what its session proposed; empty where it was not judged, or cut off.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "refusals",
+                    models.IntegerField(
+                        help_text="How many proposals of its session the gate refused.", null=True
+                    ),
                 ),
                 (
                     "model",
@@ -2339,16 +2186,6 @@ class Migration(migrations.Migration):
                 "permissions": [
                     ("view_llmcall_content", "Can read prompts and answers of model calls")
                 ],
-                "indexes": [
-                    models.Index(fields=["-started_at"], name="llm_call_age"),
-                    models.Index(fields=["workspace", "-started_at"], name="llm_call_of_workspace"),
-                    models.Index(fields=["work"], name="llm_call_of_work"),
-                    models.Index(
-                        condition=models.Q(("outcome", "started")),
-                        fields=["workspace", "expires_at"],
-                        name="llm_call_under_way",
-                    ),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -2367,6 +2204,21 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "entries",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.BigIntegerField(),
+                        db_default=models.Value(
+                            [],
+                            django.contrib.postgres.fields.ArrayField(
+                                base_field=models.BigIntegerField(), size=None
+                            ),
+                        ),
+                        default=list,
+                        help_text="The entries of the user's log that were rejected together.",
+                        size=None,
+                    ),
+                ),
+                (
                     "kind",
                     models.CharField(
                         choices=[
@@ -2379,6 +2231,7 @@ class Migration(migrations.Migration):
                             ("resolved", "resolved"),
                             ("feedback", "feedback"),
                             ("erased", "erased"),
+                            ("rejected", "entries rejected"),
                         ],
                         max_length=16,
                     ),
@@ -2394,6 +2247,7 @@ class Migration(migrations.Migration):
                 (
                     "alert",
                     models.ForeignKey(
+                        null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="events",
                         to="memory.alert",
@@ -2408,6 +2262,16 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "user",
+                    models.ForeignKey(
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="entry_events",
+                        to="memory.memoryuser",
+                    ),
+                ),
+                (
                     "run",
                     models.ForeignKey(
                         null=True,
@@ -2419,11 +2283,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["alert", "seq"],
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("workspace", "seq"), name="event_seq_in_workspace"
-                    )
-                ],
             },
         ),
         migrations.AddField(
@@ -2481,13 +2340,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 "verbose_name_plural": "search indexes",
-                "indexes": [
-                    models.Index(
-                        condition=models.Q(("due_at__isnull", False)),
-                        fields=["due_at"],
-                        name="search_due",
-                    )
-                ],
             },
         ),
         migrations.CreateModel(
@@ -2519,9 +2371,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["user", "first_seq"],
-                "constraints": [
-                    models.UniqueConstraint(fields=("user", "first_seq"), name="segment_of_user")
-                ],
             },
         ),
         migrations.CreateModel(
@@ -2544,11 +2393,6 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-            options={
-                "constraints": [
-                    models.UniqueConstraint(fields=("segment", "number"), name="block_of_segment")
-                ],
-            },
         ),
         migrations.CreateModel(
             name="StaffAccess",
@@ -2651,11 +2495,6 @@ class Migration(migrations.Migration):
                 "verbose_name": "audit entry",
                 "verbose_name_plural": "audit entries",
                 "ordering": ["-id"],
-                "indexes": [
-                    models.Index(fields=["at"], name="audit_at"),
-                    models.Index(fields=["staff_name", "id"], name="audit_staff"),
-                    models.Index(fields=["person", "id"], name="audit_person"),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -2797,11 +2636,6 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "e-mail cursor",
                 "ordering": ["id"],
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("subscription", "workspace"), name="one_cursor_per_workspace"
-                    )
-                ],
             },
         ),
         migrations.CreateModel(
@@ -2864,13 +2698,6 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "erasure",
                 "ordering": ["-created_at"],
-                "indexes": [
-                    models.Index(
-                        condition=models.Q(("due_at__isnull", False)),
-                        fields=["due_at"],
-                        name="erasure_due",
-                    )
-                ],
             },
         ),
         migrations.CreateModel(
@@ -3071,45 +2898,6 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name_plural": "deliveries",
                 "ordering": ["-created_at", "-seq"],
-                "indexes": [
-                    models.Index(
-                        condition=models.Q(("dead_since__isnull", False)),
-                        fields=["dead_since"],
-                        name="delivery_dead",
-                    ),
-                    models.Index(fields=["-created_at", "-seq"], name="delivery_newest"),
-                    models.Index(fields=["endpoint", "-created_at"], name="delivery_of_endpoint"),
-                    models.Index(
-                        condition=models.Q(("state", "pending")),
-                        fields=["endpoint", "run_after", "seq"],
-                        name="delivery_pending",
-                    ),
-                    models.Index(
-                        condition=models.Q(
-                            ("lease_expires_at__isnull", False), ("state", "pending")
-                        ),
-                        fields=["endpoint", "lease_expires_at"],
-                        name="delivery_leased",
-                    ),
-                    models.Index(
-                        condition=models.Q(("state", "pending")),
-                        fields=["endpoint", "alert", "seq"],
-                        name="delivery_order",
-                    ),
-                    models.Index(
-                        condition=models.Q(("state", "given_up")),
-                        fields=["endpoint", "created_at"],
-                        name="delivery_given_up",
-                    ),
-                    models.Index(
-                        condition=models.Q(("settled_at__isnull", False)),
-                        fields=["settled_at"],
-                        name="delivery_settled",
-                    ),
-                ],
-                "constraints": [
-                    models.UniqueConstraint(fields=("endpoint", "event"), name="delivery_of_event")
-                ],
             },
         ),
         migrations.CreateModel(
@@ -3162,14 +2950,6 @@ class Migration(migrations.Migration):
                 "ordering": ["workspace", "name"],
                 "permissions": [
                     ("approve_workspaceconstraint", "Can approve and enable constraints")
-                ],
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("workspace", "name"), name="constraint_name_in_workspace"
-                    ),
-                    models.CheckConstraint(
-                        condition=models.Q(("percentage__lte", 100)), name="constraint_percentage"
-                    ),
                 ],
             },
         ),
@@ -3240,18 +3020,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["constraint", "-number"],
-                "indexes": [
-                    models.Index(
-                        condition=models.Q(("state", "checking")),
-                        fields=["run_after"],
-                        name="constraint_version_unjudged",
-                    )
-                ],
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("constraint", "number"), name="version_number_of_constraint"
-                    )
-                ],
             },
         ),
         migrations.AddField(
@@ -3463,6 +3231,7 @@ class Migration(migrations.Migration):
                             ("structure", "structure: facts to records"),
                             ("query", "answer a question"),
                             ("check", "try the settings"),
+                            ("embed", "vectors of texts for the search"),
                         ],
                         max_length=16,
                     ),
@@ -3532,10 +3301,588 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.AddIndex(
+            model_name="memoryuser",
+            index=models.Index(fields=["-created_at"], name="user_newest"),
+        ),
+        migrations.AddIndex(
+            model_name="memoryuser",
+            index=models.Index(
+                condition=models.Q(("constraints_due_at__isnull", False)),
+                fields=["constraints_due_at"],
+                name="user_constraints_due",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="memoryuser",
+            index=models.Index(
+                condition=models.Q(
+                    ("constraints_changed_at__isnull", False), ("head__isnull", False)
+                ),
+                fields=["constraints_changed_at"],
+                name="user_constraints_changed",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="memoryuser",
+            constraint=models.UniqueConstraint(
+                fields=("workspace", "user_id"), name="user_id_in_workspace"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="logentry",
+            index=models.Index(fields=["-recorded_at", "-seq"], name="entry_newest"),
+        ),
+        migrations.AddIndex(
+            model_name="logentry",
+            index=models.Index(fields=["user", "-recorded_at", "-seq"], name="entry_times"),
+        ),
+        migrations.AddIndex(
+            model_name="logentry",
+            index=models.Index(
+                condition=models.Q(("redacted_at__isnull", False)),
+                fields=["user", "seq"],
+                name="entry_redacted",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="logentry",
+            index=models.Index(
+                condition=models.Q(("kind", "message"), ("redacted_at", None)),
+                fields=["recorded_at"],
+                name="entry_messages",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="logentry",
+            index=models.Index(
+                condition=models.Q(("kind__in", ("fact", "correction")), ("redacted_at", None)),
+                fields=["user", "seq"],
+                name="entry_statements",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="logentry",
+            index=models.Index(
+                models.F("user"),
+                models.F("derived_from__0"),
+                condition=models.Q(("kind", "correction")),
+                name="entry_corrections",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="logentry",
+            constraint=models.UniqueConstraint(fields=("user", "seq"), name="entry_seq"),
+        ),
+        migrations.AddConstraint(
+            model_name="logentry",
+            constraint=models.UniqueConstraint(
+                fields=("user", "idempotency_key"), name="entry_idempotency_key"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="lane",
+            index=models.Index(
+                condition=models.Q(("due_at__isnull", False)),
+                fields=["name", "due_at"],
+                name="lane_due",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="lane",
+            index=models.Index(fields=["due_at", "id"], name="lane_longest"),
+        ),
+        migrations.AddConstraint(
+            model_name="lane",
+            constraint=models.UniqueConstraint(fields=("user", "name"), name="lane_of_user"),
+        ),
+        migrations.AddIndex(
+            model_name="idempotencykey",
+            index=models.Index(fields=["created_at"], name="idempotency_key_age"),
+        ),
+        migrations.AddConstraint(
+            model_name="idempotencykey",
+            constraint=models.UniqueConstraint(
+                fields=("workspace", "key"), name="idempotency_key_in_workspace"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="forecast",
+            index=models.Index(
+                condition=models.Q(("dead_since__isnull", False)),
+                fields=["dead_since"],
+                name="forecast_dead",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="forecast",
+            index=models.Index(
+                condition=models.Q(("due_at__isnull", False)),
+                fields=["due_at"],
+                name="forecast_due",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="entryoutcome",
+            index=models.Index(fields=["-decided_at", "-seq"], name="outcome_newest"),
+        ),
+        migrations.AddIndex(
+            model_name="entryoutcome",
+            index=models.Index(
+                condition=models.Q(("outcome", "rejected")),
+                fields=["decided_at"],
+                name="outcome_rejected",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="entryoutcome",
+            constraint=models.UniqueConstraint(fields=("user", "seq"), name="outcome_of_entry"),
+        ),
+        migrations.AddIndex(
+            model_name="checkpoint",
+            index=models.Index(fields=["-created_at", "-id"], name="checkpoint_newest"),
+        ),
+        migrations.AddIndex(
+            model_name="checkpoint",
+            index=models.Index(
+                condition=models.Q(("origin", "restored")),
+                fields=["user", "version"],
+                name="checkpoint_restored",
+            ),
+        ),
         migrations.AddConstraint(
             model_name="checkpoint",
             constraint=models.UniqueConstraint(
                 fields=("user", "version"), name="checkpoint_version"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="bytecode",
+            constraint=models.UniqueConstraint(
+                fields=("user", "path", "source_hash", "image_digest"), name="bytecode_of_file"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="blob",
+            constraint=models.UniqueConstraint(fields=("user", "hash"), name="blob_of_user"),
+        ),
+        migrations.AddConstraint(
+            model_name="backtestuser",
+            constraint=models.UniqueConstraint(
+                fields=("backtest", "user"), name="user_of_backtest"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="merge",
+            index=models.Index(
+                condition=models.Q(("due_at__isnull", False)), fields=["due_at"], name="merge_due"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="copiedentries",
+            index=models.Index(fields=["merge", "seq"], name="copied_as"),
+        ),
+        migrations.AddConstraint(
+            model_name="copiedentries",
+            constraint=models.UniqueConstraint(fields=("merge", "from_seq"), name="copied_once"),
+        ),
+        migrations.AddConstraint(
+            model_name="pause",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("resumed_at__isnull", True)),
+                fields=("user",),
+                name="user_paused_once",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="pause",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("resumed_at__isnull", True), ("user__isnull", True)),
+                fields=("workspace",),
+                name="workspace_paused_once",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="pausedconstraint",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("resumed_at__isnull", True)),
+                fields=("user", "constraint"),
+                name="paused_once",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="recordlocation",
+            constraint=models.UniqueConstraint(
+                fields=("user", "domain", "collection", "key"), name="location_of_record"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="redaction",
+            index=models.Index(
+                condition=models.Q(("due_at__isnull", False)),
+                fields=["due_at"],
+                name="redaction_due",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="redaction",
+            constraint=models.UniqueConstraint(fields=("user", "seq"), name="redaction_of_user"),
+        ),
+        migrations.AddIndex(
+            model_name="run",
+            index=models.Index(
+                condition=models.Q(("dead_since__isnull", False)),
+                fields=["dead_since"],
+                name="run_dead",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="run",
+            index=models.Index(fields=["user", "-queued_at"], name="run_of_user"),
+        ),
+        migrations.AddIndex(
+            model_name="run",
+            index=models.Index(
+                condition=models.Q(("status", "done"), _negated=True),
+                fields=["run_after"],
+                name="run_unfinished",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="run",
+            index=models.Index(
+                condition=models.Q(
+                    ("trigger__in", ["api", "staff"]), models.Q(("status", "done"), _negated=True)
+                ),
+                fields=["user"],
+                name="run_waited_for",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="run",
+            index=models.Index(
+                condition=models.Q(("asked_by", ""), _negated=True),
+                fields=["user", "asked_by", "-queued_at"],
+                name="run_of_staff",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="run",
+            index=models.Index(
+                condition=models.Q(("status", "done")),
+                fields=["finished_at"],
+                include=("outcome", "user"),
+                name="run_ended",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="run",
+            index=models.Index(fields=["-queued_at"], name="run_newest"),
+        ),
+        migrations.AddIndex(
+            model_name="run",
+            index=models.Index(
+                condition=models.Q(("outcome", "ok"), models.Q(("answer_key", ""), _negated=True)),
+                fields=["checkpoint", "answer_key"],
+                name="run_answer",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="llmcall",
+            index=models.Index(fields=["-started_at"], name="llm_call_age"),
+        ),
+        migrations.AddIndex(
+            model_name="llmcall",
+            index=models.Index(fields=["workspace", "-started_at"], name="llm_call_of_workspace"),
+        ),
+        migrations.AddIndex(
+            model_name="llmcall",
+            index=models.Index(fields=["work"], name="llm_call_of_work"),
+        ),
+        migrations.AddIndex(
+            model_name="llmcall",
+            index=models.Index(
+                condition=models.Q(("attempt", 1), ("purpose", "structure"), ("turn", 1)),
+                fields=["workspace", "model", "-started_at"],
+                name="llm_call_first_of_model",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="llmcall",
+            index=models.Index(
+                condition=models.Q(("accepted__isnull", False)),
+                fields=["workspace", "model", "-started_at"],
+                name="llm_call_judged_of_model",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="llmcall",
+            index=models.Index(
+                condition=models.Q(("outcome", "started")),
+                fields=["workspace", "expires_at"],
+                name="llm_call_under_way",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="alertevent",
+            index=models.Index(
+                condition=models.Q(("user__isnull", False)),
+                fields=["user", "seq"],
+                name="event_of_user",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="alertevent",
+            constraint=models.UniqueConstraint(
+                fields=("workspace", "seq"), name="event_seq_in_workspace"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="alertevent",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("alert__isnull", False), ("entries", []), ("user__isnull", True)),
+                    models.Q(("alert__isnull", True), ("user__isnull", False)),
+                    _connector="OR",
+                ),
+                name="event_of_alert_or_entries",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="alert",
+            index=models.Index(fields=["user", "state"], name="alert_of_user"),
+        ),
+        migrations.AddIndex(
+            model_name="alert",
+            index=models.Index(fields=["user", "-opened_at"], name="alert_openings"),
+        ),
+        migrations.AddIndex(
+            model_name="alert",
+            index=models.Index(
+                condition=models.Q(("duplicate_of", None)),
+                fields=["opened_at"],
+                include=("severity", "user"),
+                name="alert_listed_opened",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="alert",
+            index=models.Index(
+                fields=["opened_at"], include=("severity", "user"), name="alert_opened"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="alert",
+            index=models.Index(
+                memory.models.alerts.Place("state", among="open,acknowledged,snoozed,resolved"),
+                memory.models.alerts.Place("severity", among="critical,warning,info"),
+                models.OrderBy(models.F("opened_at"), descending=True),
+                name="alert_by_urgency",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="alert",
+            index=models.Index(
+                condition=models.Q(("state", "resolved"), _negated=True),
+                fields=["severity", "state"],
+                include=("user",),
+                name="alert_live",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="alert",
+            index=models.Index(
+                condition=models.Q(("duplicate_of__isnull", False)),
+                fields=["duplicate_of"],
+                name="alert_duplicate",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="alert",
+            index=models.Index(
+                condition=models.Q(("was_duplicate_of__isnull", False)),
+                fields=["was_duplicate_of"],
+                name="alert_former_duplicate",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="alert",
+            index=models.Index(
+                condition=models.Q(
+                    ("duplicate_of__isnull", False), models.Q(("state", "resolved"), _negated=True)
+                ),
+                fields=["duplicate_of"],
+                name="alert_live_duplicate",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="alert",
+            index=models.Index(
+                condition=models.Q(("snoozed_until__isnull", False)),
+                fields=["snoozed_until"],
+                name="alert_to_wake",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="alert",
+            index=models.Index(
+                condition=models.Q(("escalate_at__isnull", False)),
+                fields=["escalate_at"],
+                name="alert_to_escalate",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="alert",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("state", "resolved"), _negated=True),
+                fields=("user", "fingerprint"),
+                name="one_live_alert_per_fingerprint",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="searchindex",
+            index=models.Index(
+                condition=models.Q(("due_at__isnull", False)), fields=["due_at"], name="search_due"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="searchsegment",
+            constraint=models.UniqueConstraint(
+                fields=("user", "first_seq"), name="segment_of_user"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="searchblock",
+            constraint=models.UniqueConstraint(
+                fields=("segment", "number"), name="block_of_segment"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="staffaudit",
+            index=models.Index(fields=["at"], name="audit_at"),
+        ),
+        migrations.AddIndex(
+            model_name="staffaudit",
+            index=models.Index(fields=["staff_name", "id"], name="audit_staff"),
+        ),
+        migrations.AddIndex(
+            model_name="staffaudit",
+            index=models.Index(fields=["person", "id"], name="audit_person"),
+        ),
+        migrations.AddConstraint(
+            model_name="mailcursor",
+            constraint=models.UniqueConstraint(
+                fields=("subscription", "workspace"), name="one_cursor_per_workspace"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="usererasure",
+            index=models.Index(
+                condition=models.Q(("due_at__isnull", False)), fields=["due_at"], name="erasure_due"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="delivery",
+            index=models.Index(
+                condition=models.Q(("dead_since__isnull", False)),
+                fields=["dead_since"],
+                name="delivery_dead",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="delivery",
+            index=models.Index(fields=["-created_at", "-seq"], name="delivery_newest"),
+        ),
+        migrations.AddIndex(
+            model_name="delivery",
+            index=models.Index(fields=["endpoint", "-created_at"], name="delivery_of_endpoint"),
+        ),
+        migrations.AddIndex(
+            model_name="delivery",
+            index=models.Index(
+                condition=models.Q(("state", "pending")),
+                fields=["endpoint", "run_after", "seq"],
+                name="delivery_pending",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="delivery",
+            index=models.Index(
+                condition=models.Q(("lease_expires_at__isnull", False), ("state", "pending")),
+                fields=["endpoint", "lease_expires_at"],
+                name="delivery_leased",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="delivery",
+            index=models.Index(
+                condition=models.Q(("state", "pending")),
+                fields=["endpoint", "alert", "seq"],
+                name="delivery_order",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="delivery",
+            index=models.Index(
+                condition=models.Q(("state", "given_up")),
+                fields=["endpoint", "created_at"],
+                name="delivery_given_up",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="delivery",
+            index=models.Index(
+                condition=models.Q(("settled_at__isnull", False)),
+                fields=["settled_at"],
+                name="delivery_settled",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="delivery",
+            constraint=models.UniqueConstraint(
+                fields=("endpoint", "event"), name="delivery_of_event"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="workspaceconstraintversion",
+            index=models.Index(
+                condition=models.Q(("state", "checking")),
+                fields=["run_after"],
+                name="constraint_version_unjudged",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="workspaceconstraintversion",
+            constraint=models.UniqueConstraint(
+                fields=("constraint", "number"), name="version_number_of_constraint"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="workspaceconstraint",
+            constraint=models.UniqueConstraint(
+                fields=("workspace", "name"), name="constraint_name_in_workspace"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="workspaceconstraint",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("percentage__lte", 100)), name="constraint_percentage"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="backtest",
+            index=models.Index(
+                condition=models.Q(("dead_since__isnull", False)),
+                fields=["dead_since"],
+                name="backtest_dead",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="backtest",
+            index=models.Index(
+                condition=models.Q(("state__in", ["waiting", "running"])),
+                fields=["run_after"],
+                name="backtest_due",
             ),
         ),
         migrations.AddConstraint(

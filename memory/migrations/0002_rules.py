@@ -5,8 +5,6 @@ Also that nothing new is written of a user who is erased, and that what is redac
 
 from django.db import migrations
 
-from memory.migrations import REPLACED
-
 PRIVILEGES = """
 DO $$
 BEGIN
@@ -229,6 +227,7 @@ CREATE TRIGGER constraint_version_immutable BEFORE UPDATE ON memory_workspacecon
 # has no such trigger: `log.append` looks under the lock of the user's row.
 ABOUT_USERS = (
     "alert",
+    "alertevent",
     "backtest",
     "backtestuser",
     "blob",
@@ -309,7 +308,6 @@ CREATE TRIGGER audit_not_truncated BEFORE TRUNCATE ON memory_staffaudit
 
 
 class Migration(migrations.Migration):
-    replaces = REPLACED[-1:]
     dependencies = [("memory", "0001_tables")]
 
     operations = [

@@ -7,7 +7,6 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 
-from memory.migrations import REPLACED
 from tests.migration_rules import violations
 
 pytestmark = pytest.mark.django_db
@@ -38,14 +37,6 @@ def test_every_migration_keeps_the_rules() -> None:
     assert surplus == {}, "see docs/operations.md, Writing a migration"
     # Nothing is allowed that nobody does.
     assert {name: set(problems) for name, problems in found.items()} == allowed
-
-
-def test_a_migration_that_stops_between_two_that_replace_others_goes_on_with_the_second() -> None:
-    # What a migration replaces is noted as done with it: nothing may be noted of the next one.
-    found = MigrationLoader(connection, replace_migrations=False).disk_migrations
-    replaced = [one for (app, _), each in found.items() if app == "memory" for one in each.replaces]
-
-    assert len(replaced) == len(set(replaced)) == len(REPLACED)
 
 
 LONG = models.Index(fields=["metadata"], name="user_metadata")
