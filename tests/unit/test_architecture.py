@@ -1,0 +1,86 @@
+"""The architecture pages name files and functions that exist, and their counts are right."""
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "architecture"
+WALK = FOLDER / "life-of-an-entry.md"
+PAGES = [ROOT / "ARCHITECTURE.md", *sorted(FOLDER.glob("*.md"))]
+TOP = "benchmarks|deploy|docs|memory|releasing|sandbox_image|tests|typecheck_image|uac_site|workers"
+PATHS = re.compile(rf"`((?:{TOP})/[\w./-]*)`")
+LINKS = re.compile(r"\]\((?!http|#)([^)#]+)(?:#[^)]*)?\)")
+STOP = re.compile(r"^\| \d+ \| `([^`]+)` \| `([^`]+)` \|", re.MULTILINE)
+COUNTED = re.compile(r"^\| (\d)(?:–(\d))?[^|]* \| (\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)
+
+
+@functools.cache
+def functions_of(path: str) -> frozenset[str]:
+    """Return the names of a module's functions; of a method or an inner one after its owner's."""
+    tree = ast.parse((ROOT / path).read_text())
+    return frozenset(_functions(tree, ""))
+
+
+def _functions(node: ast.AST, owner: str) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = f"{owner}{child.name}"
+            if not isinstance(child, ast.ClassDef):
+                yield name
+            yield from _functions(child, f"{name}.")
+        else:
+            yield from _functions(child, owner)
+
+
+def stages() -> dict[int, list[tuple[str, str]]]:
+    """Return the stops of the walk by the number of their stage: those of its first table."""
+    sections = re.split(r"^## (\d)\. .*$", WALK.read_text(), flags=re.MULTILINE)[1:]
+    texts = dict(zip(map(int, sections[::2]), sections[1::2], strict=True))
+    return {number: STOP.findall(first_table(text)) for number, text in texts.items()}
+
+
+def first_table(text: str) -> str:
+    """Return a section's first table."""
+    return text[text.index("\n|") :].partition("\n\n")[0]
+
+
+def test_every_function_of_the_walk_exists() -> None:
+    stops = STOP.findall(WALK.read_text())
+
+    assert len(stops) > 100
+    missing = [stop for stop in stops if stop[1] not in functions_of(stop[0])]
+    assert not missing
+
+
+def test_the_counts_of_the_walk_are_those_of_its_tables() -> None:
+    by_stage = stages()
+    told = COUNTED.findall(WALK.read_text())
+
+    assert len(told) >= 3
+    for first, last, *numbers in told:
+        numbered = range(int(first), int(last or first) + 1)
+        files = [path for stage in numbered for path, _ in by_stage[stage]]
+        returns = sum(
+            path in files[:place] and path != files[place - 1] for place, path in enumerate(files)
+        )
+        counted = [len(files), len(set(files)), returns]
+        assert [int(one) for one in numbers] == counted, f"stages {first} to {last or first}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_path_and_link_of_the_pages_exists(page: Path) -> None:
+    text = page.read_text()
+
+    assert [path for path in PATHS.findall(text) if not (ROOT / path).exists()] == []
+    assert [link for link in LINKS.findall(text) if not (page.parent / link).exists()] == []
+
+
+def test_every_page_is_linked_from_the_overview() -> None:
+    linked = LINKS.findall((ROOT / "ARCHITECTURE.md").read_text())
+
+    assert {f"docs/architecture/{page.name}" for page in FOLDER.glob("*.md")} <= set(linked)
