@@ -1,4 +1,4 @@
-"""`make screenshots`: the pictures of the README, of a server with the sample person.
+"""`make screenshots`: the pictures of README.md and docs/admin.md, with the sample person.
 
 They are taken light and dark, as a browser shows them, into docs/screenshots/.
 """

@@ -1,9 +1,9 @@
 """Settings, every one of them from the environment.
 
 A variable `NAME` may also be given as `NAME_FILE`, the path of a file that holds its value, so that
-secrets can be mounted instead of exported; the end of its last line is not part of it. The README
-lists the variables;
-`uac_site/checks.py` refuses combinations that are unsafe in production.
+secrets can be mounted instead of exported; the end of its last line is not part of it.
+docs/settings.md lists the variables; `uac_site/checks.py` refuses combinations that are unsafe in
+production.
 """
 
 from pathlib import Path

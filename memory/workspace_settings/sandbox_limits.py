@@ -18,7 +18,7 @@ RESERVED_MIB = 32
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxLimits:
-    """What holds in the end, in the units that the names tell; README.md says what each is."""
+    """The limits that apply, in the units of their names; docs/settings.md explains each."""
 
     wall_seconds: float
     total_seconds: float

@@ -19,7 +19,7 @@ from tests.waiting import scaled
 from uac_site.embedded.system import System
 
 CHECKOUT = Path(__file__).parents[2]
-README = (CHECKOUT / "README.md").read_text()
+TUTORIAL = (CHECKOUT / "docs" / "tutorial.md").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -140,10 +140,10 @@ def test_the_commands_of_the_page_about_exports_work(
     assert (tmp_path / "ada.zip").stat().st_size > 0
 
 
-def test_the_agent_of_the_readme_remembers_what_was_said(system: System) -> None:
-    [loop] = [block for block in blocks(README) if block.startswith(PROGRAM)]
-    client = new_client(system, "agent of the readme")
-    assert client.post("users/", {"user_id": "ada"})[0] == 201
+def test_the_agent_of_the_tutorial_remembers_what_was_said(system: System) -> None:
+    [loop] = [block for block in blocks(TUTORIAL) if block.startswith(PROGRAM)]
+    client = new_client(system, "agent of the tutorial")
+    assert client.post("users/", {"user_id": "tutorial"})[0] == 201
 
     with llm_server(said("Noted."), said("On Friday.")) as model:
         ran = subprocess.run(
@@ -168,7 +168,7 @@ def test_the_agent_of_the_readme_remembers_what_was_said(system: System) -> None
     # The second question brings up what was said before the first.
     assert "My flight to Rome is on Friday. [1]" in second[0]["content"]
     assert second[1] == {"role": "user", "content": "When is that flight?"}
-    logged = client.get("users/ada/entries/")[1]["results"]
+    logged = client.get("users/tutorial/entries/")[1]["results"]
     assert [(entry["role"], entry["content"]) for entry in logged] == [
         ("user", "My flight to Rome is on Friday."),
         ("assistant", "Noted."),
