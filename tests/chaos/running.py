@@ -190,6 +190,8 @@ def _break_and_check(
         _say(row[:2000])
     sample = choices.sample(journal.people, min(scale.asked, len(journal.people)))
     traffic.ask_all(sample)
+    # A query that was answered 202 is asked again, and clocks go on: what they left ends as well.
+    rest(deployment, traffic, time.monotonic() + scaled(scale.rest_seconds))
     with _database(deployment) as database:
         checker = Checker(database, journal)
         violations = checker.violations()

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from memory.llm.llm_turns import STRUCTURE_TASK
+from memory.temporal.backtests import TASK as BACKTEST_TASK
+from memory.temporal.forecasts import TASK as FORECAST_TASK
 from workers.service import turns
 from workers.service.turns import Hint, Turns, Work
 
@@ -145,6 +147,26 @@ def test_what_is_held_is_sent_when_work_ends_the_cheapest_workspace_first(
 
     assert again is not None
     assert again.workspace == 3
+
+
+@pytest.mark.parametrize("task", [FORECAST_TASK, BACKTEST_TASK])
+def test_a_query_is_sent_before_forecasts_and_backtests_that_its_workspace_waits_for_longer(
+    clock: Clock, task: str
+) -> None:
+    worker = Turns(2, clock)
+    nobody_waits = [Hint(task, (number,), 1) for number in range(4)]
+    for one in (hint(1), nobody_waits[0]):
+        work = worker.begin(one)
+        assert work is not None
+        clock.now += LONG
+        worker.end(work)
+    under_way = worker.begin(nobody_waits[0])
+    assert under_way is not None
+
+    query = hint(1)
+    assert [worker.begin(one) for one in (*nobody_waits[1:], query)] == [None] * 4
+
+    assert worker.end(under_way) == query
 
 
 def test_a_hint_that_is_held_already_is_held_once(worker: Turns, clock: Clock) -> None:

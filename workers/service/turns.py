@@ -5,7 +5,8 @@ long could keep every thread of a worker, and all others waiting. So a workspace
 the threads, one whose work took long of late has half of them at most while others are about, and
 some threads do no long work at all, whoever it is for. A hint that finds no thread for its
 workspace is held, and sent again when a thread ends a piece of work; of those that are held, first
-that of the workspace that has cost the least lately.
+that of the workspace that has cost the least lately, and of one workspace what somebody waits for
+before what looks ahead or back.
 
 All of it is kept in the memory of one process: what is lost with it, the dispatcher finds again.
 """
@@ -20,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from memory.temporal.backtests import TASK as BACKTEST_TASK
+from memory.temporal.forecasts import TASK as FORECAST_TASK
 from memory.work.hints import send_hint
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ LONG_SECONDS = 0.25
 HALF_LIFE_SECONDS = 30.0
 # A workspace is alone in a worker if no other was heard of for so many seconds.
 ALONE_SECONDS = 60.0
+# Nobody waits for these, so they come after a workspace's other work.
+BACKGROUND = frozenset({BACKTEST_TASK, FORECAST_TASK})
 # So many hints are held, and the costs of so many workspaces are remembered.
 MOST_HELD = 1000
 MOST_REMEMBERED = 10_000
@@ -110,11 +115,8 @@ class Turns:
             self._begun.remove(work)
             if work.hint.workspace is not None:
                 self._remember(work.hint, now - work.since, now)
-            spent = {
-                one: self._spent.get(one.workspace or 0, _Cost()).left(now) for one in self._held
-            }
-            # Of two that have cost the same, the one held for longer comes first.
-            for held in sorted(self._held, key=spent.__getitem__):
+            # Of two that are equal in this, the one held for longer comes first.
+            for held in sorted(self._held, key=lambda one: self._order(one, now)):
                 if self._has_turn(held, now):
                     del self._held[held]
                     return held
@@ -135,6 +137,10 @@ class Turns:
         most = threads - max(1, threads // 4)
         share = most if self._is_alone(hint.workspace, now) else max(1, threads // 2)
         return len(long) < most and long.count(hint.workspace) < share
+
+    def _order(self, hint: Hint, now: float) -> tuple[float, bool]:
+        spent = self._spent.get(hint.workspace or 0, _Cost()).left(now)
+        return spent, hint.task in BACKGROUND
 
     def _is_long(self, hint: Hint, now: float) -> bool:
         """Whether such work has taken long lately."""
